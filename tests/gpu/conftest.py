@@ -35,8 +35,10 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     options = ["-w", "-Wl,-soname,libcudart.so.12", f"-Wl,--version-script={SOURCES / 'cuda.map'}"]
     make_library(str(made), [str(SOURCES / "cuda.c")], options)
     (libraries / "libcuda.so.1").symlink_to(made)  # one library under both names, so that both see the same streams
+    (libraries / "ncu").symlink_to(SOURCES / "ncu")
     paths = [str(site), str(Path(__file__).parents[2] / "python"), os.environ.get("PYTHONPATH", "")]
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PATH": os.pathsep.join([str(libraries), os.environ["PATH"]]),
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(libraries), os.environ.get("LD_LIBRARY_PATH", "")])),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -90,6 +91,44 @@ class TestACollection:
         for cache in ("hot", "cold"):
             entry = collected(stand_in, tmp_path, "--modelname", "mlp", "--cache", cache)
             assert entry["failed"] == 0 and entry["sum_of_operators_us"] > 0
+
+
+class TestCounters:
+    """Of `stand_in/ncu`, whose kernels are those that the stand-in has launched."""
+
+    def test_shares_stand_beside_the_times_of_each_operator(self, stand_in: dict[str, str], tmp_path: Path) -> None:
+        collected(stand_in, tmp_path, "--modelname", "mlp")
+        words = "median_us, dram_percent, sm_percent, occupancy_percent, tensor_cores_percent, counters_missing"
+        with sqlite3.connect(tmp_path / "gpu.db") as connection:
+            before = connection.execute("SELECT key, samples_us FROM measurements ORDER BY key").fetchall()
+            assert connection.execute("SELECT count(counters_missing) FROM measurements").fetchone() == (0,)
+            collected(stand_in, tmp_path, "--modelname", "mlp", "--counters")  # counted, and not timed again
+            found = connection.execute(
+                f"SELECT launches, {words} FROM measurements JOIN model_operators USING (operator_key)"
+            ).fetchall()
+            (whole,) = connection.execute(f"SELECT {words} FROM model_timings").fetchall()
+            assert connection.execute("SELECT key, samples_us FROM measurements ORDER BY key").fetchall() == before
+        of_each = []
+        for launches, _, dram, sm, occupancy, tensor_cores, missing in found:
+            (launch,) = json.loads(launches)
+            warps = launch["grid"][0] * -(-launch["block"][0] // 32)
+            assert (dram, sm, occupancy, tensor_cores) == (10.0 * warps, 1.0 * warps, 0.5 * warps, None)
+            assert list(json.loads(missing)) == ["tensor_cores_percent"]
+            of_each.append(warps)
+        assert len(of_each) == 4
+        assert whole[2] == pytest.approx(np.average(of_each, weights=of_each))
+
+    def test_why_nothing_was_counted_is_told(self, stand_in: dict[str, str], tmp_path: Path) -> None:
+        nowhere = tmp_path / "no_ncu"
+        nowhere.mkdir()
+        for name in ("cc", "git"):
+            (nowhere / name).symlink_to(str(shutil.which(name)))
+        collected({**stand_in, "PATH": str(nowhere)}, tmp_path, "--modelname", "mlp", "--counters")
+        with sqlite3.connect(tmp_path / "gpu.db") as connection:
+            found = connection.execute("SELECT dram_percent, counters_missing, median_us FROM measurements").fetchall()
+        for dram, missing, median_us in found:
+            assert dram is None and median_us > 0
+            assert "not on PATH" in json.loads(missing)["dram_percent"]
 
 
 def test_a_plan_is_launched_as_a_graph(stand_in: dict[str, str], tmp_path: Path) -> None:

@@ -149,8 +149,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
         typer.Option(
             "--counters",
             help="After the rounds also count cycles, instructions, cache and branch misses, page faults and context "
-            "switches of each kernel, where the machine has such counters. What the dataset has already is "
-            "counted, and not timed again.",
+            "switches of each kernel, where the machine has such counters; on a GPU, by Nsight Compute (ncu), what a "
+            "kernel reaches of the peaks of memory, SMs and tensor cores. What the dataset has already is counted, "
+            "and not timed again.",
             rich_help_panel="Measuring",
         ),
     ] = False,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.measure.counters import counts_of_calls, mean_of
 
 if TYPE_CHECKING:
+    from op_profiler.building.recipe import Recipe
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.targets.machine import Machine, TimedModel
 
 _WALKS = 5
 
 Counted = dict[tuple[int, str | None], dict[str, Any]]
 """Fields of `Measurement` about counters, by thread count and workload key; None: of the whole model."""
+Count = Callable[[Sequence[int]], Counted]
+"""Counts a loaded model at thread counts."""
 
 
 def count(machine: Machine, model: TimedModel, keys: Sequence[str], threads: Sequence[int]) -> Counted:
@@ -33,3 +37,28 @@ def count(machine: Machine, model: TimedModel, keys: Sequence[str], threads: Seq
         for key in dict.fromkeys(keys):
             found[n, key] = mean_of([counts for counts, other in zip(each, keys) if other == key]).fields()
     return found
+
+
+def counting(
+    request: CollectRequest,
+    machine: Machine,
+    model: TimedModel,
+    keys: Sequence[str],
+    *,
+    recipe: Recipe | None = None,
+    launches: Sequence[int] = (),
+) -> Count | None:
+    """What takes counters of a loaded model; None where nobody asked.
+
+    Args:
+        keys: workload key of each kernel of the model, in order.
+        recipe: of the model, which a GPU counts in another process; None where there is none.
+        launches: by how many launches a GPU runs each kernel of the model.
+    """
+    from op_profiler.collection.gpu_counting import count_on_gpu
+
+    if not request.measuring.counters:
+        return None
+    if request.build.kind.on_gpu:
+        return partial(count_on_gpu, recipe, keys, launches)
+    return partial(count, machine, model, keys)

@@ -35,6 +35,7 @@ def measure_alone(
     """
     from op_profiler.building.build import build_operator
     from op_profiler.building.requested_model import random_inputs
+    from op_profiler.collection.counting import counting
     from op_profiler.collection.session import Session
     from op_profiler.measure.samples import Samples
 
@@ -52,6 +53,7 @@ def measure_alone(
             graph,
             [operator],
             limits=dataclasses.replace(machine.limits, usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
+            count=counting(request, machine, graph, [operator.key]),
         )
         session.check_kernels(lambda _: None)
         results = session.measure({n: Samples() for n in request.build.threads}, lambda *_: None)

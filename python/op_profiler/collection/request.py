@@ -66,8 +66,9 @@ class Measuring:
             raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
         if self.resources and build.place is not None:
             raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
-        if self.counters and (not build.on_host or build.executor == "vm"):
-            raise UsageError("--counters reads this machine's processor under the graph executor; leave it out")
+        here = build.place is None and (build.kind.on_host or build.kind.on_gpu)
+        if self.counters and (not here or build.executor == "vm"):
+            raise UsageError("--counters reads this machine's processor or GPU under the graph executor; leave it out")
 
     @property
     def core_set(self) -> tuple[int, ...] | None:

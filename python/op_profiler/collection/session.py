@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.collection.counting import Counted, count
+from op_profiler.collection.counting import Count, Counted
 from op_profiler.collection.request import CollectRequest
 from op_profiler.measure.between_runs import FEWEST_RUNS, History, MachineState, between_runs, waits
 from op_profiler.measure.energy import energy_per_call_mj
@@ -58,6 +58,7 @@ class Session:
     Args:
         model: on its device, ready to run.
         kernel_operators: the operator behind each kernel of `model`, in the same order.
+        count: what takes counters of each kernel after the rounds.
         known: by thread count and workload key, what needs not be timed again (hot and cold operators that another
             model brought in); it counts in the sum.
     """
@@ -70,6 +71,7 @@ class Session:
         kernel_operators: Sequence[Operator],
         *,
         limits: Limits | None = None,
+        count: Count | None = None,
         known: dict[int, dict[str, Measurement]] | None = None,
     ) -> None:
         self.request = request
@@ -85,6 +87,7 @@ class Session:
         self.errors: dict[int, str] = {}
         self._energy: dict[tuple[int, int | None], float | None] = {}
         self._counted: Counted = {}
+        self._count = count
         self._known = known or {}
         self._states: dict[int, MachineState] = {}
         self._host: HostState | None = None
@@ -143,9 +146,8 @@ class Session:
             one.launch_gap_us += [] if gap_us is None else [gap_us]
         self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
-        if self.request.measuring.counters:
-            keys = [self.operators[group].key for group in self.groups]
-            self._counted = count(self.machine, self.model, keys, threads)
+        if self._count is not None:
+            self._counted = self._count(threads)
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:

@@ -27,6 +27,7 @@ from op_profiler.measure.failures import TWICE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from op_profiler.collection.counting import Count
     from op_profiler.collection.results import Results
     from op_profiler.collection.session import ThreadResult
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Occurrence
@@ -307,6 +308,7 @@ class Worker:
 
     def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: ImportedModel) -> None:
         from op_profiler.building.requested_model import random_inputs
+        from op_profiler.collection.counting import counting
         from op_profiler.collection.session import Session
         from op_profiler.compilers.compiler import compiler_in_use
 
@@ -331,11 +333,14 @@ class Worker:
         self.results.store_operators(operators, compiled.layers_of(loaded.labels), model, self.notes)
         if not self.results.leave_out(machine):
             return
-        if self._count_what_was_timed(machine, loaded, operators) and not self.results.leave_out(machine):
+        keys = [operator.key for operator in operators]
+        launches = [len(compiled.launches.get(label, ())) for label in loaded.labels]
+        count = counting(self.request, machine, loaded, keys, recipe=self.results.recipe, launches=launches)
+        if count is not None and self._count_what_was_timed(count) and not self.results.leave_out(machine):
             return
         request, earlier = self.results.request, self.results.earlier
         limits = machine.limits.of_rounds(request.measuring.rounds)
-        session = Session(request, machine, loaded, operators, limits=limits, known=earlier.known())
+        session = Session(request, machine, loaded, operators, limits=limits, count=count, known=earlier.known())
         session.check_kernels(self._check)
         self.checking = None
         if static is not None:
@@ -344,17 +349,15 @@ class Worker:
         self._next_checkpoint = time.monotonic() + _CHECKPOINT_SECONDS
         self.results.keep(session.measure(earlier.samples(session), self._checkpoint))
 
-    def _count_what_was_timed(self, machine: Machine, loaded: TimedModel, operators: Sequence[Operator]) -> bool:
+    def _count_what_was_timed(self, count: Count) -> bool:
         """Take counters that an earlier collection did not ask for; whether there were any to take."""
-        from op_profiler.collection.counting import count
         from op_profiler.dataset.counts import add_counts
 
         earlier = self.results.earlier
         threads = [n for n in self.results.request.build.threads if earlier.uncounted(n)]
         if threads:
             self.announce(stage="counting")
-            counted = count(machine, loaded, [operator.key for operator in operators], threads)
-            add_counts(self.dataset, earlier.beside(counted))
+            add_counts(self.dataset, earlier.beside(count(threads)))
         return bool(threads)
 
     def _check(self, operator: Operator) -> None:

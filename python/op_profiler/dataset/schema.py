@@ -235,6 +235,10 @@ _COUNTED = (
     ("llc_misses", "reads of one call that missed the last-level cache"),
     ("page_faults", "page faults of one call"),
     ("context_switches", "context switches of one call"),
+    ("dram_percent", "of a GPU's peak memory throughput, percent, from cold caches; empty: not counted"),
+    ("sm_percent", "of the peak throughput of a GPU's SMs, percent, from cold caches"),
+    ("occupancy_percent", "active warps of those that a GPU's SMs hold at most, percent, from cold caches"),
+    ("tensor_cores_percent", "of the cycles of a GPU's tensor cores, percent, from cold caches"),
 )
 
 _FOREIGN = (

@@ -71,6 +71,8 @@ def events(vendor: str) -> tuple[Event, ...]:
 
 
 EVENT_NAMES = tuple(event.name for event in events(""))
+GPU_SHARE_NAMES = ("dram_percent", "sm_percent", "occupancy_percent", "tensor_cores_percent")
+"""What is told of a GPU's kernel in their place (`op_profiler.targets.cuda.counters`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +80,8 @@ class Counts:
     """Of one call of a kernel, all threads together.
 
     Attributes:
-        values: by event.
-        missing: the other events, and why they were not counted.
+        values: by event, or by share of a GPU's peak.
+        missing: the others, and why they were not counted.
     """
 
     values: dict[str, float]

@@ -179,6 +179,9 @@ class Measurement:
         cycles, instructions, branch_misses, l1_misses, l2_misses, llc_misses, page_faults, context_switches: of one
             call in the model, all threads together, counted in walks of their own (`measure.counters`); None where
             nobody asked, or it could not be counted.
+        dram_percent, sm_percent, tensor_cores_percent: of a GPU's kernel from cold caches, what it reaches of the peak
+            of the memory, the SMs and their tensor cores; None as above.
+        occupancy_percent: of the same, the warps that are active, of those that an SM holds at most.
         counters_missing: which of them could not be counted, and why; None where nobody asked.
     """
 
@@ -210,6 +213,10 @@ class Measurement:
     llc_misses: float | None = None
     page_faults: float | None = None
     context_switches: float | None = None
+    dram_percent: float | None = None
+    sm_percent: float | None = None
+    occupancy_percent: float | None = None
+    tensor_cores_percent: float | None = None
     counters_missing: dict[str, str] | None = None
 
 

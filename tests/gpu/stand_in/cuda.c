@@ -1,8 +1,11 @@
 /* In place of a GPU: CUDA's driver and runtime, as far as TVM and this package call them.
 
    Memory is the host's, and kernels compute nothing. They take time on the clock of a stream: a stream goes on at the
-   later of the call and of what was put on it before. A kernel takes 1.5 us, and 0.5 ns a warp; an event 0.7 us. */
+   later of the call and of what was put on it before. A kernel takes 1.5 us, and 0.5 ns a warp; an event 0.7 us.
+   What is launched is told to the file LAUNCHED, where there is one: the warps of each kernel. */
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,6 +67,11 @@ int cuMemsetD32_v2(uint32_t *p, uint32_t value, size_t n) {
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
   int64_t warps = (int64_t)gx * gy * gz * ((bx * by * bz + 31) / 32), until = now_ns() + LAUNCH_NS;
+  if (getenv("LAUNCHED")) {
+    FILE *file = fopen(getenv("LAUNCHED"), "a");
+    fprintf(file, "%" PRId64 "\n", warps);
+    fclose(file);
+  }
   while (now_ns() < until) {}
   if (!strcmp(function, "spin")) { /* of launch_cost.py: it tells how long it took without what CUPTI adds */
     put(stream_of(stream), 4960);

@@ -18,7 +18,8 @@ class Time(Part):
 
     Attributes:
         rounds_us: of each round, the mean over its calls.
-        counted: events of one call by name; `not_counted`: why others were not. Both empty where nobody asked.
+        counted: events of one call by name, or shares of a GPU's peaks; `not_counted`: why others were not. Both empty
+            where nobody asked.
     """
 
     median_us: float | None = None

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from op_profiler.analysis.turnaround import find_knee
 from op_profiler.dataset import schema
-from op_profiler.measure.counters import EVENT_NAMES
+from op_profiler.measure.counters import EVENT_NAMES, GPU_SHARE_NAMES
 from op_profiler.report.page.document import Alone, Explained, Operator, Schedule, Time, Turnaround
 from op_profiler.report.page.explanations import explained_of
 from op_profiler.report.page.loops import loops_of
@@ -143,7 +143,7 @@ def factors_part(factors: Factors) -> dict[str, Any]:
 def time_part(measurement: Measurement, measured_at: str) -> Time:
     """Rounds are thinned where there are hundreds."""
     rounds = [statistics.fmean(row) for row in measurement.samples_us]
-    counted = {name: getattr(measurement, name) for name in EVENT_NAMES}
+    counted = {name: getattr(measurement, name) for name in (*EVENT_NAMES, *GPU_SHARE_NAMES)}
     return Time(
         median_us=measurement.median_us,
         low_us=measurement.ci_low_us,

@@ -175,10 +175,16 @@ function counters(body, model, operator) {
     place.append(unknown("Its events were not counted (collect with --counters)."));
     return;
   }
+  const shares = counted.filter(([name]) => name.endsWith(SHARE));
+  if (shares.length) {
+    place.append(h("p", { class: "label" }, "Of what the GPU can do at most, from cold caches"), table(["what", "%"],
+      shares.map(([name, percent]) => [event(name.slice(0, -SHARE.length)), percent.toFixed(1)]), [1]));
+  }
   const instructions = time.counted?.instructions;
-  if (counted.length) {
+  const events = counted.filter(([name]) => !name.endsWith(SHARE));
+  if (events.length) {
     place.append(h("p", { class: "label" }, "Of one call in the model, all threads together"), table(["event", "a call", "per 1,000 instructions"],
-      counted.map(([name, count]) => [event(name), format.amount(count), instructions ? format.amount(1000 * count / instructions) : "–"]), [1, 2]));
+      events.map(([name, count]) => [event(name), format.amount(count), instructions ? format.amount(1000 * count / instructions) : "–"]), [1, 2]));
   }
   for (const reason of new Set(missing.map(([, why]) => why))) {
     const names = missing.filter(([, why]) => why === reason).map(([name]) => event(name));
@@ -186,7 +192,8 @@ function counters(body, model, operator) {
   }
 }
 
-const event = (name) => name.replace("_", " ");
+const SHARE = "_percent";
+const event = (name) => name.replaceAll("_", " ");
 
 const vendorOf = (model, operator) => (operator.alone ?? []).filter((one) => one.of_anchor && one.threads === view.threads);
 

@@ -1,0 +1,108 @@
+"""What a GPU's counters say of the kernels that a program runs, by NVIDIA's Nsight Compute (``ncu``).
+
+It runs each kernel several times, under the GPU's base clock and with emptied caches, since the counters have to take
+turns. So these are kernels of cold caches, and their times are no times of the dataset. The driver has to permit it.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from itertools import dropwhile
+
+import numpy as np
+
+from op_profiler.child_processes import python_path
+from op_profiler.errors import MeasureError
+from op_profiler.measure.counters import GPU_SHARE_NAMES, Counts
+
+_TIME = "gpu__time_duration.sum"
+_METRICS = (
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+)
+_ERROR = "==ERROR=="
+_NO_PERMISSION = "ERR_NVGPUCTRPERM"
+_LIMIT_SECONDS = 600
+
+Kernel = dict[str, float]
+"""Values of ncu's metrics, the time in nanoseconds; those that this GPU has not are left out."""
+
+
+def count_kernels(program: Sequence[str]) -> list[Kernel]:
+    """Run a program, and count each kernel that it launches.
+
+    Args:
+        program: a command, which finds this package.
+
+    Returns:
+        In the order of the launches.
+
+    Raises:
+        MeasureError: there is no ncu, the driver forbids it, or the program failed.
+    """
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        raise MeasureError("ncu (NVIDIA Nsight Compute, part of the CUDA toolkit) is not on PATH")
+    options = ["--csv", "--print-units", "base", "--target-processes", "application-only"]
+    options += ["--metrics", ",".join((_TIME, *_METRICS))]
+    environment = os.environ | {"PYTHONPATH": python_path()}
+    try:
+        done = subprocess.run(
+            [ncu, *options, *program],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MeasureError(f"ncu did not end within {_LIMIT_SECONDS} s") from error
+    problem = _problem(done.stdout + done.stderr)
+    if problem or done.returncode:
+        raise MeasureError(problem or f"ncu ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    return read_kernels(done.stdout)
+
+
+def read_kernels(told: str) -> list[Kernel]:
+    """Of what ``ncu --csv`` printed, among lines of its own and of the program."""
+    kernels: dict[int, Kernel] = {}
+    table = dropwhile(lambda line: not line.startswith('"ID"'), told.splitlines())
+    for row in csv.DictReader(line for line in table if line.startswith('"')):
+        kernel = kernels.setdefault(int(row["ID"]), {})
+        text = row["Metric Value"].replace(",", "")
+        if text not in ("", "n/a", "nan"):
+            kernel[row["Metric Name"]] = float(text)
+    return [kernels[number] for number in sorted(kernels)]
+
+
+def shares_of(kernels: Sequence[Kernel]) -> Counts:
+    """Means over kernels, each by the time that it takes."""
+    if not kernels:
+        return Counts({}, dict.fromkeys(GPU_SHARE_NAMES, "it launches no kernel"))
+    weights = [kernel.get(_TIME, 0.0) for kernel in kernels]
+    values, missing = {}, {}
+    for name, metric in zip(GPU_SHARE_NAMES, _METRICS):
+        found = [kernel[metric] for kernel in kernels if metric in kernel]
+        if len(found) == len(kernels) and sum(weights) > 0:
+            values[name] = float(np.average(found, weights=weights))
+        else:
+            missing[name] = f"ncu tells no {metric} here"
+    return Counts(values, missing)
+
+
+def _problem(told: str) -> str:
+    """The first error that ncu names; empty where there is none."""
+    if _NO_PERMISSION in told:
+        return (
+            f"the driver forbids it ({_NO_PERMISSION}): its option NVreg_RestrictProfilingToAdminUsers=0, or the "
+            "capability CAP_SYS_ADMIN, allows it"
+        )
+    errors = (line.removeprefix(_ERROR).strip() for line in told.splitlines() if line.startswith(_ERROR))
+    return next(errors, "")
