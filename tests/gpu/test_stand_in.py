@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.targets.cuda import machine_code
 from op_profiler.targets.cuda.gpu import GpuKernels
 from op_profiler.targets.cuda.launch_cost import LaunchCost, timeline_us
 
@@ -174,6 +175,55 @@ def test_a_graph_that_cannot_be_recorded_leaves_the_stream_as_it_was(stand_in: d
     done = run(stand_in, program=GRAPH)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["InternalError", "recorded", "again"]
+
+
+COLD = """
+from op_profiler.targets.target import use_build_for
+use_build_for("cuda")
+from op_profiler.compilers.tvm_build import load_tvm
+device = load_tvm().cuda(0)
+from op_profiler.targets.cuda.alone import ColdCalls, spin_on
+clock, spin = ColdCalls(device), spin_on(device)
+def launch():
+    spin.launch()
+    return True
+print(min(clock.us(launch) for _ in range(5)), clock.us(lambda: False))
+"""
+
+
+@pytest.mark.skipif(machine_code.nvrtc() is None, reason="needs NVRTC, which compiles the kernel")
+def test_a_single_call_holds_neither_its_launch_nor_the_events(stand_in: dict[str, str]) -> None:
+    """The stand-in's kernel for this takes 4.96 us, a launch 2 us, and an event 0.7 us."""
+    done = run(stand_in, program=COLD)
+    assert done.returncode == 0, done.stderr
+    us, failed = map(float, done.stdout.split())
+    assert us == pytest.approx(4.96, abs=0.3) and np.isnan(failed)
+
+
+TRIAL = """
+from op_profiler.targets.target import use_build_for
+use_build_for("cuda -arch=sm_90")
+from op_profiler.targets.cuda.trial_worker import GpuWorker
+from op_profiler.tuning.candidate import Candidate, TaskSpec
+from op_profiler.tuning.trials.worker import WorkerSetup
+shapes = ("TENSOR", (4, 32), "float32"), ("TENSOR", (16, 32), "float32")
+task = TaskSpec("dense_small_batch.gpu", (*shapes, None, "float32"))
+about = {"target": "cuda -arch=sm_90", "name": "cuda", "threads": 0, "modules": (), "memory_bytes": None, "log": ""}
+for cache in ("hot", "cold"):
+    worker = GpuWorker(WorkerSetup(cache=cache, check=False, **about))
+    built = worker.build(0, Candidate(task, 0))
+    found = worker.measure(0, float("inf"), 3, 100.0, 10.0)
+    print(cache, built.error, found.error, min(found.samples_us))
+"""
+
+
+def test_a_cold_trial_holds_neither_its_launch_nor_the_events(stand_in: dict[str, str]) -> None:
+    """The stand-in's kernel takes 1.5 us. Calls in a row wait for their launches of 2 us."""
+    done = run(stand_in, program=TRIAL)
+    assert done.returncode == 0, done.stderr
+    found = {cache: (*errors, float(us)) for cache, *errors, us in (line.split() for line in done.stdout.splitlines())}
+    assert found["cold"] == ("None", "None", pytest.approx(1.5, abs=0.4))
+    assert found["hot"][:2] == ("None", "None") and found["hot"][2] >= 2.0
 
 
 def test_a_search_builds_side_by_side(stand_in: dict[str, str], tmp_path: Path) -> None:

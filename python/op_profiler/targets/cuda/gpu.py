@@ -18,14 +18,14 @@ from op_profiler.errors import MeasureError
 from op_profiler.measure.in_place import BoundKernel, Runs
 from op_profiler.measure.measurement import Cache, Device
 from op_profiler.measure.rounds import Limits
-from op_profiler.targets.cuda import machine_code, tvm_build
+from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.cuda.alone import FLUSH_FACTOR, emptying, spin_on
 from op_profiler.targets.cuda.events import Events
 from op_profiler.targets.cuda.launch_cost import LaunchCost, Spin, timeline_us, told
 from op_profiler.targets.cuda.load import GpuMeter
 from op_profiler.targets.cuda.management import NoNvml, Nvml
 from op_profiler.targets.llvm.identity import host_fingerprint
 
-_FLUSH_FACTOR = 4  # times the L2, so that nothing of what was in it is left
 _LAUNCHED_AHEAD = 100
 """Operators; an H100 takes 1,020 launches before the host has to wait, and an operator may be several."""
 _MOST_TRIES = 12
@@ -223,7 +223,7 @@ class GpuKernels:
         return error
 
     def cache_mechanism(self, cache: Cache) -> str:
-        return {"model": "in-graph", "hot": "repeat", "cold": f"copy of {_FLUSH_FACTOR} times the L2"}[cache]
+        return {"model": "in-graph", "hot": "repeat", "cold": f"copy of {FLUSH_FACTOR} times the L2"}[cache]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         return self.graph.kernel_outputs()
@@ -261,17 +261,12 @@ class Gpu:
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
         graph = cast("Graph", compiler_in_use().load(compiled, self.runtime, inputs))
-        count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
-        first, second = (compiler_in_use().array_on(np.zeros(count, "float32"), self.runtime) for _ in range(2))
         launches = tuple(len(compiled.launches.get(label, ())) for label in graph.labels)
-        return GpuKernels(graph, self.runtime, Events(), (first, second), launches, self._spin)
+        return GpuKernels(graph, self.runtime, Events(), emptying(self.runtime), launches, self._spin)
 
     @functools.cached_property
     def _spin(self) -> Spin | None:
-        """None where there is no NVRTC to compile it with: times then hold the events, which is told."""
-        if machine_code.nvrtc() is None:
-            return None
-        return Spin(f"sm_{self.runtime.compute_version.replace('.', '')}")
+        return spin_on(self.runtime)
 
     def running_seconds(self) -> None:
         return

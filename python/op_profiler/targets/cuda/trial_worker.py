@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
+from op_profiler.targets.cuda.alone import ColdCalls
 from op_profiler.targets.machine import Threads
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
@@ -10,7 +16,21 @@ from op_profiler.tuning.task import BuiltPoint
 from op_profiler.tuning.trials.device_clock import BuiltForDevice
 from op_profiler.tuning.trials.worker import Built, BuiltByVendor, Worker
 
-_FLUSHED_BYTES = 1 << 28
+
+@dataclasses.dataclass
+class BuiltCold(Built):
+    """A candidate of which single calls are timed, as the collector times kernels alone.
+
+    Attributes:
+        clock: asked for when its turn on the GPU has come.
+    """
+
+    clock: Callable[[], ColdCalls]
+
+    def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
+        assert self.kernel is not None
+        clock = self.clock()
+        return tuple(clock.us(self.kernel.run) for _ in range(samples))
 
 
 class GpuWorker(Worker):
@@ -30,6 +50,10 @@ class GpuWorker(Worker):
 
         return kernels_on_gpu(task, reference)
 
+    @functools.cache  # noqa: B019 - a process has one worker
+    def _clock(self) -> ColdCalls:
+        return ColdCalls(self.device)
+
     def _built(
         self,
         built: BuiltPoint,
@@ -37,5 +61,8 @@ class GpuWorker(Worker):
         reference: Reference | None,
         weights: list[DeviceArray],
     ) -> Built:
-        options = {"cache_flush_bytes": _FLUSHED_BYTES} if self.setup.cache == "cold" else {}
-        return BuiltForDevice(built.function, arrays, reference, None, built.output, None, options)
+        if self.setup.cache != "cold":
+            return BuiltForDevice(built.function, arrays, reference, None, built.output, None)
+        name = built.function.entry_name
+        kernel = compiler_in_use().bound_kernel(name, "", built.function.get_function(name), arrays)
+        return BuiltCold(built.function, arrays, reference, None, built.output, kernel, self._clock)
