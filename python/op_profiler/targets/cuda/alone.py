@@ -12,14 +12,14 @@ from op_profiler.targets.cuda import machine_code
 from op_profiler.targets.cuda.events import Events
 from op_profiler.targets.cuda.launch_cost import Spin, told
 
-FLUSH_FACTOR = 4
-"""Times the L2, so that nothing of what was in it is left."""
+_FLUSH_FACTOR = 4  # times the L2, so that nothing of what was in it is left
+COLD_MECHANISM = f"copy of {_FLUSH_FACTOR} times the L2"
 _UNKNOWN_L2_BYTES = 1 << 25
 
 
 def emptying(runtime: RuntimeDevice) -> tuple[DeviceArray, DeviceArray]:
     """Two arrays: a copy of one to the other leaves nothing in the L2, and keeps the GPU busy while launches follow."""
-    count = FLUSH_FACTOR * (getattr(runtime, "l2_cache_size_bytes", None) or _UNKNOWN_L2_BYTES) // 4
+    count = _FLUSH_FACTOR * (getattr(runtime, "l2_cache_size_bytes", None) or _UNKNOWN_L2_BYTES) // 4
     first, second = (compiler_in_use().array_on(np.zeros(count, "float32"), runtime) for _ in range(2))
     return first, second
 

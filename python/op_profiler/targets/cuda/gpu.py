@@ -19,7 +19,7 @@ from op_profiler.measure.in_place import BoundKernel, Runs
 from op_profiler.measure.measurement import Cache, Device
 from op_profiler.measure.rounds import Limits
 from op_profiler.targets.cuda import tvm_build
-from op_profiler.targets.cuda.alone import FLUSH_FACTOR, emptying, spin_on
+from op_profiler.targets.cuda.alone import COLD_MECHANISM, emptying, spin_on
 from op_profiler.targets.cuda.events import Events
 from op_profiler.targets.cuda.launch_cost import LaunchCost, Spin, timeline_us, told
 from op_profiler.targets.cuda.load import GpuMeter
@@ -223,7 +223,7 @@ class GpuKernels:
         return error
 
     def cache_mechanism(self, cache: Cache) -> str:
-        return {"model": "in-graph", "hot": "repeat", "cold": f"copy of {FLUSH_FACTOR} times the L2"}[cache]
+        return {"model": "in-graph", "hot": "repeat", "cold": COLD_MECHANISM}[cache]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         return self.graph.kernel_outputs()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
-from op_profiler.targets.cuda.alone import ColdCalls
+from op_profiler.targets.cuda.alone import COLD_MECHANISM, ColdCalls
 from op_profiler.targets.machine import Threads
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
@@ -37,7 +37,7 @@ class GpuWorker(Worker):
     """Times on this machine's GPU."""
 
     memory_is_limited = False  # CUDA maps far more than there is
-    cold_mechanism = "copy over the L2"
+    cold_mechanism = COLD_MECHANISM
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
         from op_profiler.compilers.tvm_build import runtime_device
@@ -50,7 +50,7 @@ class GpuWorker(Worker):
 
         return kernels_on_gpu(task, reference)
 
-    @functools.cache  # noqa: B019 - a process has one worker
+    @functools.cached_property
     def _clock(self) -> ColdCalls:
         return ColdCalls(self.device)
 
@@ -65,4 +65,4 @@ class GpuWorker(Worker):
             return BuiltForDevice(built.function, arrays, reference, None, built.output, None)
         name = built.function.entry_name
         kernel = compiler_in_use().bound_kernel(name, "", built.function.get_function(name), arrays)
-        return BuiltCold(built.function, arrays, reference, None, built.output, kernel, self._clock)
+        return BuiltCold(built.function, arrays, reference, None, built.output, kernel, lambda: self._clock)
