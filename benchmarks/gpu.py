@@ -43,10 +43,7 @@ _DEVICE = """
     SELECT processor, cores, driver, tvm_version, count(DISTINCT host_fingerprint), count(DISTINCT machine_id)
     FROM devices WHERE kind = 'cuda' GROUP BY processor, driver
 """
-_WHEN = """
-    SELECT max(measured_at), group_concat(DISTINCT project_revision)
-    FROM model_timings JOIN models ON models.key = model_key WHERE name LIKE ?
-"""
+_WHEN = "SELECT max(measured_at), group_concat(DISTINCT project_revision) FROM model_timings WHERE model_key LIKE ?"
 _SHORT_US = 10.0  # below, the begin and end of a kernel are a large part of it
 _LARGE_US = 500.0
 _WALKS, _ENERGY_SECONDS = 15, 1.5
@@ -106,11 +103,11 @@ def additivity(db: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def measured_where(db: Path, *, here: bool, models: str = "%") -> dict[str, Any]:
-    """Date, GPU, versions and commits of what a dataset has of models: it may have been measured elsewhere."""
+def measured_where(db: Path, *, here: bool, model_key: str = "%") -> dict[str, Any]:
+    """Date, GPU, versions and commits of a dataset, or of one of its models: it may have been measured elsewhere."""
     with contextlib.closing(sqlite3.connect(db)) as connection:
         gpu, sms, driver, tvm, hosts, gpus = connection.execute(_DEVICE).fetchone()
-        date, commits = connection.execute(_WHEN, (models,)).fetchone()
+        date, commits = connection.execute(_WHEN, (model_key,)).fetchone()
     return (
         measured_on()
         | {

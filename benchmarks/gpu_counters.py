@@ -22,7 +22,7 @@ from common import collect, store
 from gpu import measured_where
 
 _HEAVIEST = """
-    SELECT o.name AS operator, occurrences AS calls, round(median_us * occurrences, 1) AS all_us,
+    SELECT model_key, o.name AS operator, occurrences AS calls, round(median_us * occurrences, 1) AS all_us,
         round(dram_percent, 1) AS dram_percent, round(sm_percent, 1) AS sm_percent,
         round(occupancy_percent, 1) AS occupancy_percent, round(tensor_cores_percent, 1) AS tensor_cores_percent
     FROM measurements JOIN models ON models.key = model_key JOIN model_operators USING (model_key, operator_key)
@@ -51,7 +51,8 @@ def main() -> None:
             if not rows:
                 told = connection.execute("SELECT DISTINCT counters_missing FROM measurements").fetchall()
                 sys.exit(f"nothing was counted: {'; '.join(str(one) for (one,) in told)}")
-        about = measured_where(db, here=not arguments.read, models=arguments.model)
+        keys = {row.pop("model_key") for row in rows}
+        about = measured_where(db, here=not arguments.read, model_key=keys.pop())
     print(json.dumps(rows, indent=1))
     low = sum(row["dram_percent"] < 50 and row["sm_percent"] < 50 for row in rows)
     headline = (

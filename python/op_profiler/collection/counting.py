@@ -47,6 +47,7 @@ def counting(
     *,
     recipe: Recipe | None = None,
     launches: Sequence[int] = (),
+    announce: Callable[..., None] = lambda **event: None,
 ) -> Count | None:
     """What takes counters of a loaded model; None where nobody asked.
 
@@ -54,11 +55,17 @@ def counting(
         keys: workload key of each kernel of the model, in order.
         recipe: of the model, which a GPU counts in another process; None where there is none.
         launches: by how many launches a GPU runs each kernel of the model.
+        announce: told the stage when it begins; ncu takes its time.
     """
     from op_profiler.collection.gpu_counting import count_on_gpu
 
     if not request.measuring.counters:
         return None
-    if request.build.kind.on_gpu:
-        return partial(count_on_gpu, recipe, keys, launches)
-    return partial(count, machine, model, keys)
+    on_gpu = partial(count_on_gpu, recipe, keys, launches)
+    how: Count = on_gpu if request.build.kind.on_gpu else partial(count, machine, model, keys)
+
+    def announced(threads: Sequence[int]) -> Counted:
+        announce(stage="counting")
+        return how(threads)
+
+    return announced

@@ -334,8 +334,10 @@ class Worker:
         if not self.results.leave_out(machine):
             return
         keys = [operator.key for operator in operators]
-        launches = [len(compiled.launches.get(label, ())) for label in loaded.labels]
-        count = counting(self.request, machine, loaded, keys, recipe=self.results.recipe, launches=launches)
+        launches = compiled.launch_counts(loaded.labels)
+        count = counting(
+            self.request, machine, loaded, keys, recipe=self.results.recipe, launches=launches, announce=self.announce
+        )
         if count is not None and self._count_what_was_timed(count) and not self.results.leave_out(machine):
             return
         request, earlier = self.results.request, self.results.earlier
@@ -356,7 +358,6 @@ class Worker:
         earlier = self.results.earlier
         threads = [n for n in self.results.request.build.threads if earlier.uncounted(n)]
         if threads:
-            self.announce(stage="counting")
             add_counts(self.dataset, earlier.beside(count(threads)))
         return bool(threads)
 

@@ -119,6 +119,10 @@ class CompiledModel:
         known = {label: iter(layers) for label, layers in waiting.items() if len(layers) == labels.count(label)}
         return [next(known[label]) if label in known else () for label in labels]
 
+    def launch_counts(self, labels: Sequence[str]) -> tuple[int, ...]:
+        """How many kernels a GPU launches for each call of `labels`."""
+        return tuple(len(self.launches.get(label, ())) for label in labels)
+
     def only_read(self, weights: Collection[str]) -> dict[str, int]:
         """Of these weights those that only kernels read, with the numbers of their tensors; of what is seen in another
         shape or answered, the memory is the executor's."""

@@ -261,7 +261,7 @@ class Gpu:
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
         graph = cast("Graph", compiler_in_use().load(compiled, self.runtime, inputs))
-        launches = tuple(len(compiled.launches.get(label, ())) for label in graph.labels)
+        launches = compiled.launch_counts(graph.labels)
         return GpuKernels(graph, self.runtime, Events(), emptying(self.runtime), launches, self._spin)
 
     @functools.cached_property
