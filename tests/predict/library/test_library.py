@@ -100,6 +100,27 @@ def test_the_default_beats_the_nearest_and_covers(split: str, table: Convolution
     assert found.mape < min(0.25, off / 2)
 
 
+def test_depthwise_convolutions_have_intervals_of_their_own(table: Convolutions) -> None:
+    """Kernels of their own compute them, which may be harder to tell."""
+    dense = table.where(table.column("stride") == 1)
+    others = table.where(table.ratio == 1)
+    others.matrix[:, 0] = 1
+    known = Convolutions(np.vstack([dense.matrix, others.matrix]), np.append(dense.latency_us, others.latency_us))
+    depthwise = known.column("depthwise") == 1
+    noise = np.random.default_rng(0).normal(0, np.where(depthwise, 0.2, 0.01))
+    noisy = Convolutions(known.matrix, known.latency_us * np.exp(noise))
+    mask = held_out(noisy, "random")
+    predictor = PREDICTORS.get("default")()
+    predictor.fit(noisy.where(~mask))
+    asked = noisy.where(mask)
+    predicted = predictor.predict(asked)
+    width = np.log(predicted.high_us / predicted.low_us)
+    apart = asked.column("depthwise") == 1
+    assert np.median(width[apart]) > 2 * np.median(width[~apart])
+    inside = (predicted.low_us <= asked.latency_us) & (asked.latency_us <= predicted.high_us)
+    assert inside[apart].mean() > 0.75 and inside[~apart].mean() > 0.75
+
+
 @pytest.mark.parametrize("split", SPLITS)
 def test_splits_hold_out_what_they_say(split: str, table: Convolutions) -> None:
     mask = held_out(table, split)

@@ -5,7 +5,8 @@ have at all. Each entry is therefore sorted by its *gap*: ``cell`` (all its valu
 axis that lies between those of the table, or one beyond them. For each gap, part of the table is held out the same
 way; there the three estimates are weighed (stacking: Wolpert, 1992) and the error is measured that gives the interval
 (split conformal prediction with errors normalised by the disagreement of the estimates: Papadopoulos et al., 2008; Lei
-et al., 2018). All three estimate the logarithm of latency over a roofline:
+et al., 2018), both apart for depthwise convolutions, which other kernels compute. All three estimate the logarithm of
+latency over a roofline:
 
 - *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape alone, averaged over models that each
   learn what another simple model of the device leaves;
@@ -31,6 +32,7 @@ from op_profiler.predict.library.parallel_units import parallel_units
 
 _LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a value
 GAPS = ("cell", *_LEVELLED, "beyond")
+_KINDS = (0, 1)  # of the column depthwise
 _COVERAGE = 0.9
 _STEPS = 10  # of the weights, from 0 to 1
 _SMALLEST = 0.01  # added to values of an axis, since the ratio of a depthwise convolution may be 0
@@ -59,12 +61,15 @@ class _Calibration:
     error: float
 
 
+_Calibrations = dict[int, _Calibration]  # of depthwise convolutions and of others; empty where a gap cannot be made
+
+
 class DefaultPredictor:
     """A `LibraryPredictor` with 90 % intervals."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self._calibrations: dict[str, _Calibration | None] = {}
+        self._calibrations: dict[str, _Calibrations] = {}
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
@@ -72,62 +77,71 @@ class DefaultPredictor:
         self._estimators = _Estimators(table, self._seed, parallel_units(table, Roofline.of(table)))
         self._calibrations = {}
 
-    def _calibration(self, gap: str) -> _Calibration | None:
+    def _calibration(self, gap: str, depthwise: int) -> _Calibration | None:
         """None where the table is too small to make the gap in it."""
         assert self._estimators is not None
         if gap not in self._calibrations:
             self._calibrations[gap] = self._learned(self._estimators, gap)
-        return self._calibrations[gap]
+        return self._calibrations[gap].get(depthwise)
 
-    def _learned(self, whole: _Estimators, gap: str) -> _Calibration | None:
+    def _learned(self, whole: _Estimators, gap: str) -> _Calibrations:
+        """Apart for depthwise convolutions where there are enough of each."""
         table = whole.table
         held_out = _made_gap(table, gap, self._seed)
         if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
-            return None
+            return {}
         inner = _Estimators(table.where(~held_out), self._seed, whole.units)
         asked = table.where(held_out)
         estimates = inner.estimates(asked, gap)
         truth = np.log(asked.latency_us) - inner.log_roofline(asked)
-        octaves = float(_octaves(inner.table, asked, gap).mean())
-        return _calibrate(estimates, truth, octaves)
+        octaves = _octaves(inner.table, asked, gap)
+        learned = {}
+        for kind in _KINDS:
+            rows = asked.column("depthwise") == kind
+            if rows.sum() < _FEWEST:
+                rows[:] = True
+            learned[kind] = _calibrate(estimates[rows], truth[rows], float(octaves[rows].mean()))
+        return learned
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
         if self._estimators is None:
             raise RuntimeError("fit before predict")
         latency, width = np.full(len(table), np.nan), np.full(len(table), np.nan)
-        gaps = self._gaps(table)
-        for gap in np.unique(gaps):
-            which = np.flatnonzero(gaps == gap)
+        gaps, depthwise = self._gaps(table), table.column("depthwise")
+        for gap, kind in itertools.product(GAPS, _KINDS):
+            which = np.flatnonzero((gaps == gap) & (depthwise == kind))
+            if not len(which):
+                continue
             asked = table.where(which)
-            estimates = self._estimators.estimates(asked, str(gap))
-            calibration = self._calibration(str(gap))
+            estimates = self._estimators.estimates(asked, gap)
+            calibration = self._calibration(gap, kind)
             weights = np.array([1.0, 0.0, 0.0]) if calibration is None else calibration.weights
             latency[which] = estimates @ weights + self._estimators.log_roofline(asked)
             if calibration is not None:
-                margin = self._margin(asked, str(gap), calibration)
-                width[which] = calibration.quantile * (margin + _disagreement(estimates))
+                margin, quantile = self._spread(asked, gap, kind, calibration)
+                width[which] = quantile * (margin + _disagreement(estimates))
         return LibraryPrediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
 
-    def _margin(self, table: Convolutions, gap: str, made: _Calibration) -> np.ndarray:
-        """The margin of each entry of one gap: between that of no gap and that of the gaps that were made, by width.
-
-        A gap that is made in a table is wider than the one that it stands for. The disagreement shows that by itself.
-        """
+    def _spread(
+        self, table: Convolutions, gap: str, depthwise: int, made: _Calibration
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Margin and quantile of each entry of one gap: between those of no gap and of the gaps that were made, by
+        width. A gap that is made in a table is wider than the one that it stands for."""
         assert self._estimators is not None
-        none = self._calibration("cell")
+        none = self._calibration("cell", depthwise)
         if none is None or made.octaves == 0:
-            return np.full(len(table), made.margin)
+            return np.full(len(table), made.margin), np.full(len(table), made.quantile)
         share = np.clip(_octaves(self._estimators.table, table, gap) / made.octaves, 0.0, 1.0)
-        margin: np.ndarray = none.margin + np.maximum(made.margin - none.margin, 0.0) * share
-        return margin
+        margin = none.margin + np.maximum(made.margin - none.margin, 0.0) * share
+        return margin, none.quantile + (made.quantile - none.quantile) * share
 
     def _gaps(self, table: Convolutions) -> np.ndarray:
         """Of several gaps that an entry has, the one with the largest error."""
         assert self._estimators is not None
         gaps, error = np.full(len(table), "cell", dtype=object), np.full(len(table), -1.0)
-        for gap in GAPS[1:]:
-            rows = _has_gap(self._estimators.table, table, gap)
-            calibration = self._calibration(gap) if rows.any() else None
+        for gap, kind in itertools.product(GAPS[1:], _KINDS):
+            rows = _has_gap(self._estimators.table, table, gap) & (table.column("depthwise") == kind)
+            calibration = self._calibration(gap, kind) if rows.any() else None
             if calibration is not None:
                 larger = rows & (calibration.error > error)
                 gaps[larger], error[larger] = gap, calibration.error

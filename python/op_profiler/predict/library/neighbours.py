@@ -20,8 +20,13 @@ _BLOCKS = (*_TILES, (32, 32), (64, 32), (256, 128), (64, 128), (32, 128))
 _WINOGRAD = ((2, 16), (3, 25), (4, 36), (6, 64))  # side of a tile of the output, products for it
 _SQUARES = tuple(itertools.product((8, 16), (32, 64)))  # side of a block's square of the output, its channels
 _DISTANCE = 0.05  # octaves that are added to a distance, so that a close neighbour does not answer alone
-_AXES = ("size", "out_channels", "in_channels", "out_channels", "batch", "kernel", "fused", "stride", "depthwise")
-_ALONG_RATIO = (False, True, False, False, False, False, False, False, False)  # input channels grow with the output's
+_RATIO = ("out_channels", "in_channels")  # which grow together
+_ROWS = ("batch", "size")  # a product of matrices has as many rows as the batch has pixels
+_AXES = (
+    *(("size",), _RATIO, ("in_channels",), ("out_channels",), ("batch",)),
+    *(("kernel",), ("fused",), ("stride",), ("depthwise",), _ROWS),
+)  # what differs between neighbours
+_BATCHES = 1024
 _INTERPOLATED = 5  # the first axes, which are quantities
 
 
@@ -130,8 +135,8 @@ def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) 
     """Neighbours of `wanted` among `known`, whose values are given; an entry is never its own neighbour."""
     columns: list[np.ndarray] = []
     between, nearest = _Mean(len(wanted)), _Mean(len(wanted))
-    for number, (axis, along_ratio) in enumerate(zip(_AXES, _ALONG_RATIO)):
-        found = _along(known, values, wanted, axis, along_ratio)
+    for number, axis in enumerate(_AXES):
+        found = _along(known, values, wanted, axis)
         columns += found
         if number < _INTERPOLATED:
             before, after, middle, to_before, to_after = found[:5]
@@ -143,18 +148,16 @@ def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) 
     return Surroundings(np.column_stack(columns).astype(np.float32), estimate)
 
 
-def _along(
-    known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: str, along_ratio: bool
-) -> list[np.ndarray]:
+def _along(known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: tuple[str, ...]) -> list[np.ndarray]:
     """Two neighbours on each side of one axis, all else equal: their values and distances in octaves."""
-    line_known, line_wanted = _lines(known, wanted, axis, along_ratio)
-    place_known, place_wanted = known.column(axis), wanted.column(axis)
+    line_known, line_wanted = _lines(known, wanted, axis)
+    place_known, place_wanted = _place(known, axis), _place(wanted, axis)
     span = int(max(place_known.max(initial=0), place_wanted.max(initial=0))) + 1
     keys = line_known * span + place_known
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     sought = line_wanted * span + place_wanted
-    start = 1 if axis in ("fused", "depthwise") else 0  # flags begin at 0, which has no logarithm
+    start = 1 if axis[0] in ("fused", "depthwise") else 0  # flags begin at 0, which has no logarithm
 
     def at(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row = order[np.clip(index, 0, len(order) - 1)]
@@ -173,13 +176,21 @@ def _along(
     return [before, after, middle, to_before, to_after, before2, after2, from_before, from_after]
 
 
-def _lines(known: Convolutions, wanted: Convolutions, axis: str, along_ratio: bool) -> tuple[np.ndarray, np.ndarray]:
+def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
+    """Where entries are on an axis."""
+    if axis != _ROWS:
+        return table.column(axis[0])
+    batch, size = table.column("batch"), table.column("size")
+    # The batch makes a difference that is too small to be seen, so that other entries with as many rows are neighbours.
+    return batch * size**2 * _BATCHES + np.minimum(batch, _BATCHES - 1)
+
+
+def _lines(known: Convolutions, wanted: Convolutions, axis: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """A number for each line of entries that differ in the axis alone."""
 
     def rest(table: Convolutions) -> list[np.ndarray]:
-        names = [name for name in FIELDS if name != axis and not (along_ratio and name == "in_channels")]
         percent = np.round(table.ratio * 100).astype(np.int64)
-        return [table.column(name) for name in names] + ([percent] if along_ratio else [])
+        return [table.column(name) for name in FIELDS if name not in axis] + ([percent] if axis == _RATIO else [])
 
     line = np.zeros(len(known) + len(wanted), dtype=np.int64)
     for one, other in zip(rest(known), rest(wanted)):
