@@ -22,12 +22,16 @@ def python_path() -> str:
 
 
 def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """A process that is killed takes this one along; ends this one where that has happened already. On Linux only.
+    """A process that is killed takes this one along; ends this one where that happens meanwhile. On Linux only.
+
+    One that was killed before has left closed pipes, at which whoever it started ends. Process 1 is a parent like any
+    other: a container may run nothing but us.
 
     Args:
         by: the signal that this one gets then.
     """
     if sys.platform == "linux":
+        parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
-        if os.getppid() == 1:
+        if os.getppid() != parent:
             sys.exit(EXIT_ENVIRONMENT)
