@@ -13,6 +13,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import MeasureError
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
+from op_profiler.tuning.trials.worker import Worker, WorkerSetup
 
 BAD_TEMPLATE = '''
 """A product whose only knob says how it goes wrong."""
@@ -150,6 +151,18 @@ def test_flushed_weights_make_a_large_product_slower(target: Any) -> None:
                 medians_us.append(result.median_us)
         assert (hot.settings().cache, cold.settings().cache) == ("hot", "cold")
     assert min(cold_us) > min(hot_us)
+
+
+def test_cold_trials_without_weights_flush_all_inputs(target: Any) -> None:
+    left, right = ("TENSOR", (4, 32, 16), "float32"), ("TENSOR", (4, 32, 16), "float32")
+    product = TaskSpec("batch_matmul.op_profiler", (left, right, (4, 32, 32), "float32", False, True))
+    setup = WorkerSetup(
+        target=str(target), threads=1, modules=(), memory_bytes=None, check=True, cache="cold", log="/dev/null"
+    )
+    worker = Worker(setup)
+    assert worker.build(0, Candidate(product, None)).error is None
+    assert worker.built[0].flush is not None
+    assert len(worker.measure(0, float("inf"), 3, 10.0, 1.5).samples_us) == 3
 
 
 def test_candidates_are_compared_in_turns(runner: TrialRunner, stock: TaskSpec) -> None:

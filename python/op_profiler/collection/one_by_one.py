@@ -27,8 +27,8 @@ def measure_alone(
 ) -> tuple[Schedule, list[OperatorResult]]:
     """One operator at every thread count, and the schedule that the compiler took; a failure is a result too.
 
-    Without its model an operator meets its own previous call in the caches, whatever state was asked for; the
-    settings say so in `cache_mechanism`.
+    Without its model an operator meets its own previous call in the caches where those of the model were asked for; the
+    settings say so in `cache_mechanism`. These runs, a moment each, do not tell what is usual on the machine.
 
     Raises:
         BoardLostError: the machine went away meanwhile.
@@ -54,6 +54,7 @@ def measure_alone(
             [operator],
             limits=dataclasses.replace(machine.limits, usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
             count=counting(request, machine, graph, [operator.key]),
+            remembered=False,
         )
         session.check_kernels(lambda _: None)
         results = session.measure({n: Samples() for n in request.build.threads}, lambda *_: None)
@@ -61,11 +62,12 @@ def measure_alone(
         raise
     except (ModelError, MeasureError, ValueError) as error:
         return schedule, failed_operator(request, operator, str(error))
-    return schedule, [
-        dataclasses.replace(r, settings=dataclasses.replace(r.settings, cache_mechanism=_MECHANISM))
-        for result in results
-        for r in result.operators
-    ]
+    found = [r for result in results for r in result.operators]
+    if request.build.cache == "model":
+        found = [
+            dataclasses.replace(r, settings=dataclasses.replace(r.settings, cache_mechanism=_MECHANISM)) for r in found
+        ]
+    return schedule, found
 
 
 def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:

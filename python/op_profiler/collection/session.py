@@ -26,6 +26,8 @@ from op_profiler.targets.machine import Machine, TimedModel
 NO_WHOLE = "the runtime there cannot run the model as a whole: there is only the sum of its operators"
 _BATCH_US = 2e4
 """Of calls between two looks at the clock while energy is measured."""
+_LEAST_US = 0.001
+"""What times are stored in steps of; a round that its call cost more than is taken for as long."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Session:
         count: what takes counters of each kernel after the rounds.
         known: by thread count and workload key, what needs not be timed again (hot and cold operators that another
             model brought in); it counts in the sum.
+        remembered: whether the state of the machine in this run tells later runs what is usual.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Session:
         limits: Limits | None = None,
         count: Count | None = None,
         known: dict[int, dict[str, Measurement]] | None = None,
+        remembered: bool = True,
     ) -> None:
         self.request = request
         self.machine = machine
@@ -89,6 +93,7 @@ class Session:
         self._counted: Counted = {}
         self._count = count
         self._known = known or {}
+        self._remembered = remembered
         self._states: dict[int, MachineState] = {}
         self._host: HostState | None = None
 
@@ -138,7 +143,7 @@ class Session:
             return [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads]
 
         outcome = rounds.run(samples, lambda share: checkpoint(share, so_far))
-        if self._host is not None:
+        if self._host is not None and self._remembered:
             self._host.keep()
         after = {n: rounds.whole_model_us(n) for n in threads}
         for one in samples.values():  # of an earlier process, whose rounds were enough
@@ -151,14 +156,16 @@ class Session:
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
-        """The state that the run found the machine in, kept for the runs after it; None without a probe, and under
-        foreign load, which is no state of the machine."""
+        """The state that the run found the machine in, kept for the runs after it; None without a probe, under foreign
+        load, which is no state of the machine, and with resources that the user changed."""
         probe = self.machine.steadiness_probe()
-        if probe is None or not samples.probe_us or any(samples.foreign):
+        changed = self.request.measuring.resources
+        if probe is None or not samples.probe_us or any(samples.foreign) or changed:
             return None
         history, found_us = History(self.machine.device, threads, probe.sizes_bytes), np.array(samples.probe_us)
         state = history.state(found_us)
-        history.add(found_us)
+        if self._remembered:
+            history.add(found_us)
         return state
 
     def _between_runs(self, threads: int, rounds_us: np.ndarray, samples: Samples, group: int | None) -> dict[str, Any]:
@@ -195,10 +202,10 @@ class Session:
         return 1
 
     def _run_for_a_while(self, kernel: int, samples: Samples) -> int:
-        """Call a kernel for some milliseconds; how often."""
+        """Call a kernel for some milliseconds, at least twice; how often."""
         times_us = samples.matrix()[:, kernel]
         shortest_us = np.nanmin(times_us) if not np.isnan(times_us).all() else _BATCH_US
-        calls = max(int(_BATCH_US / max(shortest_us, 0.1)), 1)
+        calls = max(int(_BATCH_US / max(shortest_us, 0.1)), 2)
         return calls if self.model.repeat_kernel(kernel, calls) else 0
 
     def _is_known(self, operator: Operator) -> bool:
@@ -236,15 +243,16 @@ class Session:
             rows = columns[~np.isnan(columns).any(axis=1)]
             if group in self.errors:
                 measurement = Measurement(error=self.errors[group])
+            elif len(rows) and np.median(rows.mean(axis=1)) < _LEAST_US:
+                measurement = Measurement(error=f"cannot be told from the cost of a call, {overhead_us} us")
             elif len(rows):
+                rows = np.maximum(rows, _LEAST_US)
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
                 energies = self._energies(threads, group) | self._counted.get((threads, operator.key), {})
                 again = self._between_runs(threads, rows.mean(axis=1), samples, group)
                 measurement = dataclasses.replace(
                     measurement, settled=settled, call_overhead_us=overhead_us, **energies, **again
                 )
-                if (measurement.min_us or 0.0) < 0:
-                    measurement = Measurement(error=f"cannot be told from the cost of a call, {overhead_us} us")
             else:
                 continue
             results.append(OperatorResult(operator, settings, measurement))

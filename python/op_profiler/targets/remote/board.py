@@ -27,7 +27,10 @@ from op_profiler.targets.target import kind_of
 
 _WAIT_SECONDS = 30.0
 _RUN_SECONDS = 300.0
-_FLUSH = "cache_flush_cpu_non_first_arg"
+FLUSH = "cache_flush_cpu_non_first_arg"
+"""What the board's runtime calls before a call that it times; on 32 bits it does nothing."""
+COLD_MECHANISM = "clflush of all tensors but the first"
+_32_BITS = ("arm-", "armv")  # what triples begin with; that of 64 bits is aarch64 to all of our targets
 _ANY_CORES = 1  # runtime.config_threadpool: the fastest cores first
 
 
@@ -256,17 +259,17 @@ class BoardKernels:
         with self._board.running(f"running {name}"):
             key = (name, cache)
             if key not in self._evaluators:
-                before = _FLUSH if cache == "cold" else ""
+                before = FLUSH if cache == "cold" else ""
                 self._evaluators[key] = self._library.time_evaluator(
                     name, self._board.runtime, number=1, repeat=1, f_preproc=before
                 )
             return float(self._evaluators[key](*arrays).results[0]) * 1e6
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """By the board's own loop, so that it is not idle between two calls."""
+        """By the board's own loop, so that it is not idle between two calls. It calls once before it takes time."""
         name, _, arrays = self._kernels[index]
         with self._board.running(f"running {name}"):
-            self._library.time_evaluator(name, self._board.runtime, number=calls, repeat=1)(*arrays)
+            self._library.time_evaluator(name, self._board.runtime, number=calls - 1, repeat=1)(*arrays)
         return True
 
     def moved(self) -> BoardKernels:
@@ -291,12 +294,18 @@ class BoardKernels:
         return None
 
     def cache_mechanism(self, cache: Cache) -> str:
+        triple = str(self._board.target.attrs.get("mtriple", ""))
+        if cache == "cold" and triple.startswith(_32_BITS):
+            raise MeasureError(
+                f"--cache cold: TVM flushes no cache of {triple}, so nothing is cold on {self._board.address}; "
+                "take --cache model or hot"
+            )
         if cache == "model":
             if self._in_place():
                 return "in-graph"
             why = "with these threads" if self._model.has_profiler else "what its compiler makes"
             return f"repeat: the board cannot profile {why}"
-        return "repeat" if cache == "hot" else "clflush"
+        return "repeat" if cache == "hot" else COLD_MECHANISM
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         for name, _, arrays in self._kernels:

@@ -14,6 +14,7 @@ from typing import Any
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.measurement import Cache, Device, Settings
 from op_profiler.targets.machine import Place
+from op_profiler.targets.remote.board import COLD_MECHANISM
 from op_profiler.targets.remote.rpc import is_tracker, list_machines
 from op_profiler.tuning.candidate import Candidate, TrialResult
 from op_profiler.tuning.trials.process import WorkerProcess, forkserver, new_log
@@ -135,7 +136,7 @@ class BoardRunner:
         answer = self._ask(self.limits.run_seconds, "read_back")
         if isinstance(answer, TrialResult):
             raise BoardLostError(f"the settings could not be read back: {answer.error}")
-        return self._setup.settings(answer, "repeat" if self._setup.cache == "hot" else "clflush")
+        return self._setup.settings(answer, "repeat" if self._setup.cache == "hot" else COLD_MECHANISM)
 
     def _ask(self, seconds: float, *command: Any) -> Any:
         """The answer of any board; the result of a lost one where several were lost over it."""

@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
 from op_profiler.measure.measurement import Device
 from op_profiler.targets.machine import Threads
+from op_profiler.targets.remote.board import COLD_MECHANISM, FLUSH
 from op_profiler.tuning.candidate import Candidate, TrialResult
 from op_profiler.tuning.reference import Reference
 from op_profiler.tuning.task import BuiltPoint
 from op_profiler.tuning.trials.device_clock import BuiltForDevice
 from op_profiler.tuning.trials.worker import Built, Worker
 
-_FLUSH = "cache_flush_cpu_non_first_arg"
-
 
 class BoardWorker(Worker):
     """Builds here and times on one board; asks for it again after it went away."""
+
+    cold_mechanism = COLD_MECHANISM
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
         from op_profiler.targets.remote.board import Board
@@ -72,5 +73,5 @@ class BoardWorker(Worker):
 
         with self.board.guard("sending a candidate"):
             library = upload(self.board.connection.session, built.function, self.target)
-        options = {"f_preproc": _FLUSH} if self.setup.cache == "cold" else {}
+        options = {"f_preproc": FLUSH} if self.setup.cache == "cold" else {}
         return BuiltForDevice(library, arrays, reference, None, built.output, None, options)

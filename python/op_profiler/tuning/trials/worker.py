@@ -82,7 +82,7 @@ class Built:
     """A candidate that is ready to run.
 
     Attributes:
-        flush: takes the weights out of the caches; None where they may stay.
+        flush: takes the weights, or all inputs where there are none, out of the caches; None where they may stay.
         output_place: of the output among the arrays.
         kernel: what single calls are timed with; None where the device's own clock times them.
     """
@@ -154,7 +154,7 @@ class Worker:
     """
 
     memory_is_limited: ClassVar[bool] = True
-    cold_mechanism: ClassVar[str] = "clflush of the weights"
+    cold_mechanism: ClassVar[str] = "clflush of the weights, of all inputs where none is a weight"
 
     def __init__(self, setup: WorkerSetup) -> None:
         self.setup = setup
@@ -263,17 +263,18 @@ class Worker:
         reference: Reference | None,
         weights: list[DeviceArray],
     ) -> Built:
-        flush = self._flusher(weights) if self.setup.cache == "cold" and weights else None
+        inputs = [array for place, array in enumerate(arrays) if place != built.output]
+        flush = self._flusher(weights or inputs) if self.setup.cache == "cold" else None
         name = built.function.entry_name
         kernel = compiler_in_use().bound_kernel(name, "", built.function.get_function(name), arrays)
         return Built(built.function, arrays, reference, flush, built.output, kernel)
 
-    def _flusher(self, weights: list[DeviceArray]) -> Callable[[], None] | None:
+    def _flusher(self, arrays: list[DeviceArray]) -> Callable[[], None]:
         flush = load_tvm().get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
         if flush is None:
-            return None
+            raise MeasureError("cold trials need cache_flush_cpu_non_first_arg, which this build of TVM lacks")
         first = compiler_in_use().array_on(np.zeros(1, "float32"), self.device)
-        return lambda: flush(first, *weights)
+        return lambda: flush(first, *arrays)
 
     def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:
         """Check the numbers, then time; one call only where that is already far slower than the best."""
