@@ -15,7 +15,9 @@ from op_profiler.targets.llvm.host import Host
 
 
 def test_an_operator_alone_with_flushed_caches_says_so(small_network: Any, target: Any) -> None:
-    request = CollectRequest(build=BuildRequest(model=ModelRequest(source="test", name="s"), threads=(1,), cache="cold"))
+    request = CollectRequest(
+        build=BuildRequest(model=ModelRequest(source="test", name="s"), threads=(1,), cache="cold")
+    )
     host = Host(target)
     host.limits = Limits(target=1.0, minimum_rounds=3, window_seconds=0.05)
     _, (result,) = measure_alone(request, optimize(small_network, target)[0], target, host)

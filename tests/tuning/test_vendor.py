@@ -6,7 +6,7 @@ import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,6 +17,8 @@ from op_profiler.targets.cuda import vendor
 from op_profiler.targets.cuda.trial_worker import GpuWorker
 from op_profiler.targets.cuda.vendor import BuiltByVendorOnGpu, Cuda, cuda_of_torch
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
+from op_profiler.tuning.reference import Reference
+from op_profiler.tuning.trials.vendor import vendor_kernels
 from op_profiler.tuning.trials.worker import WorkerSetup
 
 from ..installed import needs
@@ -188,3 +190,15 @@ def test_whether_torch_has_cuda_is_told_without_importing_it(tmp_path: Path, mon
     spec = type("Spec", (), {"origin": str(package / "__init__.py")})
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     assert cuda_of_torch() == "12.6"
+
+
+def test_the_processors_kernels_are_refused_with_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their times are stored with the threads that were asked for."""
+    import torch
+
+    for name in ("OMP_PLACES", "OMP_PROC_BIND", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+    more = torch.get_num_threads() + 1
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    with pytest.raises(MeasureError, match=f"not on {more}"):
+        vendor_kernels(BATCHED, cast("Reference", None), more)

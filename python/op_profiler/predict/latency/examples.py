@@ -96,7 +96,8 @@ class Examples:
         model: index into `models`: the model or the batch of sampled operators in which it ran.
         occurrences: how often that model calls the operator.
         models: names, one a model; `sampled`: whether it is a batch of sampled operators.
-        traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls.
+        traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls;
+            without those of operators that are left out. In batches of sampled operators these are a third of it.
         working_set_bytes: the same if each operator were called once.
         gauge_us: shape (entries, kernels of the probe), how long they took meanwhile; NaN where it is not known.
         gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.

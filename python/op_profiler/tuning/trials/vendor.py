@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import MeasureError, MissingPackageError
 from op_profiler.measure.threads import available_cores
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
@@ -20,6 +20,7 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
 
     Raises:
         MissingPackageError: torch is not installed.
+        MeasureError: torch takes another number of threads.
     """
     # Without places the two of OpenMP's threads may share a core, each waiting for the other to use up its time slice.
     os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in available_cores()[:threads])
@@ -30,6 +31,8 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
     except ImportError as error:
         raise MissingPackageError("torch", "timing the vendor's kernels") from error
     torch.set_num_threads(threads)
+    if torch.get_num_threads() != threads:  # its times are stored with the threads that TVM's pool answers
+        raise MeasureError(f"torch runs on {torch.get_num_threads()} threads, not on {threads}")
     data, weight = (torch.from_numpy(array.copy()) for array in reference.arrays)
     kernels = plain_kernels(torch, task, data, weight)
     with _where_there_is_one():
