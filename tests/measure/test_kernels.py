@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from op_profiler.compilers.executor_graph import kernel_calls, outputs, planned_
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.measure.calls import call_overhead_us
 from op_profiler.measure.in_place import timed_us
-from op_profiler.measure.load import CoreMeter
+from op_profiler.measure.load import MINIMUM_SECONDS, CoreMeter, ForeignLoad
 from op_profiler.measure.rounds import Limits, Rounds
 from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
@@ -213,3 +214,34 @@ def test_long_models_are_read_and_run_less_often_around_the_rounds(us: float, re
     model.runs = 0
     rounds.run({1: Samples()}, lambda _: None)
     assert model.runs == runs  # behind the probe; what is timed follows
+
+
+class Loud:
+    """A meter that always finds a burner, and like the others tells nothing of shorter times than it can."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def read(self) -> ForeignLoad | None:
+        now = time.monotonic()
+        if now - self._last < MINIMUM_SECONDS:
+            return None
+        self._last = now
+        return ForeignLoad(1.0, True)
+
+
+def test_foreign_load_is_seen_in_rounds_that_are_over_before_the_meter_can_tell() -> None:
+    samples = Samples()
+    rounds = Rounds(
+        cast("Any", OfLength(100.0)),
+        ThreadPool(),
+        threads=(1,),
+        cache="model",
+        groups=[0],
+        skipped=[False],
+        coverage=1.0,
+        limits=Limits(repeat_seconds=0.0).of_rounds(21),
+        meter=Loud(),
+    )
+    outcome = rounds.run({1: samples}, lambda _: None)
+    assert outcome.load_after == 1.0 and samples.foreign == [True] * samples.rounds

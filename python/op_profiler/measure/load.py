@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-_MINIMUM_SECONDS = 0.1
+MINIMUM_SECONDS = 0.1
 _LEAST_CORES, _SHARE = 0.15, 0.02
 _SHARE_ELSEWHERE = 0.25
 _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of a line of /proc/stat; user holds guests
@@ -77,7 +77,7 @@ class CoreMeter:
         """Since the last reading. The kernel counts in ticks of 10 ms, so that less than 0.1 s says nothing: None."""
         now = self._now()
         seconds = now[0] - self._last[0]
-        if seconds < _MINIMUM_SECONDS:
+        if seconds < MINIMUM_SECONDS:
             return None
         busy = {core: now[1][core] - self._last[1].get(core, now[1][core]) for core in now[1]}
         own = now[2] - self._last[2]

@@ -22,7 +22,7 @@ import numpy as np
 
 from op_profiler.errors import UsageError
 from op_profiler.measure.host_state import HostState
-from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.load import MINIMUM_SECONDS, ForeignLoad, LoadMeter
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.statistics import relative_half_width
@@ -182,7 +182,7 @@ class Rounds:
             while not (settled := self._settled(samples)) and not self._at_limit(samples, measured_seconds):
                 started = time.perf_counter()
                 window = self._window(samples)
-                after = self._meter.read() if self._meter is not None else None
+                after = self._load_of_window()
                 seconds = time.perf_counter() - started
                 foreign = after is not None and after.disturbs
                 if (foreign or self._disturbed(window)) and repeated_seconds < self._limits.repeat_seconds:
@@ -223,6 +223,17 @@ class Rounds:
         for count, samples_of_window in window.items():
             samples_of_window.exchange_us = exchanged_us if count > 1 else []
         return window
+
+    def _load_of_window(self) -> ForeignLoad | None:
+        """What others did during a window. Few rounds of a short model end before the meter can tell, so it is given
+        the time."""
+        if self._meter is None:
+            return None
+        load = self._meter.read()
+        if load is None:
+            time.sleep(MINIMUM_SECONDS)
+            load = self._meter.read()
+        return load
 
     def _disturbed(self, window: dict[int, Samples]) -> bool:
         """Whether the host disturbed a window."""
