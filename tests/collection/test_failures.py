@@ -80,6 +80,20 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     assert causes == [("operator",)]
 
 
+def test_a_crash_while_values_are_looked_at_is_no_operators(tmp_path: Path) -> None:
+    """Every kernel was checked by then, and the last one among them is not to blame."""
+    code = (
+        "import os, signal\n"
+        "from op_profiler.measure.in_place import InPlaceKernels\n"
+        "InPlaceKernels.kernel_outputs = lambda self: os.kill(os.getpid(), signal.SIGSEGV)\n"
+    )
+    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
+    (entry,) = summary(tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert (entry["failed"], entry["measured"]) == (0, 4)
+    assert "the process died (SIGSEGV) while looking at values" in entry["error"]
+
+
 def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_repeated(tmp_path: Path) -> None:
     code = (
         "from op_profiler.compilers.relay import graph_executor\n"

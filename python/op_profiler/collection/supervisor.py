@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 _MOST_CRASHES = 20
 _MOST_STUDY_CRASHES = 3
 _WHOLE = (0.0, 1.0)
+_STAGES_OF_THE_WHOLE = (
+    "compiling",
+    "reading loops",
+    "loading",
+    "looking at values",
+    "comparing with float32",
+    "measuring",
+)
+"""A crash in one of them leaves the operators, which are measured one by one then."""
 
 
 class Collection:
@@ -182,7 +191,7 @@ class Collection:
             reason = f"the process died ({outcome.crash}) while {outcome.stage}"
             if outcome.operator is not None:
                 task = dataclasses.replace(task, excluded={**task.excluded, outcome.operator: reason})
-            elif task.one_by_one or outcome.stage not in ("compiling", "reading loops", "loading", "measuring"):
+            elif task.one_by_one or outcome.stage not in _STAGES_OF_THE_WHOLE:
                 outcome.error, outcome.code = f"{reason} {task.request.build.model.title}", EXIT_ENVIRONMENT
                 return outcome
             task = dataclasses.replace(task, one_by_one=True, reason=task.reason or reason)

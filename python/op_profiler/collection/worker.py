@@ -372,6 +372,7 @@ class Worker:
         from op_profiler.collection.accuracy import told_accuracy
         from op_profiler.collection.denormals import denormal_shares
 
+        self.announce(stage="looking at values")  # of the whole model: a crash is no longer the last kernel's
         if self.build.on_host:  # from a board every tensor would have to be fetched
             self.results.details["denormal"] = denormal_shares(operators, loaded.kernel_outputs())
         loaded.run_model()

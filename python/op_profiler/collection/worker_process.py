@@ -33,6 +33,7 @@ _STAGES = {
     "loading": (0.5, 0.51),
     "checking": (0.51, 0.52),
     "calibrating": (0.05, 0.1),
+    "looking at values": (0.52, 0.52),
     "comparing with float32": (0.52, 0.52),
     "measuring": (0.52, 1.0),
     "measuring operators alone": (0.5, 1.0),
