@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from op_profiler.measure import counters as module
-from op_profiler.measure.counters import EVENT_NAMES, Counters, counts_of_calls, scaled
+from op_profiler.measure.counters import EVENT_NAMES, Counters, Counts, counts_of_calls, scaled
 
 PAGES = 64
 
@@ -78,6 +78,17 @@ def test_a_group_that_took_turns_is_scaled() -> None:
     assert scaled(100, enabled=10, running=5) == 200.0
     assert scaled(100, enabled=10, running=10) == 100.0
     assert scaled(0, enabled=10, running=0) == 0.0
+
+
+def test_an_event_that_some_walks_missed_is_the_median_of_the_others() -> None:
+    others = {"cycles": "in use by others"}
+    missed = Counts({}, others)
+    empty = [Counts({"cycles": 5.0}, {}), missed]
+    assert module._median([*(Counts({"cycles": n}, {}) for n in (90.0, 105.0, 125.0)), missed], empty).values == {
+        "cycles": 100.0
+    }
+    assert module._median([Counts({"cycles": 7.0}, {})], [missed]) == Counts({"cycles": 7.0}, {})
+    assert module._median([missed, missed], empty) == Counts({}, others)
 
 
 def test_what_is_forbidden_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,12 +212,14 @@ def _nothing() -> None:
 
 
 def _median(counted: Sequence[Counts], nothing: Sequence[Counts]) -> Counts:
-    missing = {name: reason for counts in (*counted, *nothing) for name, reason in counts.missing.items()}
-    names = [name for name in EVENT_NAMES if name not in missing and all(name in one.values for one in counted)]
+    """Of the walks that have an event: where events take turns, a call may fall between two turns of one."""
 
     def middle(of: Sequence[Counts], name: str) -> float:
-        return float(np.median([one.values[name] for one in of]))
+        found = [one.values[name] for one in of if name in one.values]
+        return float(np.median(found)) if found else 0.0
 
+    names = [name for name in EVENT_NAMES if any(name in one.values for one in counted)]
+    missing = {name: reason for one in counted for name, reason in one.missing.items() if name not in names}
     values = {name: max(middle(counted, name) - middle(nothing, name), 0.0) for name in names}
     return Counts(values, missing)
 
