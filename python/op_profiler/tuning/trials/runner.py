@@ -150,7 +150,7 @@ class TrialRunner:
                 continue
             self._workers[slot] = worker
             return worker
-        raise MeasureError(f"no process for building and measuring could be started; see {self._setup.log}")
+        raise MeasureError(f"no process for building and measuring could be started{self._last_words()}")
 
     def _asked(self, slot: int, command: Callable[[WorkerProcess], tuple[Any, ...]]) -> WorkerProcess:
         """The worker of a slot, which was handed a command; one that was killed while it was idle is replaced.
@@ -165,7 +165,12 @@ class TrialRunner:
                 return worker
             except EOFError:
                 self._drop(worker)
-        raise MeasureError(f"processes for building and measuring end while they are idle; see {self._setup.log}")
+        raise MeasureError(f"processes for building and measuring end while they are idle{self._last_words()}")
+
+    def _last_words(self) -> str:
+        """The last line of the log, for an error: the log itself is gone before anybody can read it."""
+        lines = self._log.read_text(errors="replace").split("\n")
+        return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
 
     def _drop(self, worker: WorkerProcess) -> None:
         worker.kill()
