@@ -32,7 +32,7 @@ Exit codes: as those of sample; 5 where too little could be measured.
 
 def calibrate(
     budget: Annotated[str, typer.Option(help="Time to spend: 90s, 3m, 1h.", rich_help_panel="How much")] = "3m",
-    rounds: Annotated[int, typer.Option(help="Times that each operator is run.", rich_help_panel="How much")] = 7,
+    rounds: Annotated[int, typer.Option(help="Most times that each operator is run.", rich_help_panel="How much")] = 7,
     seed: Annotated[
         int,
         typer.Option(

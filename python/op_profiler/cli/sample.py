@@ -87,7 +87,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     ] = False,
     count: Annotated[int | None, typer.Option(help="Operators to measure in all.", rich_help_panel="How much")] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.", rich_help_panel="How much")] = None,
-    rounds: Annotated[int, typer.Option(help="Times that each operator is run.", rich_help_panel="How much")] = 21,
+    rounds: Annotated[int, typer.Option(help="Most times that each operator is run.", rich_help_panel="How much")] = 21,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", rich_help_panel="How much")] = 0,
     target: options.Target = "llvm",
     compiler: options.Compiler = DEFAULT_COMPILER,

@@ -30,7 +30,7 @@ class Measuring:
     Attributes:
         coverage: share of the model's time whose operators have to settle at every thread count.
         resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
-        rounds: how often everything is timed; None until the times settle.
+        rounds: how often everything is timed at most; None for the usual limits.
         remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load,
             with cores further apart or slower than usual, or not settled) or ``all``; empty for nothing.
         counters: read the kernel's counters too, in walks of their own after the rounds.

@@ -77,8 +77,8 @@ class Limits:
     readings: int = 5
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Limits that end after a number of rounds, settled or not, and sooner where these take long. Nothing is
-        repeated for longer than it may take. None leaves them as they are."""
+        """Limits of at most a number of rounds: sooner where the times settle, from 7 on, or where these take long.
+        Nothing is repeated for longer than it may take. None leaves them as they are."""
         if rounds is None:
             return self
         fewest = min(rounds, _FEWEST_ROUNDS)
