@@ -1,12 +1,15 @@
-"""What processes that this one starts have to know."""
+"""What processes that this one starts have to know, and what they tell."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import op_profiler
 from op_profiler.errors import EXIT_ENVIRONMENT
@@ -35,3 +38,10 @@ def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
         if os.getppid() != parent:
             sys.exit(EXIT_ENVIRONMENT)
+
+
+def events_of(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """What a process tells, one JSON object a line, until it ends; without half a line, over which it died."""
+    for line in lines:
+        if line.endswith(b"\n"):
+            yield json.loads(line)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
+@functools.cache
+def available_cores() -> tuple[int, ...]:
+    """Numbers of the cores that this process may use; as they were when first asked, since pools bind their threads."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def unbind() -> None:
+    """Let this thread, and what it starts from now on, run on all available cores: a pool may have bound it to few."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, available_cores())
+
+
 def usable_cores() -> int:
     """Cores that this process can keep busy, not those of the machine.
 
-    They are those that it may run on (its affinity), and no more than its container is given time of: threads beyond
-    that would be stopped again and again.
+    They are those that it may run on (its affinity at its start), and no more than its container is given time of:
+    threads beyond that would be stopped again and again.
     """
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = len(available_cores())
     quota = _quota()
     return there if quota is None else max(min(there, int(quota)), 1)
 

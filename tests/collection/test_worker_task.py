@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.collection import worker_process
 from op_profiler.collection.request import CollectRequest, Measuring, Studies, TuneRequest
 from op_profiler.collection.worker import Worker
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.report.collection import Screen
 from op_profiler.targets.machine import Place
 
 
@@ -26,6 +30,21 @@ def test_a_worker_reads_the_task_that_was_written() -> None:
     )
     task = WorkerTask(request, work="tune", operators=frozenset("ab"), excluded={"a": "it crashed"})
     assert msgspec.json.decode(msgspec.json.encode(task), type=WorkerTask) == task
+
+
+_DIES_OVER_A_LINE = """
+import os, sys
+os.write(int(sys.argv[1]), b'{"stage": "loading"}\\n{"stage": "mea')
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_worker_that_is_killed_over_a_line_is_a_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(worker_process, "_WORKER", _DIES_OVER_A_LINE)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    task = WorkerTask(CollectRequest(build=BuildRequest(model=ModelRequest(source="local", name="mlp"))))
+    outcome = worker_process.run_worker(task, Screen(quiet=True), 0, (0.0, 1.0))
+    assert (outcome.stage, outcome.crash) == ("loading", "SIGKILL")
 
 
 def test_windows_of_rounds_are_all_told_and_stored_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,3 +31,13 @@ def test_a_container_has_no_more_cores_than_it_has_time_of(
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(cores, "_CGROUPS", tmp_path)
     assert cores.usable_cores() == (len(os.sched_getaffinity(0)) if limit is None else limit)
+
+
+@pytest.mark.skipif(len(cores.available_cores()) < 2, reason="one core")
+def test_a_thread_that_is_bound_changes_nothing_and_can_be_unbound() -> None:
+    """As TVM's pool binds the one that calls it."""
+    usable, available = cores.usable_cores(), cores.available_cores()
+    os.sched_setaffinity(0, available[:1])
+    assert (cores.usable_cores(), cores.available_cores()) == (usable, available)
+    cores.unbind()
+    assert os.sched_getaffinity(0) == set(available)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.cores import available_cores, usable_cores
 from op_profiler.errors import MeasureError
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
@@ -249,6 +251,21 @@ def test_a_task_has_time_of_its_own_and_the_first_build_has_no_more_than_others(
         hangs, ends = runner.run([Candidate(spec, 1), Candidate(spec, 0)], float("inf"))
     assert hangs.failure == "timeout" and "2.5 s while building" in str(hangs.error)
     assert ends.error is None
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="one core")
+def test_all_cores_build_though_what_is_timed_runs_on_one(target: Any, stock: TaskSpec) -> None:
+    """Of the process that asks for it the model has been walked on one core before; workers time on one."""
+    cores = available_cores()
+    os.sched_setaffinity(0, cores[:1])
+    with TrialRunner(str(target), 1) as runner:
+        assert os.sched_getaffinity(0) == set(cores), "the fork server inherits it"
+        assert len(runner._workers) == usable_cores()
+        for _ in range(2):
+            (worker,) = (holder for _, holder in runner._build([Candidate(stock, None)], {}, slot=0))
+            assert os.sched_getaffinity(worker._process.pid or 0) == set(cores)
+            assert runner.run([Candidate(stock, None)], float("inf"))[0].error is None
+            assert os.sched_getaffinity(worker._process.pid or 0) == set(cores[:1])
 
 
 def test_workers_that_cannot_start_are_an_error(target: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing import TunerSuite
+from op_profiler.testing.tuner import DENSE
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.task import Task
 from op_profiler.tuning.tuners import TUNERS
@@ -36,3 +37,9 @@ class TestTreesOfKnobsOfTvm(TunerSuite):
             "depthwise_conv2d_nchw_spatial_pack.arm_cpu", (*tensors, (1, 1), (1, 1, 1, 1), (1, 1), "float32")
         )
         return spec.create(resolve_target("llvm"))
+
+
+def test_where_one_point_of_several_is_valid_it_is_its_own_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = DENSE.create(resolve_target("llvm"))
+    monkeypatch.setattr(task, "is_valid", lambda point: point == 5)
+    assert task.size > 1 and task.neighbour(5) == 5

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.collection.studies.tune import measurement_of, trial_result
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.chosen import chosen_schedules
 from op_profiler.compilers.relay.lower import compile_model
@@ -94,6 +95,11 @@ def test_what_is_known_is_not_measured_again(tuner: str, runner: TrialRunner, ta
     assert [t.schedule.key for t in again.trials] == [t.schedule.key for t in first.trials]
     longer, asked = search(9, memory)
     assert asked == 3 and [t.new for t in longer.trials] == [False] * 7 + [True] * 3
+
+
+def test_a_resumed_search_tells_its_tuner_what_the_first_one_told() -> None:
+    told = TrialResult(samples_us=(1.23456, 0.00049, 2.3456789))
+    assert trial_result(measurement_of(told)) == told
 
 
 def test_each_template_gets_a_share_and_the_best_the_rest(runner: TrialRunner, target: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from op_profiler.child_processes import python_path
+from op_profiler.child_processes import events_of, python_path
 from op_profiler.collection.progress import Progress
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.errors import EXIT_ENVIRONMENT
@@ -103,9 +102,9 @@ def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[flo
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read: a crash like others
             process.stdin.write(msgspec.json.encode(task))
-        with os.fdopen(read_end) as events:
-            for line in events:
-                _take(json.loads(line), outcome, task, progress, index, span)
+        with os.fdopen(read_end, "rb") as lines:
+            for event in events_of(lines):
+                _take(event, outcome, task, progress, index, span)
         code = process.wait()
         outcome.begin(outcome.stage)
     except BaseException:

@@ -29,6 +29,8 @@ from op_profiler.frontends.frontend import Frontend, ModelRequest
 _FORMAT = "op_profiler sampled operators 1"
 _OF_ACTIVATIONS = ("float", "int8", "uint8")
 """Starts of dtypes of what operators write for each other; other integers may be places in a table."""
+AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
+"""Fused ops of what a batch puts before and behind each of its operators."""
 _NAME = re.compile(r"[\w.-]+")
 _APART = "-apart-"
 """In the names of batches in which each tensor has memory of its own. Before, those of one shape shared it."""

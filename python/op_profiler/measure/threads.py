@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.cores import available_cores as available_cores
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, UsageError
 
 _ONE_CORE_PER_THREAD = -2
-
-
-@functools.cache
-def available_cores() -> tuple[int, ...]:
-    """Numbers of the cores that this process may use; as they were when first asked, since pools bind their threads."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
 
 
 def default_thread_counts(cores: int | None = None) -> tuple[int, ...]:

@@ -72,7 +72,8 @@ class TrialResult:
     """What came of one candidate: samples or an error.
 
     Attributes:
-        samples_us: microseconds per call, each the mean of several calls; a single one where `stopped_early`.
+        samples_us: microseconds per call, each the mean of several calls; a single one where `stopped_early`. In whole
+            nanoseconds, as the dataset keeps them: a search that is resumed tells its tuner what the first one told it.
         stopped_early: the first call took so much longer than the best candidate that no more were made.
         checked: whether the output was compared with numpy's.
         failure: kind of `error`.
@@ -90,6 +91,9 @@ class TrialResult:
     build_seconds: float = 0.0
     kernel: str | None = None
     machine: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples_us", tuple(round(float(sample), 3) for sample in self.samples_us))
 
     @property
     def median_us(self) -> float:

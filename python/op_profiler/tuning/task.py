@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.factors import Factors
     from op_profiler.tuning.candidate import TaskSpec
 
+_MOST_STEPS = 1000  # to a neighbour: in a space with one valid point there is none
 Config = dict[str, Any]
 """A point as schedule records have it (`Record.config`)."""
 
@@ -129,16 +130,18 @@ class Task(abc.ABC):
                 return point
 
     def neighbour(self, point: int) -> int:
-        """A valid point with at least one other knob, drawn by numpy's global generator; itself in a space of one."""
+        """A valid point with at least one other knob, drawn by numpy's global generator; itself if none is met."""
         before = self._places(point)
         if self.size == 1:
             return point
         sizes = [len(values) for values in self.knobs.values()]
         after = before.copy()
-        while after == before or not self.is_valid(self._point(after)):
+        for _ in range(_MOST_STEPS):
             knob = np.random.randint(len(sizes))  # noqa: NPY002
             after[knob] = np.random.randint(sizes[knob])  # noqa: NPY002
-        return self._point(after)
+            if after != before and self.is_valid(self._point(after)):
+                return self._point(after)
+        return point
 
     def _places(self, point: int) -> list[int]:
         places = []

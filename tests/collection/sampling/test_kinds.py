@@ -236,6 +236,12 @@ def test_what_cannot_be_lowered_or_built_is_told_and_costs_no_other(tmp_path: Pa
     assert {row["anchor"] for row in times} >= {"nn.softmax", "nn.relu"}
 
 
+def test_a_batch_of_which_only_the_surroundings_run_counts_no_operators(tmp_path: Path) -> None:
+    report, rows = measured([Unbuilt()], tmp_path)
+    assert report.operators == 0 < report.failed
+    assert any(row["error"] is None for row in rows)
+
+
 def test_points_of_a_precision_wait_until_there_are_enough_for_their_batches() -> None:
     of_float32 = [Dense(1, 32, n) for n in range(1, 221)]
     mixed = [x for n, point in enumerate(of_float32) for x in [point, *([Int8Dense(1, 32, n + 1)] if n % 2 else [])]]

@@ -26,6 +26,7 @@ from op_profiler.collection.sampling.kinds import (
     Softmax,
 )
 from op_profiler.collection.sampling.point import Point
+from op_profiler.collection.summary import ModelReport
 from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
@@ -310,6 +311,19 @@ def test_a_run_of_which_nothing_comes_ends(target: Any, tmp_path: Path) -> None:
     with Collection(request.db) as collection, pytest.raises(ModelError, match=words):
         run.measure_batches(batches, request, collection, Screen(quiet=True), count=5, budget_seconds=None)
     assert next(drawn) == run.MOST_EMPTY
+
+
+def test_operators_of_batches_that_fail_altogether_are_not_measured_ones(
+    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = (Conv2d(1, 4, 8, 8, channels, 1, 1) for channels in itertools.count(1))
+    batches = (next(batch.batches_of_points(iter([point]), f"failing-{n}", 0)) for n, point in enumerate(drawn))
+    build = BuildRequest(model=ModelRequest(source="sample", name=""))
+    request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=f"sqlite:///{tmp_path / 's.db'}")
+    monkeypatch.setattr(Collection, "run", lambda _, __, asked, ___: [ModelReport(asked[0], error="the board is gone")])
+    words = "^0 of 2 operators, and none came .*: the board is gone"
+    with Collection(request.db) as collection, pytest.raises(ModelError, match=words):
+        run.measure_batches(batches, request, collection, Screen(quiet=True), count=2, budget_seconds=None)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class SampleReport:
     """What a sampling run did.
 
     Attributes:
-        operators: sampled ones, of this run and of earlier runs of the same command.
+        operators: sampled ones, of this run and of earlier runs of the same command; none of a batch without a time.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
         errors: of batches that could not be measured, and of operators that could not be lowered.
         error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again,
@@ -190,8 +190,9 @@ def _collected(
         return None
     found = collection.run(FRONTENDS.get("sample"), [of_batch(batch, name, request)], progress)[0]
     if not without:
-        with batch_path(name).open() as file:
-            report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
+        if _has_times(found):
+            with batch_path(name).open() as file:
+                report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
         for reason in refused_by(name):
             report.fail(batch.label, reason, EXIT_FAILURES_RECORDED)
     if found.model_key:
@@ -203,6 +204,15 @@ def _collected(
     if found.error is not None:
         report.fail(batch.label, found.error, found.error_code)
     return found
+
+
+def _has_times(found: ModelReport) -> bool:
+    """Whether one of the sampled operators was measured; what stands around them often is where none of them is."""
+    from op_profiler.frontends.sample import AROUND_SAMPLED
+
+    around = {operator.key for operator, _ in found.operators if list(operator.op_names) in AROUND_SAMPLED}
+    times = [item for thread in found.threads.values() for item in thread.measurements.items()]
+    return any(time.error is None and key not in around for key, time in times)
 
 
 def _broken(found: ModelReport) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from op_profiler.child_processes import end_with_parent, python_path
+from op_profiler.child_processes import end_with_parent, events_of, python_path
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.measure.turns import COMMAND, told_command
 from op_profiler.parallel.corun.request import Announce, CorunRequest
@@ -49,10 +49,7 @@ def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
             assert process.stdin is not None and process.stdout is not None
             with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read; the log says why
                 process.stdin.write(msgspec.json.encode(request))
-            for line in process.stdout:
-                if not line.endswith(b"\n"):
-                    break  # it died over it
-                event = json.loads(line)
+            for event in events_of(process.stdout):
                 if "step" in event:
                     announce(event["step"])
                 else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.frontends.sample import shares_inputs
+from op_profiler.frontends.sample import AROUND_SAMPLED, shares_inputs
 from op_profiler.measure.measurement import RESOURCE_FIELDS, cores_were_apart
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ COLUMNS = (
 """Columns of the flat table that `reason_against` reads."""
 DENORMAL = "in a model that computes with denormal numbers"
 SHARED = "sampled with one tensor in place of several inputs"
-_AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
-"""What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
 
 
 def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
@@ -43,7 +41,7 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "with cores further apart than usual"
     if any(row[name] is not None for name in RESOURCE_FIELDS):
         return "of a sweep"
-    if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
+    if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
         return "around sampled operators"
     if row["model_source"] == "sample" and shares_inputs(row["model_name"]) and _alike(row["inputs"]):
         return SHARED
@@ -69,7 +67,7 @@ def keys_of_devices(schedules: str) -> Select[tuple[str]]:
     from op_profiler.dataset import schema
 
     row, setting, model = schema.measurements.c, schema.settings.c, schema.models.c
-    sampled = and_(*(schema.operators.c.op_names != names for names in _AROUND_SAMPLED))
+    sampled = and_(*(schema.operators.c.op_names != names for names in AROUND_SAMPLED))
     return (
         select(row.device_key)
         .join(schema.schedules, schema.schedules.c.key == row.schedule_key)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.child_processes import python_path
+from op_profiler.cores import unbind
 from op_profiler.tuning.candidate import Failure, TaskSpec
 from op_profiler.tuning.trials.worker import WorkerSetup
 from op_profiler.tuning.trials.worker import main as worker_main
@@ -20,6 +21,7 @@ from op_profiler.tuning.trials.worker import main as worker_main
 def forkserver() -> ForkServerContext:
     """The context that workers are started in: forked from a server that has imported TVM."""
     os.environ["PYTHONPATH"] = python_path()  # the server starts with a fresh `sys.path`
+    unbind()  # the server inherits where this thread may run, and all workers do; so do threads of a cost model
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["op_profiler.tuning.trials.preload"])
     return context

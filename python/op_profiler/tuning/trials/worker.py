@@ -24,6 +24,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
+from op_profiler.cores import unbind
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.in_place import BoundKernel
 from op_profiler.measure.measurement import Cache, Settings
@@ -188,6 +189,7 @@ class Worker:
         return TrialResult()
 
     def _prepare(self, task: TaskSpec) -> None:
+        unbind()  # timing binds this thread, and builds are to run beside each other
         if task not in self.tasks:
             self.tasks, self.inputs = {task: task.create(self.target)}, {}
         if task not in self.references:
