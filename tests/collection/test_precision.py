@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,29 @@ def test_reference_outputs_are_computed_once(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(References, "_compute", None)
     again = References("mlp", inputs).outputs(request)
     np.testing.assert_array_equal(first[0], again[0])
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[: len(whole) // 2], lambda whole: b"", lambda whole: b"other"])
+def test_damaged_reference_outputs_are_computed_again_and_kept(
+    damage: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
+    monkeypatch.setattr(References, "_compute", lambda *_: [np.ones(3)])
+    references, request = References("mlp", {}), ModelRequest(source="local", name="mlp")
+    references.keep([np.ones(3)])
+    (file,) = (tmp_path / "outputs").iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    np.testing.assert_array_equal(references.outputs(request), [np.ones(3)])
+    monkeypatch.setattr(References, "_compute", None)
+    np.testing.assert_array_equal(references.outputs(request), [np.ones(3)])
+
+
+def test_reference_outputs_that_cannot_be_kept_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the place of the folder")
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(References, "_compute", lambda *_: [np.ones(3)])
+    found = References("mlp", {}).outputs(ModelRequest(source="local", name="mlp"))
+    np.testing.assert_array_equal(found, [np.ones(3)])
 
 
 def test_an_accuracy_that_is_no_number_is_null(tmp_path: Path) -> None:

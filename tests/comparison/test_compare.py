@@ -17,7 +17,7 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.comparison import compare as compare_module
 from op_profiler.comparison.compare import compare_runs
 from op_profiler.comparison.runs import KnownRun, Run, load
-from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.errors import ModelError, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.comparison import between, method
 from op_profiler.schedules import records
@@ -25,6 +25,11 @@ from op_profiler.schedules.records import Conditions, Record
 
 from ..command_line import op_profiler
 from ..report.page.browser import data_of
+
+
+class Reached(Exception):
+    """The next step would be to measure."""
+
 
 MLP = BuildRequest(model=ModelRequest(source="local", name="mlp"), schedules=records.NONE)
 _SHORT = ["--seconds", "1"]
@@ -256,8 +261,11 @@ def test_a_slow_schedule_is_found_in_turns_and_ends_with_1(folder: Path) -> None
     assert "changes are real" in page["verdict"] and "before" in page["runs"][0]["between"]
 
 
-def test_equal_runs_in_turns_are_not_above_a_limit(folder: Path) -> None:
-    """With a limit that no noise reaches: whether small changes are called real is for simulated noise to test."""
+def test_equal_runs_in_turns_are_not_above_a_limit(folder: Path, told: sqlite3.Connection) -> None:
+    """With a limit that no noise reaches: whether small changes are called real is for simulated noise to test. One
+    does not say which code built it."""
+    with told:
+        told.execute("UPDATE models SET recipe = json_set(recipe, '$.kept', '') WHERE label = 'same'")
     done = run(
         folder,
         *("compare", "before", "same", "--rerun", *_SHORT, "--fail-above", "100%", "--db", "sqlite:///runs.db"),
@@ -267,6 +275,7 @@ def test_equal_runs_in_turns_are_not_above_a_limit(folder: Path) -> None:
     assert "<details><summary>no change seen" in (folder / "out.md").read_text()
     assert "the whole model" in done.stdout and "measured in turns" in done.stdout
     assert "compared" in done.stdout.splitlines()[-2]
+    assert "same was built again here" in done.stdout and "before was built" not in done.stdout
 
 
 def test_a_run_that_does_not_tell_how_to_build_it_is_refused(folder: Path, told: sqlite3.Connection) -> None:
@@ -274,6 +283,46 @@ def test_a_run_that_does_not_tell_how_to_build_it_is_refused(folder: Path, told:
         told.execute("UPDATE models SET recipe = NULL WHERE label = 'same'")
     with pytest.raises(UsageError, match="same does not tell how to build it"):
         compare(folder, "before", "same", rerun=True)
+
+
+class TestBuiltAgain:
+    """Where the cache folder no longer has the builds of the runs."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def reached(*_: object) -> None:
+            raise Reached
+
+        monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "empty"))
+        monkeypatch.setattr("op_profiler.targets.open_machine.open_machine", reached)
+
+    def test_by_the_same_code_they_are_measured(self, folder: Path) -> None:
+        with pytest.raises(Reached):
+            compare(folder, "before", "slow", rerun=True)
+
+    def test_by_other_code_they_are_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They would be kernels of today, under the names of both runs."""
+        monkeypatch.setattr("op_profiler.building.build_cache.code_digest", lambda: "of another commit")
+        with pytest.raises(ModelError, match="op_profiler or TVM is not what it was when before was collected"):
+            compare(folder, "before", "same", rerun=True)
+
+    def test_for_another_machine_they_are_measured(
+        self, folder: Path, told: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A warning says so: what was built there cannot be had here."""
+        monkeypatch.setattr("op_profiler.building.build_cache.code_digest", lambda: "of another commit")
+        with told:
+            told.execute("UPDATE devices SET target = 'llvm -mcpu=other'")
+        with pytest.raises(Reached):
+            compare(folder, "before", "same", rerun=True)
+
+
+def test_a_run_whose_operators_are_others_as_it_is_built_is_refused(folder: Path, told: sqlite3.Connection) -> None:
+    with told:
+        told.execute("UPDATE models SET recipe = (SELECT recipe FROM models WHERE label = 'same') WHERE label = 'slow'")
+    done = run(folder, "compare", "before", "slow", "--rerun", *_SHORT, "--db", "sqlite:///runs.db")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "of its operators as it is built here" in done.stderr and "collect it again" in done.stderr
 
 
 def test_of_too_many_rows_whole_models_are_drawn(

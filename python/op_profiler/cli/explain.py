@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
-    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.building.request import BuildRequest
 
 EXAMPLES = """Examples:
 
@@ -90,22 +91,23 @@ def explain(
         db = DEFAULT_DB
     operator = subject if re.fullmatch(r"[0-9a-f]{16}", subject) else None
     if operator is not None:
-        model = _model_of(operator, db or DEFAULT_DB)
+        asked = _build_of(operator, db or DEFAULT_DB)
     else:
         source, name = source_and_name(subject, modelsource)
-        model = ModelRequest(
-            source=source,
-            name=name,
-            batch_size=batchsize,
-            input_names=values.parse_names("--inputname", inputname) if inputname else (),
-            input_shapes=values.parse_shapes("--inputshape", inputshape) if inputshape else (),
-            sequence_length=sequence_length,
+        asked = BuildRequest(
+            model=ModelRequest(
+                source=source,
+                name=name,
+                batch_size=batchsize,
+                input_names=values.parse_names("--inputname", inputname) if inputname else (),
+                input_shapes=values.parse_shapes("--inputshape", inputshape) if inputshape else (),
+                sequence_length=sequence_length,
+            )
         )
-    FRONTENDS.get(model.source).check(model)
+    FRONTENDS.get(asked.model.source).check(asked.model)
+    counts = values.thread_counts(threads, target, None)
     request = ExplainRequest(
-        build=BuildRequest(
-            model=model, target=target, schedules=schedules, threads=values.thread_counts(threads, target, None)
-        ),
+        build=dataclasses.replace(asked, target=target, place=None, schedules=schedules, threads=counts),
         operator=operator,
         top=top,
         db=db,
@@ -122,24 +124,29 @@ def explain(
     show(found, tables=not quiet, terminal=sys.stdout.isatty())
 
 
-def _model_of(operator: str, db: str) -> ModelRequest:
-    """The first model of the dataset that calls an operator.
+def _build_of(operator: str, db: str) -> BuildRequest:
+    """What the first model of the dataset that calls an operator was built of: as its recipe tells, or its row.
 
     Raises:
         UsageError: there is none.
+        DatasetError: its recipe cannot be read.
     """
+    from op_profiler.building.recipe import Recipe
+    from op_profiler.building.request import BuildRequest
     from op_profiler.dataset import Dataset, flat_rows
     from op_profiler.errors import UsageError
     from op_profiler.frontends.frontend import ModelRequest
 
     with Dataset.open(db, create=False, read_only=True) as dataset:
-        columns = ("model_source", "model_name", "batch_size")
+        columns = ("model_key", "model_name")
         rows = flat_rows(dataset, where=f"operator_key = '{operator}'", columns=columns)
-        of_models = (row for row in rows if row["model_name"])
-        row = next(of_models, None)
-    if row is None:
+        key = next((row["model_key"] for row in rows if row["model_name"]), None)
+        model = dataset.find_model(key) if key is not None else None
+    if model is None:
         raise UsageError(
             f"{without_password(db)} has no model that calls operator {operator}; op-profiler export names keys, or "
             "give the model"
         )
-    return ModelRequest(source=row["model_source"], name=row["model_name"], batch_size=row["batch_size"])
+    if model.recipe is not None:
+        return Recipe.from_json(model.recipe).request
+    return BuildRequest(model=ModelRequest(source=model.source, name=model.name, batch_size=model.batch_size))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -102,20 +104,23 @@ class References:
 
     def keep(self, outputs: Sequence[np.ndarray]) -> None:
         """Remember what a run in float32 gave."""
-        if self._path.is_file():
-            return
-        with atomic_file(self._path) as partial, partial.open("wb") as file:
-            np.savez(file, *outputs)
+        if not self._path.is_file():
+            self._write(outputs)
 
     def outputs(self, model: ModelRequest) -> list[np.ndarray]:
         """What was remembered; else what this machine's processor computes."""
         try:
             with np.load(self._path, allow_pickle=False) as kept:
                 return [kept[name] for name in kept.files]
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             outputs = self._compute(model)
-            self.keep(outputs)
+            self._write(outputs)  # also over a damaged file
             return outputs
+
+    def _write(self, outputs: Sequence[np.ndarray]) -> None:
+        """A full disk, or a cache that cannot be written, costs the entry, no more."""
+        with contextlib.suppress(OSError), atomic_file(self._path) as partial, partial.open("wb") as file:
+            np.savez(file, *outputs)
 
     def _compute(self, model: ModelRequest) -> list[np.ndarray]:
         from op_profiler.building.build import build_model

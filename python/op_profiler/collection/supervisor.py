@@ -108,7 +108,7 @@ class Collection:
             return base
         heavy = frozenset(operator.key for operator, _ in base.heavy())
         found = StudyReport()
-        steps: tuple[tuple[Work, float, float], ...] = (("tune", 0.1, 0.7), ("compare", 0.8, 0.9), ("vendor", 0.9, 1.0))
+        steps: tuple[tuple[Work, float, float], ...] = (("tune", 0.1, 0.7), ("compare", 0.7, 0.8), ("vendor", 0.8, 0.9))
         for work, begin, end in steps:
             if not getattr(request.studies, work):
                 continue
@@ -120,7 +120,7 @@ class Collection:
             else:
                 found = found.with_result(work, outcome.result)
         named = request.build.schedules != records.NONE
-        report = self._one(frontend, request, progress, index, (0.7, 0.8)) if named else base
+        report = self._one(frontend, request, progress, index, (0.9, 1.0)) if named else base
         return dataclasses.replace(report, base=base, studies=found)
 
     def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:

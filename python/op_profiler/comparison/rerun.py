@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from op_profiler.comparison.matching import Match, match
 from op_profiler.comparison.result import Compared, RunComparison
 from op_profiler.comparison.stored import differences, only, row_of
 from op_profiler.comparison.turns import COPIES, PairedTimes, Side, Turns
-from op_profiler.errors import UsageError
+from op_profiler.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from op_profiler.building.recipe import Recipe
@@ -58,6 +59,7 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
     use_build_for(target, compiler=other.compiler)
     with compiling(announce):
         built = [_built(recipe, announce) for recipe in recipes]
+    doubts = [_doubt(run, recipe, one) for run, recipe, one in zip((before, after), recipes, built)]
     with measuring(locks_of([target]), announce):
         machine = open_machine(target, resolve_target(target), None)
         try:
@@ -67,9 +69,10 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
                     for recipe, one, name in zip(recipes, built, ("before", "after"))
                 ]
                 matches = match(before.calls, after.calls)
-                return _measured(machine, before, after, sides, matches, threads, seconds, announce)
+                found = _measured(machine, before, after, sides, matches, threads, seconds, announce)
         finally:
             machine.close()
+    return dataclasses.replace(found, warnings=(*found.warnings, *filter(None, doubts)))
 
 
 def _measured(
@@ -82,8 +85,11 @@ def _measured(
     seconds: float,
     announce: Callable[[str], None],
 ) -> RunComparison:
-    numbers = [{key: number for number, key in enumerate(keys)} for _, keys in sides]
-    matched = [(numbers[0][one.before], numbers[1][one.after]) for one in matches]
+    numbers = (
+        _numbers(before, sides[0][1], [one.before for one in matches]),
+        _numbers(after, sides[1][1], [one.after for one in matches]),
+    )
+    matched = list(zip(*numbers))
     turns = Turns(
         machine,
         (sides[0][0], sides[1][0]),
@@ -115,6 +121,22 @@ def _measured(
     )
 
 
+def _numbers(run: Run, built: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Those of operators in the model as it was built here.
+
+    Raises:
+        UsageError: it has not got one of them.
+    """
+    number = {key: place for place, key in enumerate(built)}
+    missing = [key for key in wanted if key not in number]
+    if missing:
+        raise UsageError(
+            f"{run.name} lacks {len(missing)} of its operators as it is built here, {missing[0]} among them; "
+            "collect it again, or compare without --rerun"
+        )
+    return [number[key] for key in wanted]
+
+
 def _row(before: Run, after: Run, one: Match, numbers: tuple[int, int], threads: int, times: PairedTimes) -> Compared:
     estimate = of_pairs(times.operators[0][:, numbers[0]], times.operators[1][:, numbers[1]])
     problem = "" if estimate is not None else "it cannot be told from the cost of a call, or it failed"
@@ -141,6 +163,26 @@ def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
 
     asked = recipe.request
     return recipe.build(compiled_for(asked.kind, asked.precision, resolve_target(asked.target)), announce)
+
+
+def _doubt(run: Run, recipe: Recipe, built: BuiltModel) -> str:
+    """Why its kernels may not be those of the run; empty where they are.
+
+    Raises:
+        ModelError: they are not: op_profiler or TVM is not what it was.
+    """
+    from op_profiler.targets.target import resolve_target
+
+    then, now = (place.split("/")[0] for place in (recipe.kept, built.kept))  # the digest of all that a build is of
+    if then and then == now:
+        return ""
+    if then and now and run.device.target == str(resolve_target(recipe.request.target)):
+        raise ModelError(
+            f"op_profiler or TVM is not what it was when {run.name} was collected, and its build is no longer in the "
+            "cache folder. Collect it again (by the op_profiler of then, if its kernels are wanted), or compare "
+            "without --rerun"
+        )
+    return f"{run.name} was built again here, maybe for another target or by other code: its kernels may be others"
 
 
 def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> MeasuredSide:

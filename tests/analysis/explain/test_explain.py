@@ -18,6 +18,8 @@ from op_profiler.cli import application
 from op_profiler.dataset import Dataset
 from op_profiler.targets.open_machine import open_machine
 
+from ...command_line import op_profiler
+
 
 @pytest.fixture(scope="module")
 def explained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
@@ -78,3 +80,20 @@ def test_an_operator_of_a_dataset_is_explained_in_a_model_that_calls_it(tmp_path
     Dataset.open(db).close()
     done = CliRunner().invoke(application(), ["explain", "0123456789abcdef", "--db", db])
     assert "no model that calls" in str(done.exception)
+
+
+def test_the_model_of_an_operator_is_built_as_it_was_collected(tmp_path: Path) -> None:
+    """Of other shapes it has other operators."""
+    db = f"sqlite:///{tmp_path}/runs.db"
+    asked = ("--modelname", "mlp", "--inputshape", "1,1,14,14", "--threads", "1", "--schedules", "none")
+    done = op_profiler("collect", *asked, "--quiet", "--db", db, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with Dataset.open(db, create=False) as dataset:
+        (model,) = dataset.models()
+        (key, *_) = [operator.key for operator, _ in dataset.model_operators(model.key)]
+    options = ("--threads", "1", "--schedules", "none", "--trials-from", "none", "--db", db)
+    done = op_profiler("explain", key, *options, "--json", "--quiet", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["key"] for one in found["operators"]] == [key]
+    assert not any("not kept for reports" in note for note in found["notes"]), "it is the build of that run"

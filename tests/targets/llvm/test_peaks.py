@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.threads import available_cores
 from op_profiler.targets.llvm import peaks as peaks_module
 from op_profiler.targets.llvm.host import Host
+from op_profiler.targets.llvm.peaks import Peaks
 from op_profiler.targets.open_machine import open_machine
 
 
@@ -48,6 +51,22 @@ def test_peaks_of_an_earlier_version_are_measured_again(target: Any) -> None:
         file.write_text(json.dumps({name: value for name, value in peaks.items() if name != missing}))
         assert "peaks" not in Host(target).device.properties
     file.write_text(json.dumps(peaks))
+
+
+def test_a_cache_that_cannot_be_written_costs_the_entry_no_more(
+    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Host(target).device
+    (tmp_path / "file").write_text("in the place of the folder")
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "file"))
+    found = peaks_module.with_peaks(device, Peaks((1, 2), (3.0, 6.0), (1.0, 1.5), 4096, {"l1": (8.0, 16.0)}))
+    assert found.properties["peaks"] == {
+        "threads": [1, 2],
+        "flops_per_us": [3.0, 6.0],
+        "bytes_per_us": [1.0, 1.5],
+        "read_bytes": 4096,
+        "cache_bytes_per_us": {"l1": [8.0, 16.0]},
+    }
 
 
 def test_the_key_of_a_device_does_not_change_with_the_probe(target: Any) -> None:

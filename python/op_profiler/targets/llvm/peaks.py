@@ -6,6 +6,7 @@ and in the device's properties go wherever it is stored.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -62,11 +63,14 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
     """The device with its peaks among its properties: these, else those that were measured earlier, if any."""
     file = _file(device)
     if peaks is not None:
-        with atomic_file(file) as partial:
-            partial.write_text(json.dumps(dataclasses.asdict(peaks)))
-    if not file.is_file():
+        text = json.dumps(dataclasses.asdict(peaks))
+        with contextlib.suppress(OSError), atomic_file(file) as partial:  # later processes measure them again
+            partial.write_text(text)
+    elif file.is_file():
+        text = file.read_text()
+    else:
         return device
-    found = json.loads(file.read_text())
+    found = json.loads(text)
     if any(field.name not in found for field in dataclasses.fields(Peaks)):  # of an earlier version
         return device
     return dataclasses.replace(device, properties=device.properties | {"peaks": found})
