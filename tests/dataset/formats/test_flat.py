@@ -82,6 +82,18 @@ def test_a_newer_failure_moves_neither_a_time_nor_another_failure(
     assert failures == {"an earlier one": earlier.failed_at, failed["error"]: newer}
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_of_one_measurement_twice_in_a_file_the_newer_stays_with_its_time(
+    filled: Dataset, other: Dataset, newest_first: bool
+) -> None:
+    (row,) = [row for row in flat_rows(filled) if row["error"] is None]
+    times = {"2020-01-01T00:00:00+00:00": 111.0, "2021-01-01T00:00:00+00:00": 222.0}
+    rows = [row | {"measured_at": when, "median_us": us} for when, us in times.items()]
+    assert store_flat(other, enumerate(rows[::-1] if newest_first else rows, 1), None).unreadable == 0
+    (stays,) = flat_rows(other)
+    assert (stays["median_us"], stays["measured_at"]) == (222.0, "2021-01-01T00:00:00+00:00")
+
+
 def test_an_empty_table(other: Dataset, varied: Dataset, tmp_path: Path) -> None:
     for format in ("parquet", "csv", "jsonl"):
         export_table(varied, tmp_path / "x", format=format, where="threads = 99")
