@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet as pyarrow_parquet
+from sqlalchemy import select
 
-from op_profiler.dataset import Dataset, export_table, flat_rows
+from op_profiler.dataset import Dataset, export_table, flat_rows, schema
 from op_profiler.dataset.formats.importing import import_table, store_flat
 from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
@@ -92,6 +93,24 @@ def test_of_one_measurement_twice_in_a_file_the_newer_stays_with_its_time(
     assert store_flat(other, enumerate(rows[::-1] if newest_first else rows, 1), None).unreadable == 0
     (stays,) = flat_rows(other)
     assert (stays["median_us"], stays["measured_at"]) == (222.0, "2021-01-01T00:00:00+00:00")
+
+
+def test_a_newer_file_brings_the_newer_time_of_the_whole_model(filled: Dataset, other: Dataset) -> None:
+    rows = [row for row in flat_rows(filled) if row["error"] is None]
+    for when, us in (("2021", 50.0), ("2022", 40.0), ("2020", 90.0)):
+        times = {"measured_at": f"{when}-01-01T00:00:00+00:00", "median_us": us, "whole_model_us": 2 * us}
+        store_flat(other, enumerate([row | times for row in rows], 1), None)
+    (row,) = flat_rows(other)
+    assert (row["median_us"], row["whole_model_us"]) == (40.0, 80.0)
+    (timing,) = other.rows(select(schema.model_timings))
+    assert timing["measured_at"] == row["measured_at"] == "2022-01-01T00:00:00+00:00"
+
+
+def test_a_table_takes_the_place_of_no_whole_model_with_its_rounds(filled: Dataset) -> None:
+    before = filled.rows(select(schema.model_timings))
+    newer = [row | {"measured_at": "2999-01-01T00:00:00+00:00", "whole_model_us": 7.0} for row in flat_rows(filled)]
+    store_flat(filled, enumerate(newer, 1), None)
+    assert filled.rows(select(schema.model_timings)) == before
 
 
 def test_an_empty_table(other: Dataset, varied: Dataset, tmp_path: Path) -> None:
