@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Sized
@@ -23,6 +24,7 @@ pytest.importorskip("pyarrow")
 
 KINDS = ("sqlite", "postgresql", "file", "folder")
 PARTS = ("device_key", "threads")
+LINKS = schema.model_operators.select()
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -133,6 +135,31 @@ def test_what_is_there_already_is_not_stored_again(two: tuple[str, str], tmp_pat
     with Dataset.open(two[0], read_only=True) as dataset:
         (timing,) = dataset.rows(schema.model_timings.select())
     assert timing["rounds"] == 3, "what a table tells of a whole model takes the place of no time with its rounds"
+
+
+@pytest.mark.parametrize("into", ["sqlite", "postgresql"])
+def test_a_model_of_a_table_becomes_whole(
+    into: str, place: Callable[[str, str], str], example: Any, tmp_path: Path
+) -> None:
+    whole, table, target = f"sqlite:///{tmp_path}/whole.db", f"{tmp_path}/table.parquet", place(into, "target")
+    with Dataset.open(whole) as dataset:
+        example.add_model(dataset, operators=3, base_key="base", asked=["it"], recipe={"a": 1}, reads=[[], [0], [1]])
+        operators = dataset.model_operators("m")
+        schedules = {operator.key: example.schedule for operator, _ in operators}
+        dataset.add_operators("m", operators, schedules, code={operators[0][0].key: "kernel"})
+        dataset.record(example.row(0))
+        kept = {(row["operator_key"], row["schedule_key"], row["code"]) for row in dataset.rows(LINKS)}
+        (model,) = dataset.models()
+    combine([whole], table)
+    combine([table], target)
+    written = combine([whole], target)
+    assert (written["models"], written["model_operators"]) == (0, 2), "what was there in part is no new row"
+    with Dataset.open(target, read_only=True) as dataset:
+        (merged,) = dataset.models()
+        assert merged == dataclasses.replace(model, added_at=merged.added_at)
+        assert {(row["operator_key"], row["schedule_key"], row["code"]) for row in dataset.rows(LINKS)} == kept
+        assert dataset.model_operators("m") == operators
+    assert not any(combine([whole], target).values())
 
 
 def test_the_command_makes_a_folder_and_fills_it(two: tuple[str, str], tmp_path: Path) -> None:

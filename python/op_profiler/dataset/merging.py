@@ -6,6 +6,7 @@ statement for thousands. A statement a row, with all that SQLAlchemy does for ea
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -18,7 +19,9 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    and_,
     delete,
+    false,
     select,
     text,
     type_coerce,
@@ -32,6 +35,7 @@ from op_profiler.dataset.store import Dataset
 
 _CHUNK = 5000  # rows
 _CACHE_KIB = 64 * 1024
+_COUNTED = {"preserve_rowcount": True}
 _SHARED = (
     *(schema.devices, schema.models, schema.operators, schema.model_operators, schema.explanations),
     *(schema.schedules, schema.settings),
@@ -50,34 +54,49 @@ def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
     Raises:
         DatasetError: one of the databases fails; then nothing was changed.
     """
-    written: dict[str, int] = {}
+    tables = (*_SHARED, *_TIMED, schema.failures)
+    written = collections.Counter({table.name: 0 for table in tables})
     with into.transaction(), into.read() as target:
         if target.dialect.name == "sqlite":  # keys come in no order, so pages of the indices are asked for again
             target.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
         for source in sources:
             with source.read() as connection:
-                for table in (*_SHARED, *_TIMED, schema.failures):
-                    written[table.name] = written.get(table.name, 0) + _copy(connection, target, table)
+                for table in tables:
+                    _copy(connection, target, table, written)
                 members = connection.execute(coruns.select_members(None).execution_options(yield_per=_CHUNK)).mappings()
                 found = coruns.of(cast("Iterable[Mapping[str, Any]]", members))
-                kept = sum(coruns.store(target, one) for one in found)
-                written["coruns"] = written.get("coruns", 0) + kept
+                written["coruns"] += sum(coruns.store(target, one) for one in found)
     return written
 
 
-def _copy(source: Connection, target: Connection, table: Table) -> int:
-    """The rows of a table, those first that others in it refer to; how many were written."""
-    written = 0
+def _copy(source: Connection, target: Connection, table: Table, written: collections.Counter[str]) -> None:
+    """The rows of a table, those first that others in it refer to.
+
+    Args:
+        written: as of `merge`; what this writes is added.
+    """
     with _temporary(target, table) as staged:
         moved = _moved(target, table, staged)
         for rows in source.execute(_stored(table).execution_options(yield_per=_CHUNK)).partitions():
             _fill(target, staged, rows)
-            written += target.execute(moved, execution_options={"preserve_rowcount": True}).rowcount
+            written[table.name] += target.execute(moved, execution_options=_COUNTED).rowcount
             if table is schema.models:
-                extracted = select(staged.c.key).where(staged.c.extracted)
-                target.execute(update(table).where(table.c.key.in_(extracted)).values(extracted=True))
+                written[schema.model_operators.name] -= _make_whole(target, staged)
             target.execute(delete(staged))
-    return written
+
+
+def _make_whole(target: Connection, staged: Table) -> int:
+    """Models of which a flat table brought a part become those of a source that has all of them.
+
+    Returns:
+        How many of their operators were deleted; the source's are copied next.
+    """
+    table, links = schema.models, schema.model_operators
+    whole = and_(table.c.key == staged.c.key, staged.c.extracted, table.c.extracted.is_(false()))
+    deleted = target.execute(delete(links).where(links.c.model_key.in_(select(table.c.key).where(whole))))
+    values = {column.name: staged.c[column.name] for column in table.c if column.name not in ("key", "added_at")}
+    target.execute(update(table).where(whole).values(values))
+    return deleted.rowcount
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet as pyarrow_parquet
+from sqlalchemy import select
 
-from op_profiler.dataset import Dataset, export_table, flat_rows
+from op_profiler.dataset import Dataset, export_table, flat_rows, schema
 from op_profiler.dataset.formats.importing import import_table, store_flat
 from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
@@ -80,6 +81,36 @@ def test_a_newer_failure_moves_neither_a_time_nor_another_failure(
     assert all(stays[name] == there[name] for name in ("measured_at", "median_us", "error"))
     failures = {one.error: one.failed_at for one in other.failures()}
     assert failures == {"an earlier one": earlier.failed_at, failed["error"]: newer}
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_of_one_measurement_twice_in_a_file_the_newer_stays_with_its_time(
+    filled: Dataset, other: Dataset, newest_first: bool
+) -> None:
+    (row,) = [row for row in flat_rows(filled) if row["error"] is None]
+    times = {"2020-01-01T00:00:00+00:00": 111.0, "2021-01-01T00:00:00+00:00": 222.0}
+    rows = [row | {"measured_at": when, "median_us": us} for when, us in times.items()]
+    assert store_flat(other, enumerate(rows[::-1] if newest_first else rows, 1), None).unreadable == 0
+    (stays,) = flat_rows(other)
+    assert (stays["median_us"], stays["measured_at"]) == (222.0, "2021-01-01T00:00:00+00:00")
+
+
+def test_a_newer_file_brings_the_newer_time_of_the_whole_model(filled: Dataset, other: Dataset) -> None:
+    rows = [row for row in flat_rows(filled) if row["error"] is None]
+    for when, us in (("2021", 50.0), ("2022", 40.0), ("2020", 90.0)):
+        times = {"measured_at": f"{when}-01-01T00:00:00+00:00", "median_us": us, "whole_model_us": 2 * us}
+        store_flat(other, enumerate([row | times for row in rows], 1), None)
+    (row,) = flat_rows(other)
+    assert (row["median_us"], row["whole_model_us"]) == (40.0, 80.0)
+    (timing,) = other.rows(select(schema.model_timings))
+    assert timing["measured_at"] == row["measured_at"] == "2022-01-01T00:00:00+00:00"
+
+
+def test_a_table_takes_the_place_of_no_whole_model_with_its_rounds(filled: Dataset) -> None:
+    before = filled.rows(select(schema.model_timings))
+    newer = [row | {"measured_at": "2999-01-01T00:00:00+00:00", "whole_model_us": 7.0} for row in flat_rows(filled)]
+    store_flat(filled, enumerate(newer, 1), None)
+    assert filled.rows(select(schema.model_timings)) == before
 
 
 def test_an_empty_table(other: Dataset, varied: Dataset, tmp_path: Path) -> None:

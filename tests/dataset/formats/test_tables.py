@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, flat_rows, import_autotvm
-from op_profiler.dataset.formats import exporting, gsoc, paddle
+from op_profiler.dataset.formats import exporting, gsoc, paddle, tinynas
 from op_profiler.dataset.formats.exporting import export_table
 from op_profiler.dataset.formats.importing import import_table
+from op_profiler.dataset.formats.shapes import operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 
 from ...tables import LUT, TABLES
@@ -158,6 +160,36 @@ def test_choices_are_named_and_not_mixed(dataset: Dataset, tmp_path: Path) -> No
         export_table(dataset, tmp_path / "out", format="csv", where="1 = 1) or (1 = 1", device="one")
 
 
+@pytest.mark.parametrize(
+    ("of_device", "of_settings", "choices"),
+    [
+        ({"compiler": "relax"}, {}, "compiler = 'relax'\" or --where \"compiler = 'relay'"),
+        ({"target": "llvm -mcpu=znver5"}, {}, "target = 'llvm -mcpu=znver5'"),
+        ({}, {"executor": "vm"}, "executor = 'graph'\" or --where \"executor = 'vm'"),
+        ({}, {"governor": "powersave"}, "governor IS NULL\" or --where \"governor = 'powersave'"),
+        ({}, {"gpu_clock_mhz": 1200}, 'gpu_clock_mhz IS NULL" or --where "gpu_clock_mhz = 1200'),
+    ],
+)
+def test_what_decides_a_time_is_not_mixed(
+    of_device: dict[str, Any],
+    of_settings: dict[str, Any],
+    choices: str,
+    dataset: Dataset,
+    example: Any,
+    tmp_path: Path,
+) -> None:
+    operator = operator_of(tinynas.parse_row("{Regular,1,32,8,8,32,3,1,0} 0.5").shape)
+    dataset.add_anchor(operator)
+    other = dataclasses.replace(example.device, **of_device)
+    for device, settings in ((example.device, example.settings), (other, example.changed(**of_settings))):
+        dataset.record(example.row(operator_key=operator.key, model_key="", device=device, settings=settings))
+    with pytest.raises(UsageError) as refused:
+        export_table(dataset, tmp_path / "out", format="tinynas")
+    assert choices in str(refused.value)
+    (where,) = str(refused.value).split('"')[3::4]
+    assert export_table(dataset, tmp_path / "out", format="tinynas", where=where).rows == 1
+
+
 def test_what_does_not_fit_is_counted(dataset: Dataset, tmp_path: Path) -> None:
     import_table(dataset, write(tmp_path, FILES["runtime_lut"]), format="runtime_lut", device="phone")
     import_table(dataset, write(tmp_path, FILES["tinynas"]), format="tinynas", device="phone")
@@ -172,15 +204,11 @@ def test_what_does_not_fit_is_counted(dataset: Dataset, tmp_path: Path) -> None:
 
 
 def test_of_several_schedules_the_fastest(dataset: Dataset, example: Any, tmp_path: Path) -> None:
-    import dataclasses
-
     from op_profiler.dataset import Row
     from op_profiler.dataset.formats.importing import _measurement
-    from op_profiler.dataset.formats.shapes import operator_of
-    from op_profiler.dataset.formats.tinynas import parse_row
     from op_profiler.schedules.schedule import Schedule
 
-    entry = parse_row("{Regular,1,32,8,8,32,3,1,0} 0.5")
+    entry = tinynas.parse_row("{Regular,1,32,8,8,32,3,1,0} 0.5")
     operator = operator_of(entry.shape)
     dataset.add_anchor(operator)
     for index, factor in enumerate((3, 1, 2)):

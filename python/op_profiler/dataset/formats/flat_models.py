@@ -19,7 +19,7 @@ _NOTE = "imported from a flat table: only the operators that it holds are known"
 
 def add_models(dataset: Dataset, rows: Sequence[Measured]) -> None:
     """Store models, where they call their operators, and their own latency, as far as the flat table says; inside the
-    caller's transaction. What the dataset knows of them already stays.
+    caller's transaction. What the dataset knows of them already stays, but for a latency that is older and no better.
 
     A model is stored as not extracted: the table need not hold all its operators.
     """
@@ -32,9 +32,14 @@ def add_models(dataset: Dataset, rows: Sequence[Measured]) -> None:
             seen.add(row.model_key)
             _add_model(dataset, flat, row)
     _add_links(dataset, inside)
-    for flat, row, _ in inside:
-        if flat["whole_model_us"] is not None:
-            _add_timing(dataset, flat, row)
+    timed = sorted((item for item in inside if item[0]["whole_model_us"] is not None), key=_measured_at)
+    newest = {keys.timing_key(row.model_key, row.device.key, row.settings): (flat, row) for flat, row, _ in timed}
+    for key, (flat, row) in newest.items():
+        _add_timing(dataset, key, flat, row)
+
+
+def _measured_at(item: Measured) -> str:
+    return item[0]["measured_at"]
 
 
 def _add_model(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
@@ -79,10 +84,11 @@ def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
             connection.execute(table.insert(), list(links.values()))
 
 
-def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
-    key = keys.timing_key(row.model_key, row.device.key, row.settings)
+def _add_timing(dataset: Dataset, key: str, flat: dict[str, Any], row: Row) -> None:
+    """The latency of a model, as of the newest row that tells it."""
     table = schema.model_timings
-    if dataset.rows(select(table.c.key).where(table.c.key == key)):
+    there = dataset.rows(select(table.c.measured_at).where(table.c.key == key))
+    if there and there[0]["measured_at"] >= flat["measured_at"]:
         return
     timing = ModelTiming(
         whole_model=Measurement(median_us=flat["whole_model_us"]),
@@ -92,7 +98,8 @@ def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
         details=flat["timing_details"] or {},
     )
     revisions = {name: flat[name] for name in ("project_revision", "user_revision")}
-    dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **revisions)
+    if not dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **revisions):
+        return  # what is there has its rounds
     when = update(table).where(table.c.key == key).values(measured_at=flat["measured_at"])
     with dataset.read() as connection:  # the connection of the transaction that this is inside of
         connection.execute(when)  # as of the rows: `importing._keep_times`

@@ -19,7 +19,7 @@ from sqlalchemy import bindparam, select, update
 from op_profiler.dataset import schema
 from op_profiler.dataset.checks import Finding, check_rows
 from op_profiler.dataset.formats import FORMATS, flat_table
-from op_profiler.dataset.formats.flat_models import add_models
+from op_profiler.dataset.formats.flat_models import Measured, add_models
 from op_profiler.dataset.formats.format import Entry, Imported, Progress, Table
 from op_profiler.dataset.formats.shapes import dtype_of, operator_of, precision_of
 from op_profiler.dataset.keys import failure_key
@@ -272,7 +272,7 @@ class _Seen:
 
 def _store_chunk(dataset: Dataset, numbered: Sequence[tuple[int, flat_table.FlatRow | None]], seen: _Seen) -> None:
     """Store some rows of the flat table, inside the caller's transaction."""
-    read: list[tuple[dict[str, Any], Row, Operator]] = []
+    read: list[Measured] = []
     for number, flat in numbered:
         try:
             if flat is None:
@@ -283,6 +283,26 @@ def _store_chunk(dataset: Dataset, numbered: Sequence[tuple[int, flat_table.Flat
             continue
         seen.add(number, operator, row)
         read.append((flat, row, operator))
+    for part in _without_repetition(read):
+        _store_part(dataset, part, seen)
+
+
+def _without_repetition(read: Iterable[Measured]) -> list[list[Measured]]:
+    """The rows, older ones first, parted so that no part has a measurement twice: each is compared with what the part
+    before it left in the dataset."""
+    parts: list[list[Measured]] = []
+    times: collections.Counter[str] = collections.Counter()
+    for one in sorted(read, key=lambda one: one[0]["measured_at"]):
+        key = one[0]["measurement_key"]
+        if times[key] == len(parts):
+            parts.append([])
+        parts[times[key]].append(one)
+        times[key] += 1
+    return parts
+
+
+def _store_part(dataset: Dataset, read: Sequence[Measured], seen: _Seen) -> None:
+    """Store rows of different measurements."""
     present = _measured_at(dataset, [flat["measurement_key"] for flat, _, _ in read])
     new = [one for one in read if present.get(one[0]["measurement_key"], "") < one[0]["measured_at"]]
     add_models(dataset, new)

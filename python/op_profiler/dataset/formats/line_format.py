@@ -16,6 +16,7 @@ from op_profiler.dataset.formats.shapes import Conv, Shape
 from op_profiler.dataset.formats.unblock import Unfit, shape_of
 from op_profiler.errors import UsageError
 from op_profiler.files import whole_file
+from op_profiler.measure.measurement import RESOURCE_FIELDS
 
 if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
 
 FlatRow = dict[str, Any]
+_ALIKE = (
+    *("processor", "threads", "cache", "parallel_type", "precision", "origin", "compiler", "target", "executor"),
+    *RESOURCE_FIELDS,
+)
+"""Columns of the flat table that decide a time as much as the operator does."""
 _NO_TIMES = {"median_us": 1.0, "min_us": 1.0, "samples_us": []}
 """In place of a row's times, so that the line says the operator alone."""
 
@@ -155,21 +161,22 @@ def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
     Raises:
         UsageError: it is not; names the values and the option that chooses.
     """
-    wanted = {
-        "processor": "--device {!r}",
-        "threads": "--threads {}",
-        "cache": '--where "cache = {!r}"',
-        "parallel_type": '--where "parallel_type = {!r}"',
-        "precision": '--where "precision = {!r}"',
-        "origin": '--where "origin = {!r}"',
-    }
-    for column, option in wanted.items():
+    for column in _ALIKE:
         if column in told:
             continue
-        values = sorted({line.row[column] for line in lines})
+        values = sorted({line.row[column] for line in lines}, key=lambda value: (value is not None, value))
         if len(values) > 1:
-            choices = " or ".join(option.format(value) for value in values[:8])
+            choices = " or ".join(_choice(column, value) for value in values[:8])
             raise UsageError(f"measurements with more than one {column} fit, which the format does not tell; {choices}")
+
+
+def _choice(column: str, value: Any) -> str:
+    """The option that chooses a value."""
+    if column == "processor":
+        return f"--device {value!r}"
+    if column == "threads":
+        return f"--threads {value}"
+    return f'--where "{column} IS NULL"' if value is None else f'--where "{column} = {value!r}"'
 
 
 def _fastest(lines: Iterable[Line]) -> list[Line]:
