@@ -289,8 +289,9 @@ def test_a_new_device_from_few_samples(
     for count in (10, 50):
         few = chosen_samples(slower, count)
         assert len(np.unique(few.operator)) == count
-        found = adapted(predictor, few)
+        found = adapted(dataclasses.replace(predictor, network_scale=0.4), few)
         assert found.device.processor == "another"
+        assert found.network_scale == 1.0, "as of fit where all widths are one"
         truth = np.array([1.7 * law_us(o, 1) for o in strangers])
         predicted = found.predict(strangers, traffic_bytes=1e6)
         errors[count] = float(np.median(np.abs(predicted.latency_us / truth - 1)))
