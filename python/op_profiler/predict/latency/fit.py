@@ -151,9 +151,9 @@ def _lesson(
 
 
 def _vocabulary(own: Lesson, elsewhere: Sequence[Lesson]) -> frozenset[str]:
-    """Ops and dtypes that were learned of."""
-    ops = (_ops(words) for one in elsewhere for words in one.query.op_sets)
-    return frozenset().union(*own.query.op_sets, *ops)
+    """Ops and dtypes that were learned of; those of entries that were taken out stay in `Query.op_sets`."""
+    mine, *others = ([one.query.op_sets[at] for at in np.unique(one.query.vocabulary)] for one in (own, *elsewhere))
+    return frozenset().union(*mine, *(_ops(words) for other in others for words in other))
 
 
 def _ops(words: Set[str]) -> set[str]:
