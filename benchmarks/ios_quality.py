@@ -110,7 +110,7 @@ def measure(name: str) -> dict[str, Any]:
 
     found: dict[str, tuple[Plan, int]] = {}
     alone = measure_costs(models).costs
-    predicted, _ = predicted_costs(models, None, quiet)
+    predicted, _ = predicted_costs(models, requests[0].target, None, quiet)
     for label, costs in (("predicted", predicted), ("measured alone", alone)):
         few = ios_candidates(models.graph, costs, models.cores, count=_FEW).candidates
         found[label] = (fastest(few), len(few))

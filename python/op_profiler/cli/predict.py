@@ -188,13 +188,14 @@ def predict(  # noqa: PLR0913 - the options are the interface
         network = _network(build, input_dtype, status.step)
         network = network.told(found, counts, target=build.target, note=status.step)
         each_regressor = format == "csv" and name.endswith(".tflite")
-        parts = {
-            choice: _predictor(choice, db, device, compiler, None, status.step)
-            for choice, method in (PREDICTORS.available() if each_regressor else ())
-            if method.only_regresses
-        }
+        parts = {}
+        for choice, method in PREDICTORS.available() if each_regressor else ():
+            if method.only_regresses:
+                regressor = _predictor(choice, db, device, compiler, None, status.step)
+                told = network.told(regressor, counts[:1], target=build.target, note=status.step)  # it looks nothing up
+                parts[choice] = predict_network(regressor, told, threads=counts[0])
     if each_regressor:
-        print(texts.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))
+        print(texts.regressor_csv(parts))
         return
     predictions = [predict_network(found, network, threads=count) for count in counts]
     if not quiet:

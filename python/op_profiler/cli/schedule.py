@@ -211,7 +211,7 @@ def _print_score(score: Score, as_json: bool) -> None:
     print(f"held out: {score.operators} operators with {score.trials} trials")
     print(f"pairs in the right order: {score.pairwise:.1%}")
     for k, loss in score.top.items():
-        print(f"best of the first {k}: {loss:.2f} times the best of all (geometric mean)")
+        print(f"best of the first {k}: {loss:.2f} times the best of all (geometric mean; 20 at most, or if all fail)")
 
 
 def _print(answers: list[Answer], as_json: bool, conditions: str) -> None:

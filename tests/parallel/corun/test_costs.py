@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from op_profiler.dataset.formats.shapes import Dense, operator_of
 from op_profiler.errors import UsageError
-from op_profiler.parallel.corun.costs import costs_from_predictor, whose_costs
+from op_profiler.parallel.corun.costs import costs_from_predictor, predicted_costs, whose_costs
 from op_profiler.parallel.planning.graph import KernelGraph, Node
 from op_profiler.predict.latency import predictor_files
+from op_profiler.predict.latency.network import Network, predict_network
 from op_profiler.predict.latency.predictor import Predictor
 from op_profiler.shipped import shipped_processors
 
@@ -23,24 +27,48 @@ def predictor() -> Predictor:
 
 
 def _dense_layers(dtype: str = "float32") -> KernelGraph:
-    layers = [operator_of(Dense(batch=1, in_features=64 * i, out_features=64, bias=True)) for i in (1, 2, 4, 8)]
+    """Of which one is called twice."""
+    layers = [operator_of(Dense(batch=1, in_features=64 * i, out_features=64, bias=True)) for i in (1, 2, 4, 8, 2)]
     typed = [
         dataclasses.replace(one, outputs=tuple(dataclasses.replace(o, dtype=dtype) for o in one.outputs))
         for one in layers
     ]
     nodes = [Node(i, 0, f"dense_{i}", one, (i - 1,) if i else ()) for i, one in enumerate(typed)]
-    return KernelGraph(("four dense layers",), tuple(nodes))
+    return KernelGraph(("dense layers",), tuple(nodes))
 
 
-def test_costs_from_a_predictor_are_its_latencies(predictor: Predictor) -> None:
-    graph = _dense_layers()
-    costs = costs_from_predictor(predictor, graph, (2, 1))
-    operators = [node.operator for node in graph.nodes]
-    moved = sum(o.bytes_read + o.bytes_written for o in operators)
+def test_costs_from_a_predictor_are_those_of_predict(predictor: Predictor) -> None:
+    """With the loops, and with how often each is called: plans are made with what ``op-profiler predict`` prints."""
+    graph, target = _dense_layers(), predictor.device.target
+    costs = costs_from_predictor(predictor, graph, (2, 1), target, pytest.fail)
     assert costs.threads == (1, 2) and costs.handover_us == 0.0 and costs.slowdown == 1.0
+    network = Network.of("dense layers", [node.operator for node in graph.nodes])
+    network = network.told(predictor, (2, 1), target=target)
+    assert network.calls.tolist() == [1, 2, 1, 1] and network.query.has_loops.all()
     for count in costs.threads:
-        expected = predictor.predict(operators, threads=count, traffic_bytes=moved).latency_us
-        assert costs.latency_us[count] == pytest.approx(expected)
+        found = predict_network(predictor, network, threads=count)
+        assert costs.latency_us[count] == pytest.approx(found.operators.latency_us[[0, 1, 2, 3, 1]])
+        assert costs.latency_us[count].sum() == pytest.approx(found.total_us)
+
+
+def test_the_calibration_of_this_machine_tells_costs(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def calibrated(_: object, target: str, note: Callable[[str], None]) -> Predictor:
+        asked.append(target)
+        return predictor
+
+    monkeypatch.setattr("op_profiler.predict.latency.calibration.calibrated", calibrated)
+    monkeypatch.setattr(
+        "op_profiler.predict.latency.open_predictor.open_predictor",
+        lambda name, *, db, compiler, note: dataclasses.replace(predictor, choice=name),
+    )
+    machine = SimpleNamespace(device=SimpleNamespace(target=predictor.device.target))
+    models: Any = SimpleNamespace(graph=_dense_layers(), cores=(0, 1), machine=machine)
+    costs, whose = predicted_costs(models, "llvm", None, pytest.fail)
+    assert asked == ["llvm"] and costs.threads == (1, 2) and predictor.device.processor in whose
+    predicted_costs(models, "llvm", "sqlite:///x.db", pytest.fail)
+    assert asked == ["llvm"], "who names a dataset wants that"
 
 
 def test_a_plan_says_whose_times_it_was_made_with(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,5 +80,5 @@ def test_a_plan_says_whose_times_it_was_made_with(predictor: Predictor, monkeypa
 
 
 def test_operators_without_an_estimate_are_named(predictor: Predictor) -> None:
-    with pytest.raises(UsageError, match="no estimate at 1 threads for 4 operators: dense_0, dense_1"):
-        costs_from_predictor(predictor, _dense_layers("a strange dtype"), (1,))
+    with pytest.raises(UsageError, match="no estimate at 1 threads for 5 operators: dense_0, dense_1"):
+        costs_from_predictor(predictor, _dense_layers("a strange dtype"), (1,), predictor.device.target, pytest.fail)

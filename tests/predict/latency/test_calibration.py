@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from op_profiler.errors import OpProfilerError
 from op_profiler.predict.latency import calibration, open_predictor
 from op_profiler.predict.latency import fit as fitting
 from op_profiler.predict.latency.examples import Examples
@@ -62,3 +68,27 @@ def test_what_ships_of_all_processors_teaches() -> None:
     assert len(found) > 1 and len({one.devices[0].processor for one in found}) == len(found)
     assert all(one.loops is not None and np.isfinite(one.loops).all(axis=1).mean() > 0.9 for one in found)
     assert len(open_predictor.digest_of_what_ships()) == 16
+
+
+def test_calibrations_that_end_at_once_are_all_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    read = calibration._notes
+
+    def slowly() -> dict[str, Any]:
+        found = read()
+        time.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(calibration, "_notes", slowly)
+    targets = ("cuda", "llvm -mcpu=znver4", "llvm -mcpu=skylake")
+    threads = [
+        threading.Thread(target=calibration.note_calibration, args=(one, "sqlite:////x.db", "key")) for one in targets
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(json.loads(calibration._path().read_text())) == len(targets)
+    (tmp_path / "op_profiler" / "calibrations.lock").mkdir()
+    with pytest.raises(OpProfilerError, match="cannot write .*calibrations.json"):
+        calibration.note_calibration("cuda", "sqlite:////x.db", "key")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -38,6 +40,16 @@ def test_sizes_of_a_convolution_are_logarithms() -> None:
     assert 2 ** _value(operator, "flops") == pytest.approx(2 * 28 * 28 * 128 * 64 * 9)
     assert _value(operator, "padded") == 1.0
     assert sum(operator_features(operator)[: len(KINDS)]) == 1.0
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_blocked_convolution_of_any_batch_has_features(kernel: int) -> None:
+    known = _conv(kernel=(kernel, kernel))
+    shapes = ((-1, 4, 28, 28, 16),), ((-1, 8, 28, 28, 16),)
+    inputs, outputs = (tuple(TensorSpec(shape, "float32") for shape in some) for some in shapes)
+    operator = dataclasses.replace(known, inputs=inputs, outputs=outputs)
+    assert kind_of(operator) == "conv2d"
+    assert all(map(math.isfinite, operator_features(operator)))
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,11 @@ class TestLaunching:
         total_us = law.total_us(float(examples.latency_us[mine].sum()), operators, examples.occurrences[mine])
         assert total_us == pytest.approx(examples.whole_model_us[mine[0]], rel=0.02)
 
+    def test_what_is_held_out_tells_no_launches(self, known: Examples) -> None:
+        examples = launched(known, 3.0, kernels=2)
+        left = Launching.of(examples.where(examples.operator > 0))
+        assert left is not None and set(left.several) == {one.key for one in examples.operators[1:]}
+
     def test_processors_launch_nothing(self, known: Examples) -> None:
         assert Launching.of(known) is None
 

@@ -102,6 +102,14 @@ def test_operators_of_what_is_held_out_are_looked_up_but_nothing_is_fitted_to_th
     assert found.tier[0] == MEASURED and found.latency_us[0] == examples.latency_us[outside]
 
 
+def test_ops_of_what_is_held_out_are_not_known(known: Examples) -> None:
+    only = [dataclasses.replace(known.operators[0], op_names=("einsum",)), *known.operators[1:]]
+    examples = dataclasses.replace(known, operators=only)
+    left = fitting.fit(examples.where(examples.operator != 0), choice="roofline")
+    assert "einsum" not in left.vocabulary and left.vocabulary
+    assert "einsum" in fitting.fit(examples, choice="roofline").vocabulary
+
+
 def test_other_devices_teach_nothing_of_what_is_held_out(two_families: Examples) -> None:
     names = [f"network{chr(97 + n)}-{n}" for n in range(len(two_families.models))]
     other = dataclasses.replace(two_families, models=names)

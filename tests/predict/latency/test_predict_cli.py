@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import runpy
@@ -15,7 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.cli import predict
+from op_profiler.operators.operator import Operator
+from op_profiler.predict.latency.network import Network
+from op_profiler.predict.latency.predictor import Predictor
+
 from ...command_line import ROOT, op_profiler
+from ...installed import needs
 
 
 def _run(command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -79,6 +86,31 @@ def test_a_stored_predictor_says_the_same(db: str, tmp_path: Path) -> None:
     first = _run("predict", "mlp", "--db", db, "--format", "json", "--save", str(path)).stdout
     again = _run("predict", "mlp", "--predictor", str(path), "--format", "json").stdout
     assert json.loads(first) == json.loads(again)
+
+
+@needs("tflite")
+def test_what_only_regresses_is_told_the_loops_of_all(
+    predictor: Predictor,
+    strangers: list[Operator],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What the default looks up it needs no loops for; whose loops are told is seen here, and no model is needed."""
+    told: list[str] = []
+
+    def noted(network: Network, one: Predictor, threads: list[int], **_: object) -> Network:
+        told.append(one.choice)
+        return dataclasses.replace(network, name=one.choice)
+
+    monkeypatch.setattr(Network, "told", noted)
+    monkeypatch.setattr(predict, "_network", lambda *_: Network.of("net", strangers[:8]))
+    monkeypatch.setattr(predict, "_predictor", lambda choice, *_, **__: dataclasses.replace(predictor, choice=choice))
+    (tmp_path / "x.tflite").write_bytes(b"\0\0\0\0TFL3")
+    predict.predict(str(tmp_path / "x.tflite"), format="csv", db="sqlite:///x.db", quiet=True)
+    row, *_ = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    columns = [name.removesuffix("_us") for name in row if name.endswith("_us")]
+    assert columns and told == ["default", *columns] and row["name"] == columns[0]
 
 
 @pytest.mark.parametrize(

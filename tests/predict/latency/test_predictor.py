@@ -19,7 +19,7 @@ from op_profiler.predict.latency import PREDICTORS, adapt
 from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
-from op_profiler.predict.latency.fit import fit, measured_of
+from op_profiler.predict.latency.fit import fingerprint, fit, measured_of
 from op_profiler.predict.latency.interpolation import families_of
 from op_profiler.predict.latency.intervals import conformal_quantile, first_half
 from op_profiler.predict.latency.network import Network, predict_network, predict_networks
@@ -289,8 +289,9 @@ def test_a_new_device_from_few_samples(
     for count in (10, 50):
         few = chosen_samples(slower, count)
         assert len(np.unique(few.operator)) == count
-        found = adapted(predictor, few)
+        found = adapted(dataclasses.replace(predictor, network_scale=0.4), few)
         assert found.device.processor == "another"
+        assert found.network_scale == 1.0, "as of fit where all widths are one"
         truth = np.array([1.7 * law_us(o, 1) for o in strangers])
         predicted = found.predict(strangers, traffic_bytes=1e6)
         errors[count] = float(np.median(np.abs(predicted.latency_us / truth - 1)))
@@ -328,6 +329,20 @@ def test_what_other_devices_measured_teaches_too(law_us: Law, known: Examples, s
 def _is_slow(operator: Operator) -> bool:
     """As the law of these tests has it."""
     return len(operator.outputs[0].shape) == 4 and operator.outputs[0].shape[-1] in (13, 29, 53)
+
+
+def test_the_fingerprint_tells_all_that_is_learned_from(known: Examples) -> None:
+    order = np.random.default_rng(6).permutation(len(known))
+    assert fingerprint(known.where(order)) == fingerprint(known), "in whatever order"
+    (device,) = known.devices
+    twice = ("occurrences", "traffic_bytes", "working_set_bytes", "half_width", "whole_model_us", "latency_us")
+    changes: list[dict[str, Any]] = [{name: 2 * getattr(known, name)} for name in twice]
+    changes += [{"gauge_us": np.ones_like(known.gauge_us)}, {"steady_us": known.latency_us}]
+    changes += [{"sampled": ~known.sampled}, {"launches": known.launches + 1}]
+    peaks = {"threads": [1.0], "flops_per_us": [1.0], "bytes_per_us": [1.0]}
+    changes += [{"devices": [dataclasses.replace(device, cache_bytes=1)]}]
+    changes += [{"devices": [dataclasses.replace(device, peaks=peaks)]}]
+    assert len({fingerprint(dataclasses.replace(known, **one)) for one in ({}, *changes)}) == 1 + len(changes)
 
 
 def test_conformal_quantile_covers_a_new_one() -> None:

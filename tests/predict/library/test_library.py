@@ -150,6 +150,11 @@ def test_figures_of_a_score() -> None:
     assert [found.mape, found.median] == pytest.approx([0.25 / 3, 0.05])
     assert found.within_10 == pytest.approx(2 / 3) and found.bias == pytest.approx(-0.05)
     assert found.coverage_90 == 0.0 and found.unanswered == 1
+    low, high = np.array([90.0, np.nan, 90.0, np.nan]), np.array([110.0, np.nan, 99.0, np.nan])
+    some = score(measured, LibraryPrediction(predicted.latency_us, low, high), "random", "x", 10, 1.0)
+    assert some.coverage_90 == 0.5, "of the two that have an interval"
+    nothing = LibraryPrediction(predicted.latency_us, *np.full((2, 4), np.nan))
+    assert score(measured, nothing, "random", "x", 10, 1.0).coverage_90 is None
 
 
 def test_a_library_is_read_and_written(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.predict.schedules import suggestions
 from op_profiler.predict.schedules.proposals import propose
-from op_profiler.predict.schedules.ranking import RankingModel, best_of_groups, evaluate, examples
+from op_profiler.predict.schedules.ranking import Example, RankingModel, best_of_groups, evaluate, examples
 from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
 from op_profiler.schedules.records import Conditions, Record, keep
 from op_profiler.shipped import shipped_trials
@@ -104,6 +104,21 @@ def test_failed_trials_count_as_slow(rows: list[dict[str, Any]]) -> None:
     data = examples([{**row, "median_us": None} if i % 10 == 0 else row for i, row in enumerate(rows)])
     assert sum(math.isinf(e.latency_us) for e in data) == len(rows) // 10
     assert RankingModel.train(data).predict([data[0].features]).shape == (1,)
+
+
+def test_failed_trials_that_are_ranked_first_count_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    class InOrder:
+        def predict(self, features: list[dict[str, float]]) -> Any:
+            return np.array([one["place"] for one in features])
+
+    monkeypatch.setattr(RankingModel, "train", lambda data: InOrder())
+    data = [
+        Example(name, name, {"place": float(at)}, math.inf if name == "failed" and at == 0 else 10.0 + at)
+        for name in ("failed", "other")
+        for at in range(3)
+    ]
+    score = evaluate(data, [["failed"], ["other"]], ks=(1, 2))
+    assert score.top == {1: pytest.approx(math.sqrt(20.0)), 2: pytest.approx(1.0)}
 
 
 def test_too_few_trials_are_refused(rows: list[dict[str, Any]]) -> None:

@@ -59,7 +59,7 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
         profile = measure_costs(models)
         models, costs = dataclasses.replace(models, split=profile.split), profile.costs
     else:
-        costs, whose = predicted_costs(models, request.db, announce)
+        costs, whose = predicted_costs(models, request.targets[0], request.db, announce)
         notes = (whose,)
     announce("planning")
     found: dict[tuple[Stage, ...], Candidate] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UsageError
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, settle
@@ -105,21 +106,29 @@ def measure_costs(models: Models) -> Profile:
     return Profile(costs, samples, beside, bound_to, load, split, in_order_us)
 
 
-def predicted_costs(models: Models, db: str | None, note: Callable[[str], None]) -> tuple[Costs, str]:
-    """What a dataset says of the operators, and a sentence that says whose times these are.
+def predicted_costs(models: Models, target: str, db: str | None, note: Callable[[str], None]) -> tuple[Costs, str]:
+    """What ``op-profiler predict`` says of the operators here, and a sentence that says whose times these are.
 
     Args:
-        db: its address; None for the one that ships.
+        target: as the user named it; a calibration is noted by that.
+        db: address of a dataset; None for this machine's calibration, or for what ships.
         note: told what takes long.
 
     Raises:
+        DatasetError: there are no times of this compiler's kernels.
         UsageError: it knows nothing of some operators; names them.
     """
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.predict.latency.calibration import calibrated
+    from op_profiler.predict.latency.devices import target_line
     from op_profiler.predict.latency.open_predictor import open_predictor
 
-    predictor = open_predictor("default", db=db, note=note)
+    compiler = compiler_in_use().name
+    found = calibrated(open_predictor, target, note) if db is None and compiler == DEFAULT_COMPILER else None
+    predictor = found or open_predictor("default", db=db, compiler=compiler, note=note)
     counts = [count for count in predictor.thread_counts if count <= len(models.cores)]
-    return costs_from_predictor(predictor, models.graph, counts), whose_costs(predictor.device, db)
+    built_for = target_line(models.machine.device.target)
+    return costs_from_predictor(predictor, models.graph, counts, built_for, note), whose_costs(predictor.device, db)
 
 
 def whose_costs(device: DeviceName, db: str | None) -> str:
@@ -135,18 +144,28 @@ def whose_costs(device: DeviceName, db: str | None) -> str:
     return found if expected else f"{found}, NOT of this machine; --costs measured takes its own"
 
 
-def costs_from_predictor(predictor: Predictor, graph: KernelGraph, threads: Sequence[int]) -> Costs:
+def costs_from_predictor(
+    predictor: Predictor, graph: KernelGraph, threads: Sequence[int], target: str, note: Callable[[str], None]
+) -> Costs:
     """Latencies at these thread counts from a predictor; handing over and neighbours cost nothing then.
+
+    Args:
+        target: that the kernels were built for.
+        note: told what takes long.
 
     Raises:
         UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
             them.
     """
-    operators = [node.operator for node in graph.nodes]
-    traffic = float(sum(o.bytes_read + o.bytes_written for o in operators))
+    from op_profiler.predict.latency.network import Network
+
+    network = Network.of(" ".join(graph.models), [node.operator for node in graph.nodes])
+    network = network.told(predictor, threads, target=target, note=note)
+    places = {operator.key: at for at, operator in enumerate(network.operators)}
+    of_node = [places[node.operator.key] for node in graph.nodes]
     latency_us = {}
     for count in threads:
-        found = predictor.predict(operators, threads=count, traffic_bytes=traffic).latency_us
+        found = predictor.predict(network.query.at(count)).latency_us[of_node]
         unknown = sorted({graph.nodes[i].name for i in np.flatnonzero(~np.isfinite(found))})
         if unknown:
             raise UsageError(

@@ -50,7 +50,8 @@ class CorunRequest:
         streams: of a GPU that a plan may use; None for four.
         merge: plan for the models with parallel operators merged into one kernel; ``auto`` tries both.
         costs: ``measured`` on this machine, or ``predicted`` from a dataset.
-        db: dataset that costs are predicted from (None: the one that ships), and that measured co-runs are stored in.
+        db: dataset that costs are predicted from (None: this machine's calibration, or what ships), and that measured
+            co-runs are stored in.
         rounds: how often what came of it and running one after the other are timed.
     """
 

@@ -72,6 +72,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         measured=measured_of(few, query),
         interpolation=None,
         spread=Spread(None, {}, float(np.median(above_bound)), _half_width(correction, some.operator, asked, seen)),
+        network_scale=1.0,  # the source's was told by its own widths, and these are not among them
         fingerprint=fingerprint(few),
     )
 

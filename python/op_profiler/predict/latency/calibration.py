@@ -16,7 +16,7 @@ import platformdirs
 
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
-from op_profiler.files import whole_file
+from op_profiler.files import explained, locked, whole_file
 from op_profiler.predict.latency.devices import is_here
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import shipped_processors
@@ -44,12 +44,12 @@ def note_calibration(target: str, db: str, device: str) -> Path:
     Raises:
         OpProfilerError: the note cannot be written.
     """
-    notes = _notes() | {_here(target): {"db": db, "device": device}}
-    path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as partial:
-        partial.touch(mode=0o600)  # the address may hold a password
-        partial.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+    path, here = _path(), _here(target)
+    with explained(str(path)), locked(path.with_suffix(".lock")):  # another target may be calibrated meanwhile
+        notes = _notes() | {here: {"db": db, "device": device}}
+        with whole_file(path) as partial:
+            partial.touch(mode=0o600)  # the address may hold a password
+            partial.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
     return path
 
 

@@ -51,9 +51,9 @@ def _convolution(kind: str, sizes: Mapping[str, float], out: tuple[int, ...]) ->
     rows, columns = 1, largest_divisor(width, _LARGEST_WIDTH_TILE)
     if kind == "conv2d" and sizes["window"] == 1:
         rows, columns = _tile_1x1(height, width)
-    parallel = batch * chunks * (height // rows)
+    parallel = math.log2(max(batch * chunks * (height // rows), 1))  # an unknown size is -1
     registers = rows * columns * math.ceil(block / LANES)
-    return float(block), float(rows * columns), float(registers), math.log2(parallel), float(block % LANES), 0.0
+    return float(block), float(rows * columns), float(registers), parallel, float(block % LANES), 0.0
 
 
 @functools.cache

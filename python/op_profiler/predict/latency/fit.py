@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
@@ -41,6 +42,11 @@ _FEW_NETWORKS = 40
 no more."""
 _FEW_WITH_OP = 50
 """Ops that fewer operators of a processor have are taught to it by others, however many networks it has."""
+_DIGESTED = (
+    *("threads", "latency_us", "half_width", "steady_us", "occurrences", "traffic_bytes", "working_set_bytes"),
+    *("gauge_bytes", "whole_model_us"),
+)
+"""What a fit depends on of each measurement, beside its operator, its model and the probe."""
 
 
 def fit(
@@ -151,9 +157,9 @@ def _lesson(
 
 
 def _vocabulary(own: Lesson, elsewhere: Sequence[Lesson]) -> frozenset[str]:
-    """Ops and dtypes that were learned of."""
-    ops = (_ops(words) for one in elsewhere for words in one.query.op_sets)
-    return frozenset().union(*own.query.op_sets, *ops)
+    """Ops and dtypes that were learned of; those of entries that were taken out stay in `Query.op_sets`."""
+    mine, *others = ([one.query.op_sets[at] for at in np.unique(one.query.vocabulary)] for one in (own, *elsewhere))
+    return frozenset().union(*mine, *(_ops(words) for other in others for words in other))
 
 
 def _ops(words: Set[str]) -> set[str]:
@@ -178,11 +184,14 @@ def weights_of(examples: Examples) -> np.ndarray:
 
 
 def fingerprint(examples: Examples) -> str:
-    """16 hex digits over what was learned from."""
+    """16 hex digits over what is learned from, in whatever order it comes; without loops."""
     keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
-    order = np.lexsort((examples.latency_us, examples.threads, keys))
-    digest = hashlib.sha256(keys[order].tobytes())
-    digest.update(examples.threads[order].tobytes() + examples.latency_us[order].tobytes())
+    columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
+    columns += [getattr(examples, name) for name in _DIGESTED]
+    rows = np.column_stack([keys.view(np.float64), examples.gauge_us, *columns])  # all 64 bits of the keys stay
+    digest = hashlib.sha256(b"".join(sorted(row.tobytes() for row in rows)))
+    devices = [dataclasses.asdict(examples.devices[at]) for at in np.unique(examples.device)]
+    digest.update(json.dumps(devices, sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
 

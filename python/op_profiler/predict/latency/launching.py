@@ -52,8 +52,9 @@ class Launching:
 
         counts = np.maximum(examples.launches, 1)
         of_anchor: dict[str, list[int]] = {}
-        for operator, count in zip(examples.operators, counts):
-            of_anchor.setdefault(operator.anchor, []).append(int(count))
+        used = [(examples.operators[at], int(counts[at])) for at in np.unique(examples.operator)]
+        for operator, count in used:
+            of_anchor.setdefault(operator.anchor, []).append(count)
         whole_us = np.array([examples.whole_model_us[mine[0]] for mine in runs])
         kernels_us = np.array([(examples.latency_us[mine] * examples.occurrences[mine]).sum() for mine in runs])
         launches = np.array([(counts[examples.operator[mine]] * examples.occurrences[mine]).sum() for mine in runs])
@@ -63,7 +64,7 @@ class Launching:
 
         fitted = least_squares(off, np.log(_START), loss="soft_l1", f_scale=_CLEAR).x
         turn_us, launch_us, ends_us = (float(part) for part in np.exp(fitted))
-        several = {operator.key: int(n) for operator, n in zip(examples.operators, counts) if n > 1}
+        several = {operator.key: count for operator, count in used if count > 1}
         usual = {anchor: float(np.median(found)) for anchor, found in of_anchor.items()}
         return cls(turn_us, launch_us, ends_us, several, {anchor: n for anchor, n in usual.items() if n > 1})
 

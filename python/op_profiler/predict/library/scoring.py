@@ -21,7 +21,7 @@ class Score:
         mape, median, p90: mean, median and 90th percentile of the absolute error; shares, not per cent.
         within_10: share of the entries within 10 %.
         bias: mean signed error.
-        coverage_90: share of the entries inside their 90 % interval; None where the predictor gives none.
+        coverage_90: of the entries that have a 90 % interval, the share inside it; None where none has one.
         unanswered: entries without an estimate; they are in no other figure.
         seconds: fitting and predicting.
     """
@@ -63,8 +63,8 @@ def score(
     known = np.isfinite(predicted.latency_us)
     errors = predicted.latency_us[known] / measured_us[known] - 1
     absolute = np.abs(errors) if known.any() else np.array([np.nan])
-    inside = (predicted.low_us[known] <= measured_us[known]) & (measured_us[known] <= predicted.high_us[known])
-    with_interval = known.any() and bool(np.isfinite(predicted.high_us[known]).all())
+    bounded = known & np.isfinite(predicted.low_us) & np.isfinite(predicted.high_us)
+    inside = (predicted.low_us <= measured_us) & (measured_us <= predicted.high_us)
     return Score(
         split=split,
         predictor=predictor,
@@ -75,7 +75,7 @@ def score(
         p90=float(np.quantile(absolute, 0.9)),
         within_10=float((absolute <= 0.1).mean()),
         bias=float(errors.mean()) if known.any() else float("nan"),
-        coverage_90=float(inside.mean()) if with_interval else None,
+        coverage_90=float(inside[bounded].mean()) if bounded.any() else None,
         unanswered=int((~known).sum()),
         seconds=round(seconds, 1),
     )

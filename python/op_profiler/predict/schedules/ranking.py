@@ -211,7 +211,8 @@ class Score:
     Attributes:
         operators, trials: that were held out.
         pairwise: share of pairs of one operator, at least 5 % apart in time, that are in the right order.
-        top: k to the geometric mean, over operators, of the best time among the k ranked first over the best of all.
+        top: k to the geometric mean, over operators, of the best time among the k ranked first over the best of all;
+            twenty where it is more, or where all k failed, as in training.
     """
 
     operators: int
@@ -241,7 +242,7 @@ def evaluate(data: Sequence[Example], groups: Sequence[Sequence[str]], ks: Seque
             right, pairs, trials = right + good, pairs + all_pairs, trials + len(mine)
             order = np.argsort(predicted)
             for k in ks:
-                losses[k].append(math.log(times[order[:k]].min() / times.min()))
+                losses[k].append(min(math.log(times[order[:k]].min() / times.min()), _SLOWEST))
     top = {k: math.exp(float(np.mean(v))) for k, v in losses.items() if v}
     return Score(len(losses[ks[0]]), trials, right / pairs if pairs else math.nan, top)
 
