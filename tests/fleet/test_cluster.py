@@ -127,10 +127,7 @@ _BOARD = ("--target", "pynq", "--host", "127.0.0.1", "--port", "9", "--device-ke
         ((*_COLLECT, "--coverage", "2"), "--coverage 2.0 is out of range"),
         ((*_COLLECT, "--iftune", "true", "--dry-run"), "--dry-run measures nothing"),
         ((*_COLLECT, "--schedules", "/not/here"), "no scheduler answers"),  # a worker may have it
-        (
-            ("collect", "--module", "a.so", "--entry", "f", "--cluster", "tcp://127.0.0.1:9"),
-            "leave out --cluster, --each and --needs",
-        ),
+        (("collect", "--module", "a.so", "--entry", "f", "--cluster", "tcp://127.0.0.1:9"), "leave out --cluster"),
         (("sample", "--count", "1", "--remeasure", "old", "--cluster", "tcp://127.0.0.1:9"), "unknown --remeasure"),
         (("calibrate", "--remeasure", "old", "--cluster", "tcp://127.0.0.1:9"), "unknown --remeasure"),
         ((*_SWEEP, "mlp", "--policy", "greedy,best"), "unknown policy 'best'"),
