@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from op_profiler.cli import application
+from op_profiler.collection.sampling import calibrate as measuring
 from op_profiler.predict.latency import calibration, open_predictor
 from op_profiler.predict.latency import fit as fitting
 from op_profiler.predict.latency.examples import Examples
@@ -62,3 +67,19 @@ def test_what_ships_of_all_processors_teaches() -> None:
     assert len(found) > 1 and len({one.devices[0].processor for one in found}) == len(found)
     assert all(one.loops is not None and np.isfinite(one.loops).all(axis=1).mean() > 0.9 for one in found)
     assert len(open_predictor.digest_of_what_ships()) == 16
+
+
+@pytest.mark.parametrize(("errors", "failed", "code"), [((), 0, 0), (("draw0: no room",), 0, 1), ((), 2, 1)])
+def test_what_failed_in_a_calibration_is_told(
+    errors: tuple[str, ...], failed: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = measuring.Calibrated(
+        operators=40, device_key="d", processor="p", target="llvm", seconds=1.0, note="n", errors=errors, failed=failed
+    )
+    monkeypatch.setattr(measuring, "calibrate", lambda *_, **__: done)
+    line = ["calibrate", "--threads", "1", "--db", f"sqlite:///{tmp_path}/c.db"]
+    told, plain = (CliRunner().invoke(application(), [*line, *more]) for more in ([], ["--json"]))
+    assert told.exit_code == plain.exit_code == code, told.output
+    assert all(error in told.output for error in errors) and ("2 measurements failed" in told.output) == (failed == 2)
+    found = json.loads(plain.stdout)
+    assert (found["errors"], found["failed"]) == (list(errors), failed)
