@@ -17,6 +17,7 @@ from ..command_line import op_profiler
 
 MAIN = "from op_profiler.cli import main; main()"
 MLP = ["collect", "--modelname", "mlp"]
+MODULE = ["--module", "f.so", "--entry", "f", "--inputshape", "64;64", "--target", "pynq", "--host", "h", "--port", "1"]
 needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="no transformers")
 
 
@@ -58,6 +59,9 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     ([*MLP, "--label", "-x"], ["--label '-x'", "letters"]),
     ([*MLP, "--label", "x", "--cache", "hot"], ["--label", "hot"]),
     (["collect", "--module", "f.so", "--entry", "f", "--label", "x"], ["--label", "--module"]),
+    (["collect", *MODULE, "--dry-run"], ["leave out --dry-run"]),
+    (["collect", *MODULE, "--cache", "cold", "--threads", "2"], ["leave out", "--cache", "--threads"]),
+    (["collect", *MODULE, "--iftune", "true", "--counters"], ["leave out", "--iftune", "--counters"]),
     ([*MLP, "--module", "f.so", "--entry", "f"], ["--module", "--modelname"]),
     (["sample", "--count", "5", "--resolutions", "160"], ["--resolutions", "--models"]),
     (["sample", "--models", "local:mlp", "--sequence-lengths", "8", "--dry-run"], ["--sequence-lengths 8"]),

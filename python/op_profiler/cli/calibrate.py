@@ -10,8 +10,11 @@ from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
+from op_profiler.errors import EXIT_FAILURES_RECORDED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from op_profiler.collection.sampling.calibrate import Calibrated
 
 EXAMPLES = """Examples:
@@ -92,6 +95,7 @@ def calibrate(
         elif not quiet:
             for machine, one in found:
                 print(f"{machine.host}: {_sentence(one, db)}")
+        _exit_of([one for _, one in found])
         return
     with Collection(db) as collection:
         done = calibration(request, collection, screen, budget_seconds=seconds, seed=seed)
@@ -99,15 +103,28 @@ def calibrate(
         print(json_text.dumps(_plain(done), indent=1))
     elif not quiet:
         print(_sentence(done, db))
+    _exit_of([done])
 
 
 def _plain(done: Calibrated) -> dict[str, Any]:
-    return {name: getattr(done, name) for name in ("operators", "device_key", "seconds", "note")}
+    names = ("operators", "device_key", "seconds", "note", "errors", "failed")
+    return {name: getattr(done, name) for name in names}
 
 
 def _sentence(done: Calibrated, db: str) -> str:
     place = without_password(db)
-    return (
+    told = (
         f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
         f"for this machine from now on, and learn from what is collected into {place}. {done.note} says so"
     )
+    if done.failed:
+        told += f". {done.failed} measurements failed"
+    if done.errors:
+        told += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
+    return told
+
+
+def _exit_of(found: Sequence[Calibrated]) -> None:
+    """As `sample`: raises typer.Exit where something failed, though predictions can be made."""
+    if any(one.failed or one.errors for one in found):
+        raise typer.Exit(EXIT_FAILURES_RECORDED)

@@ -272,8 +272,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     check_writable({"--summary-json": summary_json, "--report": report})
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     if module is not None or entry is not None:
-        on_cluster = bool(cluster or each or needs)
-        refuse_beside_module(modelname=modelname, label=label, report=report, on_cluster=on_cluster)
+        refuse_beside_module(context)
         time_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
         return
     steps = values.parse_steps(prefill, decode, past)

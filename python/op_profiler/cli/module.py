@@ -8,22 +8,42 @@ from typing import TYPE_CHECKING
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import values
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
     from op_profiler.targets.machine import Place
 
 
-def refuse_beside_module(*, modelname: str | None, label: str, report: Path | None, on_cluster: bool) -> None:
-    """Raises UsageError for options that are of models, or of many machines."""
-    if modelname is not None:
-        raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
-    if label:
-        raise UsageError("--label names a run of a model; leave it out beside --module and --entry")
-    if report is not None:
-        raise UsageError("--report is of models; leave it out beside --module and --entry")
-    if on_cluster:
-        raise UsageError("--module and --entry time a function on one board; leave out --cluster, --each and --needs")
+_TAKEN = {
+    "module",
+    "entry",
+    "target",
+    "compiler",
+    "inputshape",
+    "host",
+    "port",
+    "device_key",
+    "db",
+    "summary_json",
+    "quiet",
+}
+"""Parameters of ``collect`` that a function is timed by; the others are of models, or of many machines."""
+
+
+def refuse_beside_module(context: typer.Context) -> None:
+    """Raises UsageError for options that would have no effect; their defaults may be given."""
+    others = [one for one in context.command.params if one.name is not None and one.name not in _TAKEN]
+    given = [
+        one.opts[0]
+        for one in others
+        if values.is_given(context, str(one.name)) and context.params[str(one.name)] != one.default
+    ]
+    if given:
+        raise UsageError(
+            "--module and --entry time a function on one board, in place of a model; "
+            f"leave out {' and '.join(given)} beside them"
+        )
 
 
 def time_module(
@@ -44,7 +64,6 @@ def time_module(
         UsageError: an option that it needs is missing.
         typer.Exit: with code 1 where it failed.
     """
-    from op_profiler.cli import values
     from op_profiler.collection.user_module import measure_module
     from op_profiler.files import write_whole
 

@@ -75,10 +75,15 @@ class Reference:
         right = self.output[finite].astype("float64")
         largest = float(np.abs(right).max(initial=0.0)) or 1.0
         off = float(np.abs(got[finite].astype("float64") - right).max(initial=0.0)) / largest
-        limit = _TOLERANCE.get(dtype or str(got.dtype), 0.0)
+        limit = tolerance(dtype or str(got.dtype))
         if off <= limit:
             return None
         return f"wrong numbers: off by {off:.2g} of the largest value, {limit:g} is allowed"
+
+
+def tolerance(dtype: str) -> float:
+    """How far an output may be off that was computed in this type, as a share of its largest value; integers not."""
+    return _TOLERANCE.get(dtype, 0.0)
 
 
 def unwritten_array(shape: Shape, dtype: str) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,16 @@ import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.studies import tune
 from op_profiler.collection.studies.in_model import Entry, InModel, is_faster
 from op_profiler.collection.studies.study import Study
-from op_profiler.collection.studies.tune import tunables_of
+from op_profiler.collection.studies.tune import ModelTuner, tunables_of
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.schedules.records import Conditions, Record
+from op_profiler.schedules.records import Conditions, Record, read_records
+from op_profiler.schedules.schedule import Schedule
 from op_profiler.targets.open_machine import open_machine
+from op_profiler.tuning import search
+from op_profiler.tuning.candidate import Candidate, TrialResult
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +122,33 @@ def test_the_state_of_the_caches_is_measured(place: InModel, entries: list[Entry
     finally:
         object.__setattr__(place._default, "loaded", loaded)
     assert set(walked) == {"model", "hot", "cold"}
+
+
+@pytest.mark.parametrize("how", ["_searched_in_turn", "_searched_at_once"])
+def test_records_have_the_cache_state_of_their_own_search(
+    how: str, entries: list[Entry], target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no model decides."""
+    states = dict(zip([entry.item for entry in entries], ["cold", "hot"], strict=True))
+    configs = {entry.item.tasks: entry.candidates[0].config for entry in entries}
+
+    def found(tasks: Any, *_: object, **__: object) -> Any:
+        result = TrialResult(samples_us=(1.0,))
+        one = search.Finalist(Candidate(tasks[0], 0), Schedule("t", {}, "trial"), result, configs[tasks])
+        return SimpleNamespace(run=lambda: search.Search((), (one,)))
+
+    monkeypatch.setattr(tune, "tunables_of", lambda *_: (list(states), 0))
+    monkeypatch.setattr(search, "OperatorSearch", found)
+    monkeypatch.setattr(ModelTuner, "_searched_in_turn", getattr(ModelTuner, how))
+    monkeypatch.setattr(ModelTuner, "_in_model", lambda *_: None)
+    monkeypatch.setattr(ModelTuner, "_cache_of_trials", lambda self, item: states[item])
+    monkeypatch.setattr(ModelTuner, "_runner", lambda *_, **__: SimpleNamespace(settings=lambda: None))
+    build = BuildRequest(model=ModelRequest(source="local", name="small"), schedules=str(tmp_path), threads=(1,))
+    dataset: Any = SimpleNamespace(add_anchor=lambda _: None, repeated=lambda work: work(), record_all=lambda _: None)
+    opened: Any = None
+    tuner = ModelTuner(CollectRequest(build=build), frozenset(), dataset, opened, target, lambda **_: None, {})
+    tuner.run(opened)
+    file = build.record_file()
+    assert file is not None
+    by_task = {(r.template, r.arguments): r.conditions for r in read_records(file)[0]}
+    assert by_task == {(i.tasks[0].template, i.tasks[0].arguments): Conditions(1, state) for i, state in states.items()}

@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,38 @@ def test_outputs_that_differ_are_told_apart() -> None:
     assert difference(one, np.array([1.0, np.nan, -4.0])) == float("inf")
     assert difference(np.array([np.nan, 1.0]), np.array([np.nan, 2.0])) == pytest.approx(1.0)
     assert difference(np.array([np.nan]), np.array([np.nan])) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("precision", "off", "agrees"),
+    [("float32", 7.2e-3, False), ("float16", 7.2e-3, True), ("float16", 0.1, False), ("int8", 8e-3, True)],
+)
+def test_how_far_outputs_may_differ_is_told_by_what_they_are_computed_in(
+    precision: str, off: float, agrees: bool
+) -> None:
+    """The last output is float32 in each: it shows what was rounded off before it."""
+    from op_profiler.collection.studies.compare import ModelComparison
+
+    class Loaded:
+        labels = ("f",)
+
+        def __init__(self, last: float) -> None:
+            self.last = last
+
+        def run_model(self) -> None: ...
+
+        def output_arrays(self) -> list[np.ndarray]:
+            return [np.array([1.0, self.last], "float32")]
+
+        def kernel_outputs(self) -> list[np.ndarray]:
+            return [np.ones(2, precision)]
+
+    builds: Any = Loaded(0.5), Loaded(0.5 + off)
+    study: Any = SimpleNamespace(
+        machine=SimpleNamespace(threads=SimpleNamespace(use=lambda count: None)), build=SimpleNamespace(threads=(1,))
+    )
+    found, allowed = ModelComparison._difference(study, *builds)
+    assert found == pytest.approx(off, rel=1e-3) and (found <= allowed) == agrees
 
 
 def test_the_vendors_kernels_of_a_gpu_need_a_torch_with_cuda(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from op_profiler.cli import application
+from op_profiler.collection.sampling import calibrate as measuring
 from op_profiler.errors import OpProfilerError
 from op_profiler.predict.latency import calibration, open_predictor
 from op_profiler.predict.latency import fit as fitting
@@ -92,3 +95,19 @@ def test_calibrations_that_end_at_once_are_all_noted(tmp_path: Path, monkeypatch
     (tmp_path / "op_profiler" / "calibrations.lock").mkdir()
     with pytest.raises(OpProfilerError, match="cannot write .*calibrations.json"):
         calibration.note_calibration("cuda", "sqlite:////x.db", "key")
+
+
+@pytest.mark.parametrize(("errors", "failed", "code"), [((), 0, 0), (("draw0: no room",), 0, 1), ((), 2, 1)])
+def test_what_failed_in_a_calibration_is_told(
+    errors: tuple[str, ...], failed: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = measuring.Calibrated(
+        operators=40, device_key="d", processor="p", target="llvm", seconds=1.0, note="n", errors=errors, failed=failed
+    )
+    monkeypatch.setattr(measuring, "calibrate", lambda *_, **__: done)
+    line = ["calibrate", "--threads", "1", "--db", f"sqlite:///{tmp_path}/c.db"]
+    told, plain = (CliRunner().invoke(application(), [*line, *more]) for more in ([], ["--json"]))
+    assert told.exit_code == plain.exit_code == code, told.output
+    assert all(error in told.output for error in errors) and ("2 measurements failed" in told.output) == (failed == 2)
+    found = json.loads(plain.stdout)
+    assert (found["errors"], found["failed"]) == (list(errors), failed)

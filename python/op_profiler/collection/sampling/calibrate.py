@@ -27,7 +27,8 @@ class Calibrated:
         processor, target: of that device.
         seconds: it took.
         note: file on that machine which says so to every command from now on.
-        errors: of batches that could not be measured.
+        errors: of batches that could not be measured, and of operators that could not be lowered.
+        failed: measurements that failed.
     """
 
     operators: int
@@ -37,6 +38,7 @@ class Calibrated:
     seconds: float
     note: str
     errors: tuple[str, ...] = ()
+    failed: int = 0
 
 
 def calibrate(
@@ -85,6 +87,7 @@ def calibrate(
         seconds=report.seconds,
         note=str(note),
         errors=tuple(report.errors),
+        failed=report.failed,
     )
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.trials.runner import TrialRunner
     from op_profiler.tuning.tunable import Tunable
 
-    _Found = tuple[Tunable, Search, Candidate | None]
+    _Found = tuple[Tunable, Search, Candidate | None, Cache]
 
 PARTIAL = (100, 300, 500, 1000)
 """Trials after which ``--ifpartial`` reports the best."""
@@ -74,7 +74,7 @@ class ModelTuner(Study):
     """Searches for better schedules.
 
     Attributes:
-        cache: state in which candidates are timed.
+        cache: state in which candidates of the operator that is searched are timed.
         runner: where candidates are timed on boards.
         decided_in: ``model`` where the finalists are compared in the model; None where they are compared alone.
         began: seconds since 1970, the time stamp of the records.
@@ -183,7 +183,7 @@ class ModelTuner(Study):
         return self.runner.devices() if self.runner is not None else {}
 
     def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:
-        """An anchor, what its search found, and the schedule that has been in use for it."""
+        """An anchor, what its search found, the schedule that has been in use for it, and the state of the caches."""
         from op_profiler.compilers.compiler import compiler_in_use
         from op_profiler.tuning.candidate import candidate_of
         from op_profiler.tuning.search import OperatorSearch
@@ -198,7 +198,7 @@ class ModelTuner(Study):
             detail = f"{done + 1} of {count} operators, trial {keeper.count} of {self.tune.trials}{best}"
             self.announce(stage="tuning", share=share, detail=detail)
 
-        known = [candidate_of(record, item.specs, self.target) for record in self._present(item)]
+        known = [candidate_of(record, item.specs, self.target) for record in self._present(item, self.cache)]
         champion = next((candidate for candidate in known if candidate is not None), None)
         search = OperatorSearch(
             item.tasks,
@@ -221,36 +221,35 @@ class ModelTuner(Study):
             if settings is not None
         ]
         self.dataset.repeated(lambda: self.dataset.record_all(rows))
-        return item, search, champion
+        return item, search, champion, self.cache
 
-    @property
-    def conditions(self) -> Conditions:
-        """For which the records are that this search decides on."""
+    def _conditions(self, cache: Cache) -> Conditions:
+        """For which the records are of an operator whose candidates were timed with such caches."""
         from op_profiler.schedules.records import Conditions
 
-        return Conditions(self.threads, self.decided_in or self.cache)
+        return Conditions(self.threads, self.decided_in or cache)
 
-    def _present(self, item: Tunable) -> list[Record]:
+    def _present(self, item: Tunable, cache: Cache) -> list[Record]:
         """The records that an anchor has under these conditions."""
         from op_profiler.schedules import records
 
         file = self.build.record_file()
         known = records.read_records(file)[0] if file is not None and file.exists() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
-        return [r for r in known if r.computation == wanted and r.conditions == self.conditions]
+        return [r for r in known if r.computation == wanted and r.conditions == self._conditions(cache)]
 
-    def _entry(self, item: Tunable, search: Search, champion: Candidate | None) -> Entry:
+    def _entry(self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache) -> Entry:
         """Of the finalists the best of each template, what has been in use, and then the next best."""
         from op_profiler.collection.studies.in_model import MOST_CANDIDATES, Entry
 
         others = [f for f in search.finalists if f is not search.default]
         first = [next(f for f in others if f.candidate.task == task) for task in {f.candidate.task: 0 for f in others}]
         used = [f for f in others if f.candidate == champion]
-        chosen = {f.candidate: self.record(f) for f in (*first, *used, *others)}
+        chosen = {f.candidate: self.record(f, cache) for f in (*first, *used, *others)}
         kept = tuple(chosen.values())[:MOST_CANDIDATES]
         return Entry(item, kept, chosen[used[0].candidate] if used else None)
 
-    def record(self, finalist: Finalist) -> Record:
+    def record(self, finalist: Finalist, cache: Cache) -> Record:
         """A finalist as a record, with its time alone."""
         from op_profiler.schedules import records
 
@@ -261,10 +260,12 @@ class ModelTuner(Study):
             finalist.config,
             (finalist.result.median_us / 1e6,),
             timestamp=self.began,
-            conditions=self.conditions,
+            conditions=self._conditions(cache),
         )
 
-    def _decided(self, item: Tunable, search: Search, champion: Candidate | None, decision: Decision | None) -> Tuned:
+    def _decided(
+        self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache, decision: Decision | None
+    ) -> Tuned:
         """Write the record of an anchor: what won in the model, or alone where there was none to decide in."""
         from op_profiler.schedules import records
 
@@ -272,14 +273,14 @@ class ModelTuner(Study):
             return _tuned(item, search, None, None)
         winner = winner_of(search, champion)
         if decision is not None:
-            alike = [f for f in search.finalists if self.record(f) == decision.winner]
+            alike = [f for f in search.finalists if self.record(f, cache) == decision.winner]
             winner = alike[0] if alike else search.default
         file = self.build.record_file()
         if winner is not None and file is not None:
-            record = self.record(winner)
+            record = self.record(winner, cache)
             if decision is not None:
                 record = dataclasses.replace(record, seconds=(decision.winner_us / 1e6,))
-            if not records.keep(file, record, self._present(item)):
+            if not records.keep(file, record, self._present(item, cache)):
                 self.announce(problem=f"{item.anchor.name}: another run has written a record meanwhile, which stays")
         return _tuned(item, search, winner, decision)
 
