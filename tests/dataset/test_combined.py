@@ -191,6 +191,8 @@ def test_what_is_no_folder_of_parts_stays_as_it_is(two: tuple[str, str], tmp_pat
         combine([f"{tmp_path}/../{tmp_path.name}/parts"], str(folder))
     with pytest.raises(UsageError, match="neither the address of a dataset"):
         combine([two[0]], str(tmp_path / "new"))
+    with pytest.raises(UsageError, match=r"a\.csv is neither .* op-profiler import --format csv"):
+        combine([two[0], "a.csv"], str(file))
     (folder / "notes.txt").write_text("mine")
     there = listed(folder)
     with pytest.raises(UsageError, match=r"is no folder of Parquet files: it holds notes\.txt"):

@@ -45,7 +45,7 @@ BASES: dict[str, list[str]] = {
     "predict": ["mlp", "--predictor", "letter.db"],
     "evaluate": ["--db", "sqlite:///letter.db"],
     "corun": ["mlp", "--plan", "letter.db"],
-    "schedule": ["mlp", "--trials-from", "none", "--db", "sqlite:///letter.db"],
+    "schedule": ["mlp", "--trials-from", "none"],
     "analyze": ["--db", "sqlite:///letter.db"],
     "report": ["resnet-18", "--db", "sqlite:///letter.db"],
     "explain": ["mlp", "--trials-from", "none", "--db", "sqlite:///letter.db"],

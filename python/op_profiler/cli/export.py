@@ -32,7 +32,10 @@ def export(
     output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="Of the file: {formats}. Left out: what its name ends with, otherwise parquet."),
+        typer.Option(
+            help="Of the file: {formats}. Left out: what its name ends with, .parquet, .csv or .jsonl; parquet where "
+            "it has no end."
+        ),
     ] = None,
     table: Annotated[
         str, typer.Option(help="measurements, or coruns: operators that ran side by side, beside themselves alone.")
@@ -55,8 +58,12 @@ def export(
     from op_profiler.dataset.flat import flat_table
     from op_profiler.dataset.formats import exporting
     from op_profiler.errors import UsageError
-    from op_profiler.files import check_writable
+    from op_profiler.files import check_folder, check_writable
 
+    if columns and as_json:
+        names = ("name", "type", "description")
+        print(json_text.dumps([{n: getattr(one, n) for n in names} for one in flat_table(table).columns], indent=1))
+        return
     if columns:
         for column in flat_table(table).columns:
             print(f"{column.name:26} {column.type:14} {column.description}")
@@ -65,9 +72,12 @@ def export(
         given = "--output is missing" if output is None else "the file is given twice"
         raise UsageError(f"{given}; name the file to write once, such as operators.parquet")
     path = Path(file or output or "")
-    if format is None:
-        format = {".csv": "csv", ".jsonl": "jsonl"}.get(path.suffix.lower(), "parquet")
-    check_writable({"--output": path})
+    if partition_by:
+        format = format or "parquet"
+        check_folder("--output", path.absolute().parent)
+    else:
+        format = format or _format_of(path)
+        check_writable({"--output": path})
     with Dataset.open(db, create=False, read_only=True) as dataset:
         done = exporting.export_table(
             dataset,
@@ -86,3 +96,18 @@ def export(
     if not quiet and not as_json:
         for line in exporting.describe(done):
             print(line, file=sys.stderr)
+
+
+def _format_of(path: Path) -> str:
+    """By the end of a file's name.
+
+    Raises:
+        UsageError: it is of no format that is known by it.
+    """
+    from op_profiler.dataset.formats import SUFFIXES
+    from op_profiler.errors import UsageError
+
+    suffix = path.suffix.lower()
+    if suffix and suffix not in SUFFIXES:
+        raise UsageError(f"{path}: the end {suffix} tells no format; give --format, or one of {', '.join(SUFFIXES)}")
+    return SUFFIXES.get(suffix, "parquet")

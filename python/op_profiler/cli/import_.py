@@ -25,7 +25,7 @@ op-profiler import --format autotvm tuned.json --device "Xeon Gold 6148" --db sq
 
 op-profiler import --format tinynas conv_data.out --device V100
 
-op-profiler import --format parquet operators.parquet
+op-profiler import operators.parquet                    (the name tells the format)
 """
 _SILENT_SECONDS = 2.0
 _EVERY_SECONDS = 0.5
@@ -33,7 +33,10 @@ _EVERY_SECONDS = 0.5
 
 def import_(
     file: Annotated[Path, typer.Argument(help="File to read.")],
-    format: Annotated[str, typer.Option(help="Of the file: {formats}.")] = "autotvm",
+    format: Annotated[
+        str | None,
+        typer.Option(help="Of the file: {formats}. Left out: of .parquet, .csv and .jsonl its own; otherwise autotvm."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="Name of the device that was measured, where the format does not say it.")
     ] = None,
@@ -48,10 +51,11 @@ def import_(
     from typing import cast, get_args
 
     from op_profiler.dataset import Dataset
-    from op_profiler.dataset.formats import FORMATS, importing
+    from op_profiler.dataset.formats import FORMATS, SUFFIXES, importing
     from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
     from op_profiler.measure.measurement import Precision
 
+    format = format or SUFFIXES.get(file.suffix.lower(), "autotvm")
     chosen = FORMATS.get(format)
     if precision not in get_args(Precision):
         raise UnknownNameError("precision", precision, get_args(Precision))

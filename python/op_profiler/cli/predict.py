@@ -78,7 +78,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     ] = None,
     compiler: options.Compiler = DEFAULT_COMPILER,
     importer: options.Importer = AUTO,
-    precision: Annotated[str, typer.Option(help="float32 or float16.", rich_help_panel="Device")] = "float32",
+    precision: Annotated[str, typer.Option(help="float32, float16 or int8.", rich_help_panel="Device")] = "float32",
     threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
     device: Annotated[
         str | None,
@@ -125,7 +125,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.frontends import FRONTENDS, source_and_name
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.predict.latency import PREDICTORS, predictor_files
-    from op_profiler.predict.latency.calibration import calibrated, whose_times
+    from op_profiler.predict.latency.calibration import calibrated, of_another, whose_times
     from op_profiler.predict.latency.network import predict_network
     from op_profiler.predict.latency.open_predictor import open_predictor
     from op_profiler.report import prediction as texts
@@ -170,7 +170,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
             found = calibrated(partial(open_predictor, on_gpu=on_gpu), target, status.step)
         wanted = named or (None if found is None else "a calibration")
         found = found or _predictor(predictor, db, device, compiler, adapt, status.step, on_gpu=on_gpu)
-        origin = whose_times(found.device, wanted, target)
+        origin, another = whose_times(found.device, wanted, target), of_another(found.device, wanted, target)
         if kind_of(found.device.target).on_gpu:
             counts = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
             target = None if target == kind_of(found.device.target).name else target  # it need not be here
@@ -194,12 +194,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
                 regressor = _predictor(choice, db, device, compiler, None, status.step)
                 told = network.told(regressor, counts[:1], target=build.target, note=status.step)  # it looks nothing up
                 parts[choice] = predict_network(regressor, told, threads=counts[0])
+    if another or not quiet:  # whoever reads the times has to know that they are another machine's
+        print(origin, file=sys.stdout if format == "table" and not quiet else sys.stderr)
     if each_regressor:
         print(texts.regressor_csv(parts))
         return
     predictions = [predict_network(found, network, threads=count) for count in counts]
-    if not quiet:
-        print(origin, file=sys.stdout if format == "table" else sys.stderr)
     if quiet and format == "table":
         print("\n".join(texts.summary(p) for p in predictions))
     elif format == "table":
@@ -209,7 +209,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         for one in predictions:
             texts.show_table(console, one, found)
     else:
-        print(texts.render(predictions, format))
+        print(texts.render(predictions, format, found.device))
     if report is not None:
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report

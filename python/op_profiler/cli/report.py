@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +28,8 @@ def report(
         list[str],
         typer.Argument(
             metavar="MODEL|KEY...",
-            help="Names of collected models, source:name, or the beginnings of their keys. Of several with one name, "
-            "the one that was stored last, on every device that has it.",
+            help="Names of collected models, source:name, or the beginnings of their keys, six digits or more. Of "
+            "several with one name, the last one that has times, on every device that has it.",
         ),
     ],
     db: options.Db = DEFAULT_DB,
@@ -46,12 +47,17 @@ def report(
     """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions."""
     from op_profiler.dataset import Dataset
     from op_profiler.files import check_writable
+    from op_profiler.predict.latency.open_predictor import check_choice
     from op_profiler.report.page.report import write_model_report
     from op_profiler.report.status import Status
 
+    check_choice(predictor)
     check_writable({"--output": output})
     with Status(quiet=quiet) as status, Dataset.open(db, create=False, read_only=True) as dataset:
         status.step("reading the dataset")
         written = write_model_report(output, dataset, names, predictor)
+    for model in written.models:
+        if not model.runs:
+            print(f"note: {model.title}: no times of it are in the dataset, so the page has none", file=sys.stderr)
     if not quiet:
         print(f"{output}: {', '.join(model.title for model in written.models)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -17,7 +19,6 @@ from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from op_profiler.building.request import BuildRequest
     from op_profiler.measure.measurement import Cache
@@ -60,7 +61,12 @@ def schedule(
     verify: Annotated[int, typer.Option(help="Measure so many of them.")] = 0,
     schedules: options.Schedules = "auto",
     trials_from: Annotated[str, typer.Option(help="shipped (with the project) or none, beside --db.")] = "shipped",
-    db: options.Db = DEFAULT_DB,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            help=f"SQLAlchemy address of the dataset. Default: {DEFAULT_DB} if it is there.", rich_help_panel="Output"
+        ),
+    ] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Pairwise accuracy and top-k of the ranking on held-out operators.")
     ] = False,
@@ -83,6 +89,8 @@ def schedule(
     if trials_from not in ("shipped", "none"):
         raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
     require(compiler, "schedule", "schedule")
+    if db is None and Path(DEFAULT_DB.removeprefix("sqlite:///")).is_file():
+        db = DEFAULT_DB
     datasets = db, shipped_trials() if trials_from == "shipped" else None
     count = threads if threads is not None else max(kind_of(target).default_thread_counts(None))
     if verify and cache == "model":
@@ -106,11 +114,11 @@ def schedule(
             score = query.score()
         if subject is not None:
             status.step(f"fusing {subject}")
-            answers = _answers(query, request, _anchors(request, db), k, verify, status.step)
+            answers = _answers(query, request, _anchors(request, db or DEFAULT_DB), k, verify, status.step)
     if evaluate:
-        _print_score(score, as_json)
+        _print_score(score, as_json, quiet=quiet)
     if subject is not None:
-        _print(answers, as_json, f"for {request.conditions} on {named}")
+        _print(answers, as_json, f"for {request.conditions} on {named}", quiet=quiet)
 
 
 def _answers(
@@ -140,7 +148,7 @@ def _answers(
 
 
 def _query(
-    request: BuildRequest, device: str | None, db: str, shipped: Path | None, *, quiet: bool
+    request: BuildRequest, device: str | None, db: str | None, shipped: Path | None, *, quiet: bool
 ) -> tuple[ScheduleQuery, str]:
     """What answers, and the name of the device that it answers for."""
     from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
@@ -196,7 +204,9 @@ def _anchors(request: BuildRequest, db: str) -> list[Operator]:
             operator = dataset.find_operator(name)
         if operator is None:
             place = without_password(db)
-            raise UsageError(f"{place} has no operator {name}; op-profiler export --columns names the key")
+            raise UsageError(
+                f"{place} has no operator {name}; op-profiler export --output operators.csv lists the keys"
+            )
         return [operator]
     frontend = FRONTENDS.get(request.model.source)
     frontend.check(request.model)
@@ -204,17 +214,18 @@ def _anchors(request: BuildRequest, db: str) -> list[Operator]:
     return [item.anchor for item in items]
 
 
-def _print_score(score: Score, as_json: bool) -> None:
+def _print_score(score: Score, as_json: bool, *, quiet: bool) -> None:
     if as_json:
         print(json_text.dumps({"evaluation": dataclasses.asdict(score)}))
         return
-    print(f"held out: {score.operators} operators with {score.trials} trials")
+    if not quiet:
+        print(f"held out: {score.operators} operators with {score.trials} trials")
     print(f"pairs in the right order: {score.pairwise:.1%}")
-    for k, loss in score.top.items():
+    for k, loss in score.top.items() if not quiet else ():
         print(f"best of the first {k}: {loss:.2f} times the best of all (geometric mean; 20 at most, or if all fail)")
 
 
-def _print(answers: list[Answer], as_json: bool, conditions: str) -> None:
+def _print(answers: list[Answer], as_json: bool, conditions: str, *, quiet: bool) -> None:
     if as_json:
         plain = [
             {
@@ -226,6 +237,10 @@ def _print(answers: list[Answer], as_json: bool, conditions: str) -> None:
             for answer in answers
         ]
         print(json_text.dumps(plain))
+        return
+    if quiet:
+        first = Counter(answer.suggestions[0].source if answer.suggestions else "no template" for answer in answers)
+        print(f"{conditions}: {', '.join(f'{count} {source}' for source, count in first.items()) or 'no operator'}")
         return
     from rich.console import Console
     from rich.table import Table

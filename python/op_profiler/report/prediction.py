@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.operators.operator import Operator
+    from op_profiler.predict.latency.devices import DeviceName
     from op_profiler.predict.latency.network import NetworkPrediction
     from op_profiler.predict.latency.predictor import Predictor
     from op_profiler.predict.latency.roofline import Roofline
@@ -32,20 +33,31 @@ _OP_TYPES = {
 }
 
 
-def render(predictions: Sequence[NetworkPrediction], format: str) -> str:
+def render(predictions: Sequence[NetworkPrediction], format: str, device: DeviceName) -> str:
     """The text of predictions, one a thread count; see `show_table` for ``table``.
+
+    Args:
+        device: that the times are of.
 
     Raises:
         UnknownNameError: no such format.
     """
     if format == "json":
-        found = [prediction.to_json() for prediction in predictions]
+        whose = _whose(device)
+        found = [prediction.to_json() | whose for prediction in predictions]
         return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
     if format == "csv":
         return _csv(predictions)
     if format == "runtime_lut":
         return "\n".join(line for prediction in predictions for line in _runtime_lut(prediction))
     raise UnknownNameError("format", format, FORMATS)
+
+
+def _whose(device: DeviceName) -> dict[str, Any]:
+    from op_profiler.predict.latency.calibration import of_this_machine
+
+    names = ("key", "processor", "target", "compiler")
+    return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 
 
 def show_table(console: Console, prediction: NetworkPrediction, predictor: Predictor) -> None:

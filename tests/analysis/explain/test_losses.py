@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from op_profiler.analysis.explain.evidence import Cycles, Evidence, Limits, OtherTimes
+from op_profiler.analysis.explain.explain import in_chain
 from op_profiler.analysis.explain.explanation import Loss
 from op_profiler.analysis.explain.machine_code import KernelCode, Loop
 from op_profiler.analysis.explain.words import explained, sureness_of
@@ -103,8 +104,21 @@ def test_threads_that_cost_more_than_they_bring() -> None:
 def test_no_parallel_loop_and_one_part_too_many() -> None:
     serial = FINE | {("model", 2): 101.0, ("hot", 2): 100.0}
     assert first(evidence(serial, code=KernelCode((GOOD,), parallel=False))) == "serial"
+    serial |= {("model", 2): 100.5}  # two threads are no slower
+    beside = explained(evidence(serial, code=KernelCode((GOOD,), parallel=False)), 1000.0, MODEL).advice
+    assert beside is not None and beside.command == "op-profiler corun net" and "1 thread waiting" in beside.text
+    chained = evidence(serial, code=KernelCode((GOOD,), parallel=False), in_chain=True)
+    alone = explained(chained, 1000.0, MODEL).advice
+    assert alone is not None and alone.command == "" and alone.gain_us is None and "meanwhile" in alone.text
     uneven = FINE | {("model", 2): 67.0, ("hot", 2): 66.7}
     assert first(evidence(uneven, parallel_loop=3)) == "imbalance"
+
+
+def test_in_a_chain_nothing_runs_beside_another() -> None:
+    assert in_chain([[], [0], [1]], [0, 1, 2])
+    branches = [[], [0], [0], [1, 2]]
+    assert [in_chain(branches, [n]) for n in range(4)] == [True, False, False, True]
+    assert not in_chain([], []), "not known"
 
 
 def test_what_only_moves_values_is_lost_as_a_whole() -> None:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from op_profiler.cli import application
+from op_profiler.dataset import Dataset
 
 LIBRARY = "{Regular,1,32,8,8,32,3,1,0} 0.010\n{Regular,1,32,8,8,64,3,1,0} -1\nnonsense\n"
 
@@ -48,6 +49,32 @@ def test_in_and_out(table: Path, tmp_path: Path) -> None:
     assert quiet.output == ""
 
 
+def test_the_name_of_a_file_tells_its_format(table: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, "import", "--format", "tinynas", str(table), "--quiet").exit_code == 0
+    for end in ("csv", "jsonl", "parquet"):
+        file = str(tmp_path / f"rows.{end}")
+        assert run(tmp_path, "export", file, "--quiet").exit_code == 0
+        done = run(tmp_path, "import", file)
+        assert done.exit_code == 0 and "left as they were: 2" in done.output, done.output
+    assert run(tmp_path, "export", "--format", "csv", str(tmp_path / "rows.txt"), "--quiet").exit_code == 0
+    other = run(tmp_path, "export", str(tmp_path / "rows.json"))
+    assert "--format" in str(other.exception) and ".parquet, .csv, .jsonl" in str(other.exception)
+    assert "--format autotvm" in str(run(tmp_path, "import", str(table)).exception)
+
+
+def test_a_folder_that_is_there_stays(tmp_path: Path) -> None:
+    Dataset.open(f"sqlite:///{tmp_path / 'x.db'}").close()
+    (tmp_path / "times.v2").mkdir()
+    done = run(tmp_path, "export", str(tmp_path / "times.v2"), "--partition-by", "anchor")
+    assert code(done) == 2 and "exists already" in str(done.exception) and "merge" in str(done.exception)
+
+
+def test_columns_as_json(tmp_path: Path) -> None:
+    columns = json.loads(run(tmp_path, "export", "--columns", "--json").output)
+    assert {"name", "type", "description"} == set(columns[0])
+    assert "median_us" in {one["name"] for one in columns}
+
+
 def test_json_and_quiet(table: Path, tmp_path: Path) -> None:
     done = json.loads(run(tmp_path, "import", "--format", "tinynas", str(table), "--json").output)
     assert (done["rows"], done["failed"], done["unreadable"]) == (2, 1, 1)
@@ -64,6 +91,8 @@ def test_json_and_quiet(table: Path, tmp_path: Path) -> None:
         (("import", "--format", "tinynas", "missing.txt"), 5),
         (("export", "--format", "tinynas"), 2),
         (("export", "x", "--output", "y"), 2),
+        (("export", "rows.json"), 2),
+        (("export", "rows.xlsx"), 2),
     ],
 )
 def test_exit_codes(words: tuple[str, ...], expected: int, tmp_path: Path) -> None:

@@ -154,6 +154,8 @@ def test_choices_are_named_and_not_mixed(dataset: Dataset, tmp_path: Path) -> No
     for options in ({"device": "it's two"}, {"device": "one", "threads": 0}, {"where": "processor = 'one'"}):
         assert export_table(dataset, tmp_path / "out", format="paddle", **options).rows == 2
     assert export_table(dataset, tmp_path / "out", format="csv", device="one").rows == 2
+    with pytest.raises(DatasetError, match=r"no device fits 'three'; .* \(one\)"):
+        export_table(dataset, tmp_path / "out", format="csv", device="three")
     assert export_table(dataset, tmp_path / "out", format="paddle", threads=3).rows == 0
     assert (tmp_path / "out").read_text() == paddle.HEADER + "\n"
     with pytest.raises(UsageError, match="parentheses"):

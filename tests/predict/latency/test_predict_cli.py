@@ -191,6 +191,21 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
     assert damaged.stdout.startswith(before)
 
 
+def test_quiet_and_json_tell_whose_times_they_are(db: str) -> None:
+    from op_profiler.schedules.records import slug
+    from op_profiler.targets.llvm.identity import processor_name
+
+    quiet = _run("predict", "mlp", "--target", "pynq", "--quiet")
+    assert "NOT of pynq" in quiet.stderr and quiet.stdout.startswith("total")
+    assert _run("predict", "mlp", "--db", db, "--quiet").stderr == ""
+    here = json.loads(_run("predict", "mlp", "--db", db, "--format", "json", "--quiet").stdout)
+    assert here["of_this_machine"] and here["device"]["processor"] == processor_name()
+    named = ("--device", "AMD EPYC family 26", "--format", "json", "--quiet")
+    there = json.loads(_run("predict", "mlp", *named).stdout)
+    assert there["device"]["processor"] == "AMD EPYC family 26 model 2"
+    assert there["of_this_machine"] == (slug(processor_name()) == slug("AMD EPYC family 26 model 2"))
+
+
 def test_what_ships_of_a_processor_is_made_of_datasets(
     db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

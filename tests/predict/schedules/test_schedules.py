@@ -213,6 +213,12 @@ def test_the_command_measures_no_more_than_it_is_asked_to(searched: str, tmp_pat
     Dataset.open(f"sqlite:///{tmp_path}/empty.db").close()
     empty = run("schedule", "mlp", "--schedules", "none", "--trials-from", "none", db=f"sqlite:///{tmp_path}/empty.db")
     assert empty.returncode == 5 and "too few" in empty.stderr and "--iftune true" in empty.stderr
+    (tmp_path / "letter.db").write_text("Dear reader")
+    for bad in ("letter.db", "none.db"):
+        refused = run("schedule", "mlp", db=f"sqlite:///{tmp_path}/{bad}")
+        assert refused.returncode == 5 and bad in refused.stderr and refused.stdout == ""
+    quiet = run("schedule", "mlp", "--threads", "1", "--trials-from", "none", "--quiet")
+    assert quiet.returncode == 0 and quiet.stdout.endswith(": 3 record\n") and quiet.stdout.count("\n") == 1
     known = run("schedule", "mlp", "--threads", "1", "--json", "--trials-from", "none")
     assert known.returncode == 0, known.stderr
     answers = json.loads(known.stdout)
@@ -224,4 +230,5 @@ def test_the_command_measures_no_more_than_it_is_asked_to(searched: str, tmp_pat
     predicted = [s for s in answer["schedules"] if s["source"] == "predicted"]
     assert len(predicted) == 4 and sum(s["verified_us"] is not None for s in predicted) == 2
     assert run("schedule").returncode == 2
-    assert run("schedule", "0123456789abcdef", "--trials-from", "none").returncode == 2
+    no_operator = run("schedule", "0123456789abcdef", "--trials-from", "none")
+    assert no_operator.returncode == 2 and "op-profiler export --output operators.csv" in no_operator.stderr

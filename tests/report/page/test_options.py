@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler.dataset import Dataset
+from op_profiler.report.page.report import chosen_models
+
 from ...command_line import op_profiler
 from .browser import data_of
 
@@ -27,6 +30,28 @@ def test_report_refuses_what_is_not_there(collected: str, tmp_path: Path) -> Non
     done = run(tmp_path, "report", "resnet-18", "--db", collected)
     assert done.returncode == 2 and "mlp" in done.stderr and not (tmp_path / "report.html").exists()
     assert run(tmp_path, "report", "mlp", "--db", "sqlite:///none.db").returncode == 5
+    short = run(tmp_path, "report", "577d", "--db", collected)
+    assert short.returncode == 2 and "6 digits or more" in short.stderr
+    unknown = run(tmp_path, "report", "mlp", "--predictor", "crystal-ball", "--db", collected)
+    assert unknown.returncode == 2 and "crystal-ball" in unknown.stderr, unknown.stderr
+    (tmp_path / "damaged.zip").touch()
+    assert run(tmp_path, "report", "mlp", "--predictor", "damaged.zip", "--db", collected).returncode == 5
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_model_without_times_does_not_stand_before_one_that_has_them(collected: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(Path(collected.removeprefix("sqlite:///")).read_bytes())
+    with Dataset.open(f"sqlite:///{copy}") as dataset:
+        (measured,) = chosen_models(dataset, ["mlp"])
+        names = ("name", "source", "batch_size", "precision", "executor", "target", "recipe")
+        same = {name: getattr(measured, name) for name in names}
+        dataset.add_model(key="0" * 16, **same)  # as a dry run does
+        dataset.add_model(key="1" * 16, **same | {"name": "dry"})
+        assert chosen_models(dataset, ["mlp"]) == [measured]
+    done = run(tmp_path, "report", "dry", "mlp", "--db", f"sqlite:///{copy}")
+    assert done.returncode == 0 and done.stderr.count("no times of it") == 1, done.stderr
+    assert "dry, batch 1" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["collect", "predict", "corun", "sample", "analyze"])

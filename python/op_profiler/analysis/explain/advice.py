@@ -54,8 +54,11 @@ def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
     counts = sorted(n for state, n in evidence.samples if state == "model")
     best = min(counts, key=lambda n: evidence.us("model", n))
     command = f"op-profiler corun {_name(model)} --policy threads"
+    if best == evidence.threads and evidence.in_chain:
+        return Advice(command="", text="no other operator can run meanwhile, so only another model can help")
     if best == evidence.threads:
-        text = f"let other operators run meanwhile: it keeps {evidence.threads - 1} threads waiting"
+        waiting = "1 thread" if evidence.threads == 2 else f"{evidence.threads - 1} threads"
+        text = f"let other operators run meanwhile: it keeps {waiting} waiting"
         return Advice(
             command=f"op-profiler corun {_name(model)}",
             text=text,

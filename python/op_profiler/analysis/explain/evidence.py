@@ -89,6 +89,7 @@ class Evidence:
         samples: by state of the caches and thread count, microseconds a call, one a round (mean over the calls).
         code, cycles: None where the kernel's machine code was not found.
         parallel_loop: iterations of its parallel loop; None where that is not known.
+        in_chain: whether it waits for every other operator, or they for it; False also where that is not known.
     """
 
     operator: Operator
@@ -100,6 +101,7 @@ class Evidence:
     cycles: Cycles | None = None
     parallel_loop: int | None = None
     others: OtherTimes = OtherTimes()
+    in_chain: bool = False
 
     def us(self, cache: Cache, threads: int | None = None) -> float:
         """At the thread count that it is explained at where none is given; see `quiet_us`."""

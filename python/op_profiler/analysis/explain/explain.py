@@ -135,6 +135,7 @@ def explain_built(
             code=code.kernels.get(label),
             cycles=code.cycles.get(label),
             parallel_loop=compiled.loops[label][-1] if compiled.loops.get(label) else None,
+            in_chain=in_chain([call.inputs for call in compiled.calls], numbers),
         )
         host = machine.device.host_fingerprint
         others = known.of(compiled.by_label[label], host, evidence.us("hot"), limits.flops_per_us[threads])
@@ -174,6 +175,28 @@ def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltMod
         if us > 0 and "winograd" not in getattr(built.schedules.get(operator.key), "template", "")
     ]
     return max(rates, default=0.0)
+
+
+def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
+    """Whether every call waits for each of some calls, or those wait for it; False where no inputs are known.
+
+    Args:
+        inputs: of all calls, the numbers of the calls whose outputs they read.
+        numbers: of some calls.
+    """
+    before: list[int] = []  # of each call a bit for every call that it waits for
+    for reads in inputs:
+        waits_for = 0
+        for number in reads:
+            waits_for |= before[number] | 1 << number
+        before.append(waits_for)
+    everything = (1 << len(before)) - 1
+
+    def alone(number: int) -> bool:
+        after = sum(1 << n for n, earlier in enumerate(before) if earlier >> number & 1)
+        return before[number] | after | 1 << number == everything
+
+    return bool(before) and all(map(alone, numbers))
 
 
 def limits_of(device: Device, attained: Mapping[int, float], lanes: int, peak_flops_per_cycle: float) -> Limits:

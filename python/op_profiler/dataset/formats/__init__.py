@@ -9,6 +9,9 @@ from op_profiler.registry import Entry, Registry
 if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Format
 
+SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
+"""Formats by the end of a file's name. Names of the others end as they like."""
+
 _HERE = "op_profiler.dataset.formats"
 
 FORMATS: Registry[Format] = Registry(

@@ -45,13 +45,18 @@ def combine(
         What `merge` does, by table.
 
     Raises:
-        UsageError: `into` is one of the sources, or cannot be what the other words say.
+        UsageError: a source is none that can be merged, `into` is one of them, or cannot be what the other words say.
         DatasetError: a database or a file cannot be read or written; then nothing was changed.
     """
     if not is_parquet(into) and "://" not in into and not partition_by:
         raise UsageError(
             f"--into {into} is neither the address of a dataset, nor a name that ends with .parquet, nor a folder; a "
             "folder of Parquet files is made with --partition-by"
+        )
+    if other := next((source for source in sources if "://" not in source and not is_parquet(source)), None):
+        raise UsageError(
+            f"{other} is neither the address of a dataset, nor a .parquet file or a folder of them, which merge takes; "
+            "other tables go into a dataset with op-profiler import --format csv FILE"
         )
     if any(_same(into, source) for source in sources):
         told = without_password(into)

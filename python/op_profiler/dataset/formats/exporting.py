@@ -6,11 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from sqlalchemy import select
+
+from op_profiler.dataset import schema
 from op_profiler.dataset.flat import FlatTable, flat_table, parse_where
 from op_profiler.dataset.formats import FORMATS
 from op_profiler.dataset.formats.format import Exported
 from op_profiler.dataset.store import Dataset
-from op_profiler.errors import UsageError
+from op_profiler.errors import DatasetError, UsageError
 
 
 def export_table(
@@ -42,11 +45,13 @@ def export_table(
     Raises:
         UnknownNameError: no format or table of this name.
         UsageError: a condition that cannot be used, or one that leaves a choice; names what to choose from.
-        DatasetError: the dataset cannot be read.
+        DatasetError: the dataset cannot be read, or has no such device; names those that it has.
         OpProfilerError: the file cannot be written.
         MissingPackageError: Parquet without pyarrow.
     """
     condition = _condition(where, threads, device, flat_table(table))
+    if device is not None:
+        _check_device(dataset, device)
     chosen = FORMATS.get(format)
     if table not in chosen.tables:
         others = ", ".join(name for name, one in FORMATS.available() if table in one.tables)
@@ -66,6 +71,14 @@ def describe(done: Exported) -> list[str]:
     if done.slower:
         lines.append(f"left out: {done.slower} measurements that were slower than another of the same operator")
     return lines
+
+
+def _check_device(dataset: Dataset, device: str) -> None:
+    there = schema.devices.c
+    devices = list(dataset.rows(select(there.key, there.processor).order_by(there.key)))
+    if not any(device in (one["key"], one["processor"]) for one in devices):
+        known = "; ".join(f"{one['key']} ({one['processor']})" for one in devices) or "none"
+        raise DatasetError(f"no device fits {device!r}; choose one with --device: {known}")
 
 
 def _condition(where: str | None, threads: int | None, device: str | None, table: FlatTable) -> str | None:

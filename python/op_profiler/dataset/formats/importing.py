@@ -354,4 +354,4 @@ def refuse_nothing(done: Imported, path: Path, format: str) -> None:
     """
     if not done.rows and not done.known:
         reasons = f" ({'; '.join(done.problems[:2])})" if done.problems else ""
-        raise OpProfilerError(f"nothing in {path} could be imported; is it of the format {format}?{reasons}")
+        raise OpProfilerError(f"nothing in {path} could be imported; is it of --format {format}?{reasons}")

@@ -109,7 +109,10 @@ def write_parts(
     schema = _parquet_schema(pyarrow, flat.columns)
     check_parts(flat, by)
     if folder.exists() and not replace:
-        raise UsageError(f"{folder} exists; give --output a folder that does not")
+        raise UsageError(
+            f"{folder} exists already; give --output a folder that does not, or add to that one with "
+            "op-profiler dataset merge"
+        )
     layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive") if by else None
     counted = _Counted(arrow_batches(dataset, flat, schema, where=where))
     with explained(str(folder)), atomic_folder(folder, replace=replace) as partial:

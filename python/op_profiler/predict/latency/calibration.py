@@ -128,6 +128,23 @@ def operators_in(examples: Examples) -> int:
     return len(set(examples.operator.tolist()))
 
 
+def of_this_machine(device: DeviceName) -> bool:
+    """Whether a device is this machine's processor, or its GPU, by its name."""
+    kind = kind_of(device.target)
+    return slug(kind.processor_name()) == slug(device.processor) if kind.on_gpu else is_here(device)
+
+
+def of_another(device: DeviceName, asked: str | None, target: str | None = None) -> bool:
+    """Whether a device answers for another one, which the user wants and did not get; for the arguments see
+    `whose_times`."""
+    if asked is not None:
+        return False
+    wanted = kind_of(target or _PROCESSOR)
+    if not wanted.on_host and not wanted.on_gpu:
+        return True
+    return wanted.on_gpu != kind_of(device.target).on_gpu or not of_this_machine(device)
+
+
 def whose_times(device: DeviceName, asked: str | None, target: str | None = None) -> str:
     """One sentence: whose times are predicted, and how to get those of the machine that the user has.
 
@@ -138,15 +155,12 @@ def whose_times(device: DeviceName, asked: str | None, target: str | None = None
     there = f"{device.processor} ({device.target})"
     if device.compiler != DEFAULT_COMPILER:
         there += f", kernels of the compiler {device.compiler}"
-    wanted, option = "this machine", ""
-    same = is_here(device)
-    if target is not None and not kind_of(target).on_host:
-        wanted, option = target, f" --target {shlex.quote(target)}"
-        same = False
-        if kind_of(target).on_gpu:
-            wanted, same = "this machine's GPU", slug(kind_of(target).processor_name()) == slug(device.processor)
-    if asked is not None or same:
+    if not of_another(device, asked, target):
         return f"times of {there}"
+    wanted, option = "this machine", ""
+    if target is not None and not kind_of(target).on_host:
+        wanted = "this machine's GPU" if kind_of(target).on_gpu else target
+        option = f" --target {shlex.quote(target)}"
     return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
 
 

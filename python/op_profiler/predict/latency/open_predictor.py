@@ -57,8 +57,7 @@ def open_predictor(
     from op_profiler.predict.latency import predictor_files
 
     if predictor not in PREDICTORS:
-        if not Path(predictor).is_file():
-            PREDICTORS.check(predictor, "Or give the path of a stored one.")
+        check_choice(predictor)
         stored = predictor_files.load(Path(predictor))
         if stored.device.compiler != compiler:
             raise DatasetError(f"{predictor} holds times of --compiler {stored.device.compiler}, not of {compiler}")
@@ -74,6 +73,16 @@ def open_predictor(
         except DatasetError as error:
             note(str(error))
     return _fitted(examples_for(db=db, device=device, compiler=compiler, on_gpu=on_gpu, note=note), predictor, note)
+
+
+def check_choice(predictor: str) -> None:
+    """Refuse what is neither one of `PREDICTORS` nor a file.
+
+    Raises:
+        UnknownNameError: tells what there is.
+    """
+    if not Path(predictor).is_file():
+        PREDICTORS.check(predictor, "Or give the path of a stored one.")
 
 
 def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> ShippedProcessor:

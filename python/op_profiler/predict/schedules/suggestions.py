@@ -181,13 +181,16 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     caches, is always there: others are judged by it, and a query for this very operator asks for it.
 
     Args:
-        db: SQLAlchemy address; None or a missing file: only what ships.
+        db: SQLAlchemy address; None: only what ships.
         shipped: Parquet file in the layout of ``op-profiler export``.
-        warn: told what is not there, and what is not used.
+        warn: told what is not used.
+
+    Raises:
+        OpProfilerError: the dataset cannot be read.
     """
     draw, rows = Draw(MOST_TRIALS), list[dict[str, Any]]()
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in _trials(db, shipped, warn):
+    for row in _trials(db, shipped):
         if row["median_us"] is not None and not math.isnan(row["median_us"]):
             known = best.setdefault(tuple(row[name] for name in _ALIKE), row)
             if row["median_us"] < known["median_us"]:
@@ -204,17 +207,12 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     return rows + [row for row in best.values() if row["measurement_key"] not in drawn]
 
 
-def _trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def _trials(db: str | None, shipped: Path | None) -> Iterator[dict[str, Any]]:
     from op_profiler.dataset import Dataset, flat_rows
     from op_profiler.dataset.formats.parquet import parquet_rows
 
     if db is not None:
-        try:
-            dataset = Dataset.open(db, create=False, read_only=True)
-        except OpProfilerError as error:
-            warn(str(error))
-        else:
-            with dataset:
-                yield from flat_rows(dataset, where="origin = 'trial'", columns=_COLUMNS)
+        with Dataset.open(db, create=False, read_only=True) as dataset:
+            yield from flat_rows(dataset, where="origin = 'trial'", columns=_COLUMNS)
     if shipped is not None and shipped.is_file():
         yield from parquet_rows(shipped, _COLUMNS, [("origin", "=", "trial")])

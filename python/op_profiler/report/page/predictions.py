@@ -44,12 +44,15 @@ def predictions_of(
 def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str]:
     """The predictor that ``op-profiler predict`` would use here, and the sentence that says whose times it tells.
 
-    Where there is no predictor, the sentence says why.
+    Where there is no predictor of a kind, the sentence says why.
 
     Args:
         name: of a kind of predictor, or a file.
         target: that the model was built for.
         device: the processor that the model was measured on, as `DeviceName.processor` has it.
+
+    Raises:
+        OpProfilerError: the file cannot be used.
     """
     from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.calibration import calibrated
@@ -60,6 +63,8 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
         found = calibrated(open_predictor, target, notes.append) if name == "default" else None
         predictor = found or open_predictor(name)
     except OpProfilerError as error:
+        if name not in PREDICTORS:
+            raise  # the user's own file
         return None, f"There is no prediction: {error}"
     whose = whose_sentence(predictor, None if name in PREDICTORS else name, notes)
     if not f"{device} ".startswith(f"{predictor.device.processor} "):  # by its name alone where no more is known of it

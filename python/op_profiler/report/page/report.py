@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, exists, or_, select
 
 import op_profiler
 from op_profiler.dataset import schema
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from op_profiler.dataset.row import Model as StoredModel
 
 _FEWEST_DIGITS = 6
+_SHORT_KEY = re.compile(f"[0-9a-f]{{1,{_FEWEST_DIGITS - 1}}}")
+_HAS_TIMES = exists().where(schema.model_timings.c.model_key == schema.models.c.key)
 _SAME = ("name", "source", "batch_size", "precision", "executor", "label")
 
 
@@ -30,7 +33,8 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
 
     Args:
         names: of a model, ``source:name``, or the beginning of a key with six digits or more. Where several models have
-            a name, such as another batch, the one that was stored last, and the same on every other device.
+            a name, such as another batch, the last one that has times, and the same on every other device. Where none
+            has times, such as after a dry run, the one that was stored last.
 
     Raises:
         UnknownNameError: there is no such model; tells the nearest.
@@ -40,7 +44,8 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
         model = _chosen_model(dataset, name)
         if model is None:
             known = select(schema.models.c.name).distinct().order_by(schema.models.c.name)
-            raise UnknownNameError("model", name, [row["name"] for row in dataset.rows(known)])
+            hint = f"The beginning of a key has {_FEWEST_DIGITS} digits or more." if _SHORT_KEY.fullmatch(name) else ""
+            raise UnknownNameError("model", name, [row["name"] for row in dataset.rows(known)], hint)
         named = name in (model.name, f"{model.source}:{model.name}")
         for one in _everywhere(dataset, model) if named else [model]:
             found.setdefault(one.key, one)
@@ -53,20 +58,22 @@ def _chosen_model(dataset: Dataset, name: str) -> StoredModel | None:
     if len(name) >= _FEWEST_DIGITS:
         ways.append(table.key.startswith(name, autoescape=True))
     for way in ways:
-        for row in dataset.rows(select(table.key).where(way).order_by(table.added_at.desc()).limit(1)):
+        for row in dataset.rows(
+            select(table.key).where(way).order_by(_HAS_TIMES.desc(), table.added_at.desc()).limit(1)
+        ):
             return dataset.find_model(row["key"])
     return None
 
 
 def _everywhere(dataset: Dataset, model: StoredModel) -> list[StoredModel]:
-    """A model, and behind it what was stored last of the same on every other device."""
+    """A model, and behind it the last of the same on every other device, as of `chosen_models`."""
     here = dataset.find_device(model.device_key or "")
     if here is None:
         return [model]
     table = schema.models.c
     same = [table[name] == getattr(model, name) for name in _SAME]
     found: dict[str, StoredModel] = {}
-    for row in dataset.rows(select(table.key).where(*same).order_by(table.added_at)):
+    for row in dataset.rows(select(table.key).where(*same).order_by(_HAS_TIMES, table.added_at)):
         other = dataset.find_model(row["key"])
         device = dataset.find_device(other.device_key or "") if other is not None else None
         if other is None or device is None or device.identity == here.identity:
