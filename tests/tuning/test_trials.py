@@ -15,7 +15,7 @@ from op_profiler.cores import available_cores, usable_cores
 from op_profiler.errors import MeasureError
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
-from op_profiler.tuning.trials.worker import Worker, WorkerSetup
+from op_profiler.tuning.trials.worker import Built, Worker, WorkerSetup
 
 BAD_TEMPLATE = '''
 """A product whose only knob says how it goes wrong."""
@@ -163,7 +163,8 @@ def test_cold_trials_without_weights_flush_all_inputs(target: Any) -> None:
     )
     worker = Worker(setup)
     assert worker.build(0, Candidate(product, None)).error is None
-    assert worker.built[0].flush is not None
+    built = worker.built[0]
+    assert isinstance(built, Built) and built.flush is not None
     assert len(worker.measure(0, float("inf"), 3, 10.0, 1.5).samples_us) == 3
 
 

@@ -365,6 +365,7 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
                 "operator",
                 "threads",
                 "half_width",
+                "steady_us",
                 "device",
                 "occurrences",
                 "traffic_bytes",
