@@ -35,7 +35,7 @@ def rank(columns: Any) -> ColumnElement[int]:
 
 def upsert_better(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: bool = False
-) -> int:
+) -> set[str]:
     """Insert rows with times; of those that are there already, replace what is not better than the new one.
 
     A better `rank` wins. Of two alike the newer one does, and of two check points the one with more rounds.
@@ -44,12 +44,12 @@ def upsert_better(
         replace: a complete time, though it be under foreign load, wins against everything. A failure never does.
 
     Returns:
-        How many were written.
+        Keys of those that were written.
     """
     if not rows:
-        return 0
+        return set()
     statement = or_better(insert(connection, table), table, list(rows[0]), replace=replace).returning(table.c.key)
-    return sum(len(connection.execute(statement, batch).all()) for batch in _without_repetition(rows))
+    return {key for batch in _without_repetition(rows) for (key,) in connection.execute(statement, batch)}
 
 
 def or_better(statement: Any, table: Table, columns: Sequence[str], *, replace: bool = False) -> Any:

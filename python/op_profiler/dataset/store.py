@@ -170,7 +170,7 @@ class Dataset(OpenDatabase):
         """Store one measurement; see `record_all`."""
         self.record_all([row])
 
-    def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> None:
+    def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> set[str]:
         """Store measurements in one transaction, and their failures beside them.
 
         A measurement that is there already is replaced by one that is as good or better: complete before a check point,
@@ -178,6 +178,9 @@ class Dataset(OpenDatabase):
 
         Args:
             replace: these were asked for again: every complete time takes the place of what is there.
+
+        Returns:
+            Keys of those that were stored, by `keys.measurement_key`.
         """
         rows = list(rows)
         now = utc_now()
@@ -187,8 +190,9 @@ class Dataset(OpenDatabase):
             upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
             upsert(connection, schema.schedules, convert.distinct(row.schedule for row in rows))
             upsert(connection, schema.settings, convert.distinct(row.settings for row in rows))
-            upsert_better(connection, schema.measurements, columns, replace=replace)
+            stored = upsert_better(connection, schema.measurements, columns, replace=replace)
             keep_failures(connection, failures)
+        return stored
 
     def record_model_timing(
         self,
@@ -228,7 +232,7 @@ class Dataset(OpenDatabase):
             upsert(connection, schema.settings, convert.distinct([settings]))
             stored = upsert_better(connection, schema.model_timings, [row], replace=replace)
             keep_failures(connection, [row | {"machine_state": machine_state}])
-        return stored > 0
+        return bool(stored)
 
     def record_corun(
         self,

@@ -123,7 +123,7 @@ class Imported:
         failed: of these, trials that had failed.
         unreadable: lines that are no rows of the format (truncated, foreign, of another version).
         unknown: rows of a kind of operator that is not known here, by its name.
-        known: rows that the dataset had already, as new or newer, and that were left as they are.
+        known: rows that the dataset had already, as new, newer or better, and that were left as they are.
         merged: rows that measure the same as another row of the file and became samples of one measurement.
         suspicious: rows that look wrong, by the kind of `checks.Finding`; they are stored all the same.
         examples: the first of these, as text.

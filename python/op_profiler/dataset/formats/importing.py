@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import itertools
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,17 +180,21 @@ def _measurement(entries: Sequence[Entry]) -> Measurement:
     )
 
 
-def _store(dataset: Dataset, operators: Mapping[str, Operator], rows: Sequence[Row], progress: Progress | None) -> None:
-    """Inside the caller's transaction; operators by workload key."""
+def _store(
+    dataset: Dataset, operators: Mapping[str, Operator], rows: Sequence[Row], progress: Progress | None
+) -> set[str]:
+    """Inside the caller's transaction; operators by workload key. Keys of the measurements that were stored."""
     total, done = len(operators) + len(rows), 0
+    stored: set[str] = set()
     for done, operator in enumerate(operators.values(), 1):
         dataset.add_anchor(operator)
         if progress is not None and done % _CHUNK == 0:
             progress(done, total)
     for start in range(0, len(rows), _CHUNK):
-        dataset.record_all(rows[start : start + _CHUNK])
+        stored |= dataset.record_all(rows[start : start + _CHUNK])
         if progress is not None:
             progress(done + min(start + _CHUNK, len(rows)), total)
+    return stored
 
 
 def store_flat(
@@ -200,7 +204,7 @@ def store_flat(
     *,
     checked: bool = True,
 ) -> Imported:
-    """Store rows of the flat table. What the dataset knows already, as new or newer, stays as it is.
+    """Store rows of the flat table. What the dataset knows already, as new, newer or better, stays as it is.
 
     Args:
         numbered: rows with their numbers in the file; None for one that cannot be read.
@@ -306,10 +310,11 @@ def _store_part(dataset: Dataset, read: Sequence[Measured], seen: _Seen) -> None
     present = _measured_at(dataset, [flat["measurement_key"] for flat, _, _ in read])
     new = [one for one in read if present.get(one[0]["measurement_key"], "") < one[0]["measured_at"]]
     add_models(dataset, new)
-    _store(dataset, {operator.key: operator for _, _, operator in new}, [row for _, row, _ in new], None)
-    _keep_times(dataset, [flat for flat, _, _ in new], present)
-    seen.stored += len(new)
-    seen.failed += sum(row.measurement.error is not None for _, row, _ in new)
+    stored = _store(dataset, {operator.key: operator for _, _, operator in new}, [row for _, row, _ in new], None)
+    _keep_times(dataset, [flat for flat, _, _ in new], stored)
+    seen.stored += len(stored)
+    failed = (flat for flat, row, _ in new if row.measurement.error is not None)
+    seen.failed += sum(flat["measurement_key"] in stored for flat in failed)
 
 
 def _measured_at(dataset: Dataset, keys: Sequence[str]) -> dict[str, str]:
@@ -318,22 +323,17 @@ def _measured_at(dataset: Dataset, keys: Sequence[str]) -> dict[str, str]:
     return {row["key"]: row["measured_at"] for row in dataset.rows(query)}
 
 
-def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], before: Mapping[str, str]) -> None:
+def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], stored: Collection[str]) -> None:
     """`Dataset.record_all` writes when it was called; these were measured before, and the file says when.
 
     Args:
-        before: of measurements that were there, when they were measured. One that `record_all` left there, since it is
-            better than the file's, still has that time and keeps it.
+        stored: keys of the measurements that are the file's now; those that are better than the file's keep their time.
     """
-    if not rows:
-        return
     table, failures = schema.measurements, schema.failures
-    measured = update(table).where(table.c.key == bindparam("row"), table.c.measured_at != bindparam("before"))
-    measured = measured.values(measured_at=bindparam("when"))
+    measured = update(table).where(table.c.key == bindparam("row")).values(measured_at=bindparam("when"))
     failed = update(failures).where(failures.c.key == bindparam("failure")).values(failed_at=bindparam("when"))
     of_rows = [
-        {"row": row["measurement_key"], "before": before.get(row["measurement_key"], ""), "when": row["measured_at"]}
-        for row in rows
+        {"row": row["measurement_key"], "when": row["measured_at"]} for row in rows if row["measurement_key"] in stored
     ]
     of_failures = [
         {"failure": failure_key(row["measurement_key"], row["error"]), "when": row["measured_at"]}
@@ -341,7 +341,8 @@ def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], before: Mappin
         if row["error"] is not None
     ]
     with dataset.read() as connection:  # the connection of the transaction that this is inside of
-        connection.execute(measured, of_rows)
+        if of_rows:
+            connection.execute(measured, of_rows)
         if of_failures:
             connection.execute(failed, of_failures)
 
