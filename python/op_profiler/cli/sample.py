@@ -14,8 +14,9 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.collection.sampling.batch import Batch
     from op_profiler.collection.sampling.draw import Draw
     from op_profiler.collection.sampling.run import SampleReport
@@ -186,7 +187,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
                     machines, draw, request, screen, count=count, budget_seconds=seconds, each=each, needs=asked
                 )
         else:
-            found = _adaptive(db, draw) if adaptive else draw.batches()
+            found = _adaptive(request, draw, screen.note) if adaptive else draw.batches()
             done = run.measure_batches(found, request, collection, screen, count=count, budget_seconds=seconds)
         if report is not None:
             from op_profiler.report.page.report import write_reports_of
@@ -197,10 +198,10 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise typer.Exit(1)
 
 
-def _adaptive(db: str, draw: Draw) -> Iterator[Batch]:
+def _adaptive(request: CollectRequest, draw: Draw, note: Callable[[str], None]) -> Iterator[Batch]:
     from op_profiler.collection.sampling.adaptive import adaptive_batches
 
-    return adaptive_batches(db, draw.kinds, draw.seed)
+    return adaptive_batches(request, draw.kinds, draw.seed, note)
 
 
 def _rules(skipped: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -15,6 +16,7 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import batch, grid, run, spaces
+from op_profiler.collection.sampling.adaptive import adaptive_batches
 from op_profiler.collection.sampling.kinds import (
     BatchMatmul,
     Conv2d,
@@ -32,8 +34,11 @@ from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import kept_batches, read_batch
+from op_profiler.predict.latency import devices, fit, open_predictor
 from op_profiler.report.collection import Screen
 from op_profiler.schedules.records import Conditions, Record, keep
+from op_profiler.targets.llvm.identity import processor_name
+from op_profiler.targets.machine import Place
 
 from ...command_line import forked_workers, op_profiler
 
@@ -343,6 +348,36 @@ def test_wrong_usage_says_what_to_do(arguments: list[str], message: str) -> None
     done = _sample(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_adaptive_batches_are_drawn_by_what_is_known_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = devices.DeviceName("h", "llvm", processor_name(), 2, "llvm")
+    gpu = devices.DeviceName("g", "cuda", "NVIDIA H100", 132, "cuda -arch=sm_90")
+    board = devices.DeviceName("b", "pynq", "ARMv7", 2, "llvm -keys=arm_cpu")
+    asked: list[str] = []
+
+    def known(*, device: str, **_: Any) -> range:
+        asked.append(device)
+        return range(500)
+
+    def drawn(target: str, *there: devices.DeviceName) -> tuple[str, list[str], list[str]]:
+        asked.clear()
+        told: list[str] = []
+        monkeypatch.setattr(devices, "devices_in", lambda **_: list(there))
+        place = Place(host="127.0.0.1", port=9190, key="pynq") if target == "pynq" else None
+        build = BuildRequest(model=ModelRequest(source="sample", name=""), target=target, place=place)
+        batches = adaptive_batches(CollectRequest(build=build, db="sqlite:///x.db"), ["dense"], 0, told.append)
+        labels = [next(batches).label for _ in range(2)]
+        return labels[0].rpartition("-")[0], asked[:1], told
+
+    monkeypatch.setattr(open_predictor, "examples_for", known)
+    monkeypatch.setattr(fit, "fingerprint", lambda _: "f")
+    monkeypatch.setattr("op_profiler.targets.cuda.tvm_build.device_name", lambda: "NVIDIA H100")
+    for target, key in (("llvm", "h"), ("cuda", "g"), ("pynq", "b")):
+        assert drawn(target, here, gpu, board) == ("adaptive0", [key], [])
+    assert drawn("cuda", here, board) == ("draw0", [], [])
+    label, _, told = drawn("pynq", here, board, dataclasses.replace(board, key="c"))
+    assert label == "draw0" and len(told) == 1 and "(b, c)" in told[0]
 
 
 def test_dry_runs_measure_nothing(tmp_path: Path) -> None:

@@ -18,9 +18,12 @@ from op_profiler.collection.sampling.batch import Batch, batches_of_points
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.measure.measurement import Precision
+    from op_profiler.predict.latency.devices import DeviceName
     from op_profiler.predict.latency.examples import Examples
 
 _POOL = 160
@@ -30,19 +33,28 @@ _FEWEST = 200
 """Measurements that a predictor needs before its opinion counts; until then operators are drawn."""
 
 
-def adaptive_batches(db: str, names: Sequence[str], seed: int) -> Iterator[Batch]:
+def adaptive_batches(
+    request: CollectRequest, names: Sequence[str], seed: int, note: Callable[[str], None]
+) -> Iterator[Batch]:
     """Batches without end; the first ones are random where the dataset holds little.
 
     Args:
-        db: dataset that grows while the batches are measured.
+        request: of which machine, and its dataset, which grows while the batches are measured.
         names: kinds of operators, as for `spaces.draw`.
+        note: told once why operators are drawn at random though there are measurements.
     """
     from op_profiler.predict.latency.fit import fingerprint
 
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
-    number = 0
+    number, told = 0, False
     while True:
-        examples = _examples(db)
+        try:
+            examples = _examples(request)
+        except DatasetError as error:
+            examples = None
+            if not told:
+                note(f"--adaptive: operators are drawn at random, since {error}")
+            told = True
         if examples is None:
             yield next(drawn)
             continue
@@ -56,15 +68,40 @@ def adaptive_batches(db: str, names: Sequence[str], seed: int) -> Iterator[Batch
         number += 1
 
 
-def _examples(db: str) -> Examples | None:
-    """What is known of this machine; None where that is too little."""
+def _examples(request: CollectRequest) -> Examples | None:
+    """What is known of the machine that is asked for; None where that is too little.
+
+    Raises:
+        DatasetError: the dataset cannot be used, or holds several such machines.
+    """
+    from op_profiler.predict.latency.devices import devices_in
     from op_profiler.predict.latency.open_predictor import examples_for
 
-    try:
-        found = examples_for(db=db, device=None)
-    except DatasetError:
+    build = request.build
+    there = [device for device in devices_in(db=request.db) if _is_asked_for(device, build)]
+    if not there:
         return None
+    if len(there) > 1:
+        keys = ", ".join(device.key for device in there)
+        raise DatasetError(
+            f"the dataset has several devices that it may be for ({keys}); give one of its own with --db"
+        )
+    found = examples_for(db=request.db, device=there[0].key, compiler=build.compiler)
     return found if len(found) >= _FEWEST else None
+
+
+def _is_asked_for(device: DeviceName, build: BuildRequest) -> bool:
+    """Whether a device is what a request measures on, as far as that is told before it is opened."""
+    from op_profiler.predict.latency.devices import is_here
+    from op_profiler.schedules.records import slug
+
+    if (device.kind, device.compiler) != (build.kind.name, build.compiler):
+        return False
+    if build.kind.on_host:
+        return is_here(device) == (build.place is None)
+    if build.kind.on_gpu and build.place is None:
+        return slug(device.processor) == slug(build.kind.processor_name())
+    return True
 
 
 def _least_certain(
