@@ -39,7 +39,7 @@ def scheduler(
     host: Annotated[
         str, typer.Option(help="Address to listen at; others than this machine's own need certificates.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at; 0 for any.")] = 8786,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any.")] = 8786,
 ) -> None:
     """Hand out work to the workers of a cluster, until Ctrl-C."""
     from op_profiler.fleet.nodes import run_scheduler

@@ -37,4 +37,6 @@ def require(name: str, ability: str, option: str) -> None:
         UsageError: it has not got it.
     """
     if ability not in COMPILERS.get(name).beyond_collecting:
-        raise UsageError(f"{option} is not there for --compiler {name}: it measures models; leave one of them out")
+        others = [other for other, one in COMPILERS.available() if ability in one.beyond_collecting]
+        hint = f"give --compiler {' or '.join(others)}" if others else "leave one of them out"
+        raise UsageError(f"{option} is not there for --compiler {name}; {hint}")

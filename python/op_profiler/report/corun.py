@@ -12,6 +12,7 @@ from op_profiler.files import write_whole
 from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.corun.timing import NO_INTERVAL
 from op_profiler.report.trace import chrome_trace
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _comparison(result: CorunResult | TargetsResult, first: str, second: str, pr
     """The times of two ways by their names, and whether the outputs of the second one are those of the first one."""
     timed = result.timed
     not_compared = timed.not_compared(1)
-    speedup = f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3)}"
+    speedup = f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3) or f' ({NO_INTERVAL})'}"
     lines = [
         f"{first} {_us(timed, 0)}; {second} {_us(timed, 1)}"
         + (f", predicted {predicted_us:.1f} us" if predicted_us is not None else ""),
@@ -224,7 +225,9 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         if row["error"] is None:
             speedup = row["speedup"]
-            told = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}" if speedup else "-"
+            low, high = row["speedup_interval"] or (-math.inf, math.inf)
+            sure = _interval((low, high), 3) or f" ({NO_INTERVAL})"
+            told = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
             table.add_row(row["machine"], row["asked_policy"], row["compared_policy"], *told, outputs)

@@ -19,7 +19,7 @@ from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.run import corun_on_one_target
 from op_profiler.parallel.planning.plan import Plan
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor
-from op_profiler.report.corun import summary
+from op_profiler.report.corun import _show_sweep, summary
 from op_profiler.report.trace import chrome_trace
 
 from ...command_line import op_profiler
@@ -129,6 +129,20 @@ def test_the_compiler_may_be_a_command_with_arguments(tmp_path: Path) -> None:
          CC=f"'{launcher}' {compiler()[0]} -g", OP_PROFILER_CACHE=str(tmp_path / "cache"))  # fmt: skip
     asked = (tmp_path / "launcher.log").read_text()
     assert "lanes.c" in asked and ".o" in asked, "it compiles the lanes and links the kernels"
+
+
+def test_a_speed_up_stands_beside_its_interval_or_why_it_has_none(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    few = _run("mlp", "--policy", "sequential", "--rounds", "3", "--quiet", "--report", str(page)).stdout
+    assert "too few rounds for an interval" in few or "no speed-up" in few  # where others used the machine
+    assert ("times as fast (too few rounds for an interval)" in page.read_text()) == ("no speed-up" not in few)
+    found = json.loads((files / "result.json").read_text())
+    row = found | {"machine": "here", "asked_policy": "greedy", "error": None, "speedup": 1.5}
+    for interval, told in (([1.25, 1.75], "1.500 (1.250 to 1.750, 95 %)"), (None, "1.500 (too few rounds")):
+        _show_sweep([row | {"speedup_interval": interval}])
+        assert told in capsys.readouterr().out
 
 
 @pytest.mark.slow  # the choice is asked for in test_candidates.py, and below what is returned

@@ -19,6 +19,7 @@ from op_profiler.measure.statistics import median_interval
 
 _Sample = TypeVar("_Sample")
 _SETTLED_NS = 2_000_000  # longer than lanes and TVM's pool look for work
+NO_INTERVAL = "too few rounds for an interval"
 _NARROW = 1.25  # from one end of an interval to the other
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.parallel.corun.timing import NO_INTERVAL
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.page.operators import short_name
 from op_profiler.report.page.several_models import Bar, Corun
@@ -24,7 +26,9 @@ def corun_part(result: CorunResult) -> Corun:
         f"The plan ({result.compared.title}) takes {time_text(plan_us)}, one operator after the other "
         f"{time_text(sequential_us)}"
     )
-    speedup = f": {timed.speedup(1):.2f} times as fast." if not_compared is None else "."
+    low, high = timed.speedup_interval(1)
+    sure = f"{low:.2f} to {high:.2f}, 95 %" if math.isfinite(low) else NO_INTERVAL
+    speedup = f": {timed.speedup(1):.2f} times as fast ({sure})." if not_compared is None else "."
     outputs = "The outputs are those of sequential, bit for bit."
     if not result.outputs_equal:
         how = "as other kernels may" if result.outputs_agree else "which is WRONG"
