@@ -128,11 +128,12 @@ def _build_of(operator: str, db: str) -> BuildRequest:
     """What the first model of the dataset that calls an operator was built of: as its recipe tells, or its row.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or none that can be explained.
         DatasetError: its recipe cannot be read.
     """
     from op_profiler.building.recipe import Recipe
     from op_profiler.building.request import BuildRequest
+    from op_profiler.compilers import DEFAULT_COMPILER
     from op_profiler.dataset import Dataset, flat_rows
     from op_profiler.errors import UsageError
     from op_profiler.frontends.frontend import ModelRequest
@@ -148,5 +149,11 @@ def _build_of(operator: str, db: str) -> BuildRequest:
             "give the model"
         )
     if model.recipe is not None:
-        return Recipe.from_json(model.recipe).request
+        asked = Recipe.from_json(model.recipe).request
+        if asked.precision != "float32" or asked.compiler != DEFAULT_COMPILER:
+            raise UsageError(
+                f"operator {operator} is of {model.name} in {asked.precision} by {asked.compiler}; op-profiler explain "
+                f"reads the machine code of float32 models by {DEFAULT_COMPILER}"
+            )
+        return asked
     return BuildRequest(model=ModelRequest(source=model.source, name=model.name, batch_size=model.batch_size))

@@ -171,15 +171,17 @@ def predict(  # noqa: PLR0913 - the options are the interface
         wanted = named or (None if found is None else "a calibration")
         found = found or _predictor(predictor, db, device, compiler, adapt, status.step, on_gpu=on_gpu)
         origin, another = whose_times(found.device, wanted, target), of_another(found.device, wanted, target)
+        built_for = target or found.device.target
         if kind_of(found.device.target).on_gpu:
             counts = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
-            target = None if target == kind_of(found.device.target).name else target  # it need not be here
+            if target == kind_of(found.device.target).name:
+                built_for = found.device.target  # no GPU need be here
         found.check_threads(counts)
         if save is not None:
             predictor_files.save(found, save)
         build = BuildRequest(
             model=request,
-            target=target or found.device.target,
+            target=built_for,
             compiler=compiler,
             precision=cast("Precision", precision),
             schedules="none",
