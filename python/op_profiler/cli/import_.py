@@ -83,6 +83,8 @@ def _print(done: Imported, file: Path, format: str) -> None:
         print(f"left as they were: {done.known} that the dataset has already")
     if done.merged:
         print(f"merged: {done.merged} rows that measure the same as another became further samples of it")
+    if done.failed_beside:
+        print(f"left out: {done.failed_beside} failed rows of what another row tells")
     if done.unreadable:
         what = "AutoTVM records" if format == "autotvm" else f"rows of the format {format}"
         print(f"skipped: {done.unreadable} lines that are no {what}")

@@ -102,6 +102,8 @@ def summary(prediction: NetworkPrediction) -> str:
     """The total, and how far it can be trusted."""
     tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
     at = _at(" at ", prediction.threads)
+    if prediction.unsupported:
+        at += f", without {len(prediction.unsupported)} of {len(prediction.network.operators)} operators"
     lines = [
         f"total{at}: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} to "
         f"{prediction.high_us:.1f} us ({tiers})"

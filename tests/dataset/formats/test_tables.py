@@ -96,7 +96,7 @@ def test_bad_lines_are_counted_duplicates_kept_and_suspicious_rows_reported(data
         "{Regular,1,32,8,8,32,3,1,0} -1\n{Regular,1,32,8,8,32,3,1,0} -3\n{Regular,1,32,8,8,3"
     )
     done = import_table(dataset, write(tmp_path, text), format="tinynas")
-    assert (done.rows, done.failed, done.unreadable, done.merged) == (1, 0, 2, 2)
+    assert (done.rows, done.failed, done.unreadable, done.merged, done.failed_beside) == (1, 0, 2, 1, 1)
     assert done.suspicious == {"duplicate": 2} and done.examples[0].startswith("line 3: duplicate: 10 us")
     assert any(line.startswith("line 6") for line in done.problems)
     (row,) = flat_rows(dataset)
@@ -268,7 +268,8 @@ def test_a_part_of_a_real_library_comes_back(dataset: Dataset, tmp_path: Path) -
     seen: list[tuple[int, int]] = []
     path = write(tmp_path, "\n".join(chosen) + "\n")
     done = import_table(dataset, path, format="tinynas", device="V100", progress=lambda *n: seen.append(n))
-    assert done.rows + done.merged == len(chosen) and done.failed == sum(line.endswith(" -1") for line in chosen)
+    assert done.rows + done.merged + done.failed_beside == len(chosen)
+    assert done.failed + done.failed_beside == sum(line.endswith(" -1") for line in chosen)
     assert seen and seen[-1][0] == seen[-1][1]
     written = export_table(dataset, tmp_path / "out", format="tinynas")
     assert written.left_out == {}

@@ -221,6 +221,7 @@ def test_a_network_names_what_is_missing(predictor: Predictor, strangers: list[O
     )
     found = predict_network(predictor, Network.of("net", [foreign, *strangers[1:4]]))
     assert found.unsupported == ("fused_foreign",)
+    assert summary(found).startswith("total at 1 threads, without 1 of 4 operators: ")
     alone = predict_network(predictor, Network.of("net", strangers[1:4]))
     assert found.operators.tier[0] == UNSUPPORTED
     assert found.total_us == pytest.approx(alone.total_us, rel=0.05)

@@ -125,6 +125,7 @@ class Imported:
         unknown: rows of a kind of operator that is not known here, by its name.
         known: rows that the dataset had already, as new, newer or better, and that were left as they are.
         merged: rows that measure the same as another row of the file and became samples of one measurement.
+        failed_beside: failed rows of what another row of the file tells; they are not stored.
         suspicious: rows that look wrong, by the kind of `checks.Finding`; they are stored all the same.
         examples: the first of these, as text.
         problems: the first of the unreadable lines with the reason, as text.
@@ -136,6 +137,7 @@ class Imported:
     unknown: dict[str, int]
     known: int = 0
     merged: int = 0
+    failed_beside: int = 0
     suspicious: dict[str, int] = dataclasses.field(default_factory=dict)
     examples: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

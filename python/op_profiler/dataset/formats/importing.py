@@ -109,12 +109,15 @@ def store_entries(
     rows = [make.row(key, entries) for (key, _), entries in groups.items()]
     with dataset.transaction():
         _store(dataset, {keys[shape]: operator for shape, operator in operators.items()}, rows, progress)
+    failed = sum(row.measurement.error is not None for row in rows)
+    beside = sum(entry.median_us is None for _, entry in kept) - failed
     done = Imported(
         rows=len(rows),
-        failed=sum(row.measurement.error is not None for row in rows),
+        failed=failed,
         unreadable=len(unreadable),
         unknown=table.unknown,
-        merged=len(kept) - len(rows),
+        merged=len(kept) - len(rows) - beside,
+        failed_beside=beside,
         problems=tuple(f"line {line}: {reason}" for line, reason in sorted(unreadable)[:_SHOWN]),
     )
     return _checked(done, kept, operators, keys)
