@@ -110,6 +110,11 @@ def test_an_option_without_its_effect_is_refused_before_anything(
     assert list(tmp_path.iterdir()) == [], "a refused command leaves nothing behind"
 
 
+def test_a_file_that_is_not_there_is_no_unknown_model_of_the_zoo(tmp_path: Path) -> None:
+    done = run(tmp_path, "predict", "nosuch.onnx")
+    assert (done.returncode, done.stderr.strip()) == (4, "error: there is no file nosuch.onnx")
+
+
 @pytest.mark.parametrize("kind", ["npy", "cut off", "pickled", "text", "larger than memory", "flipped"])
 def test_inputs_that_are_no_arrays_are_refused_before_anything(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "inputs.npz"

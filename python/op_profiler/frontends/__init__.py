@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from op_profiler.frontends.frontend import Frontend
 
 _HERE = "op_profiler.frontends"
+_FILES = (".onnx", ".tflite", ".pt", ".pt2")
+"""Ends of names that are of a file, though it may not be there; no model of ours has such a name."""
 
 FRONTENDS: Registry[Frontend] = Registry(
     "frontends",
@@ -41,8 +43,9 @@ FRONTENDS: Registry[Frontend] = Registry(
 
 
 def source_and_name(model: str, default: str = "local") -> tuple[str, str]:
-    """Of ``source:name``, an existing file, or a name of the default source."""
+    """Of ``source:name``, a file, or a name of the default source."""
     source, colon, name = model.partition(":")
     if colon and source in FRONTENDS:
         return source, name
-    return ("file", model) if Path(model).is_file() else (default, model)
+    is_file = Path(model).is_file() or (default == "local" and model.endswith(_FILES))
+    return ("file", model) if is_file else (default, model)
