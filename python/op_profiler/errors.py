@@ -25,15 +25,21 @@ class UsageError(OpProfilerError):
     exit_code = EXIT_USAGE
 
 
+_NAMED = 5
+
+
 class UnknownNameError(UsageError):
-    """A model, source, target or tuner that does not exist; names the nearest ones that do."""
+    """A model, source, target or tuner that does not exist; names the nearest ones that do, else some that do."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = list(known)
-        near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or sorted(known)[:5]
+        near = difflib.get_close_matches(name, known, n=_NAMED, cutoff=0.4)
         text = f"unknown {kind} {name!r}"
         if near:
             text += f"; the nearest known: {', '.join(near)}"
+        elif known:
+            more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+            text += f"; known: {', '.join(sorted(known)[:_NAMED])}{more}"
         super().__init__(f"{text}. {hint}" if hint else text)
 
 
