@@ -15,10 +15,10 @@ from op_profiler.cli.collect import collect
 from op_profiler.collection import user_module
 from op_profiler.collection.supervisor import Collection
 from op_profiler.compilers.relax import tvm_package
+from op_profiler.cores import available_cores
 from op_profiler.errors import OpProfilerError
 from op_profiler.fleet import cluster, runs
 from op_profiler.frontends import downloads
-from op_profiler.measure.threads import available_cores
 
 MLP = ["--modelname", "mlp"]
 BOARD = ["--target", "pynq", "--host", "127.0.0.1", "--port", "9190"]

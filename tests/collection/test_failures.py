@@ -142,7 +142,8 @@ def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(t
     # A pool that was made for one core, before ours, stays so.
     pool_of_one = (
         "from op_profiler.compilers.tvm_build import load_tvm\n"
-        "from op_profiler.measure.threads import ThreadPool, available_cores\n"
+        "from op_profiler.cores import available_cores\n"
+        "from op_profiler.measure.threads import ThreadPool\n"
         "def start(self, cores=None, original=ThreadPool.__init__):\n"
         "    available_cores()\n"
         "    load_tvm().get_global_func('runtime.config_threadpool')(-2, 1, ['0'])\n"

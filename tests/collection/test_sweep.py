@@ -12,11 +12,11 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
 from op_profiler.collection.sweep import parse_sweeps, swept
+from op_profiler.cores import available_cores
 from op_profiler.dataset import flat_rows
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.threads import available_cores
 from op_profiler.report.collection import Screen
 from op_profiler.resources import applied
 from op_profiler.resources.numa_node import NumaNode

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.relay.graph_executor import load_graph
+from op_profiler.cores import available_cores
 from op_profiler.measure.host_state import HostState
 from op_profiler.measure.measurement import APART, SHARED, Device, Measurement, ModelTiming, disturbed_by
 from op_profiler.measure.rounds import Limits, Rounds
 from op_profiler.measure.samples import Samples
 from op_profiler.measure.steadiness import SteadinessProbe
-from op_profiler.measure.threads import ThreadPool, available_cores
+from op_profiler.measure.threads import ThreadPool
 
 DEVICE = Device(kind="cpu", target="llvm", processor="some", cores=2)
 FAR_US = 1e5

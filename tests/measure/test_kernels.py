@@ -11,12 +11,13 @@ import pytest
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.executor_graph import kernel_calls, outputs, planned_tensors
 from op_profiler.compilers.relay.graph_executor import load_graph
+from op_profiler.cores import available_cores
 from op_profiler.measure.calls import call_overhead_us
 from op_profiler.measure.in_place import timed_us
 from op_profiler.measure.load import MINIMUM_SECONDS, CoreMeter, ForeignLoad
 from op_profiler.measure.rounds import Limits, Rounds
 from op_profiler.measure.samples import Samples, heavy_operators, per_operator
-from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
+from op_profiler.measure.threads import ThreadPool, default_thread_counts
 
 
 @pytest.fixture(scope="module")

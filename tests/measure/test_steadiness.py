@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.cores import available_cores
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES, SteadinessProbe
-from op_profiler.measure.threads import ThreadPool, available_cores
+from op_profiler.measure.threads import ThreadPool
 
 
 def test_both_kernels_take_time_and_are_steady(target: Any) -> None:

@@ -10,7 +10,8 @@ import pytest
 from op_profiler.cores import usable_cores
 
 _ONE_THEN_ALL = """
-from op_profiler.measure.threads import ThreadPool, available_cores
+from op_profiler.cores import available_cores
+from op_profiler.measure.threads import ThreadPool
 pool = ThreadPool()
 for threads in (1, len(available_cores()), 1):
     pool.use(threads)

@@ -73,7 +73,7 @@ def load(target: Any, lanes: Callable[[Any], Any]) -> Iterator[Callable[[Any, An
     """Loads a network that was compiled, as `load_models` would."""
     from op_profiler.building.requested_model import random_inputs
     from op_profiler.compilers.relay.graph_executor import load_graph
-    from op_profiler.measure.threads import available_cores
+    from op_profiler.cores import available_cores
     from op_profiler.targets.open_machine import open_machine
 
     machine = open_machine("llvm", target, None)

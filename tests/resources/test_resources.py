@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler.cores import available_cores
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Settings, effective
-from op_profiler.measure.threads import available_cores
 from op_profiler.resources import RESOURCES, applied, local_resources, read_back, resource_to_sweep
 from op_profiler.resources.resource import Resource, ResourceError
 from op_profiler.resources.sm_share_percent import SmShare

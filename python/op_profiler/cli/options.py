@@ -125,5 +125,7 @@ Db = Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.", rich
 Json = Annotated[bool, typer.Option("--json", help="One JSON value in place of text.", rich_help_panel=_OUTPUT)]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", help="No progress and no tables: at most a few lines, and errors.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--quiet", help="No progress and no tables: at most a few lines, and errors.", rich_help_panel=_OUTPUT
+    ),
 ]

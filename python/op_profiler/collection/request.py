@@ -239,7 +239,7 @@ class CollectRequest:
         resources = self.measuring.resources
         if not self.build.on_host:
             return resources
-        from op_profiler.measure.threads import available_cores
+        from op_profiler.cores import available_cores
 
         cores = self.measuring.core_set or available_cores()
         return resources | {"core_set": tuple(cores[:threads])}

@@ -28,7 +28,7 @@ def machine_state() -> dict[str, Any]:
     """What is known of this machine at the moment, to be kept with a failure: plain JSON values."""
     import psutil
 
-    from op_profiler.measure.threads import available_cores
+    from op_profiler.cores import available_cores
 
     return {
         "load_average": [round(load, 2) for load in os.getloadavg()],

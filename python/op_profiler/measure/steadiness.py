@@ -18,9 +18,9 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import PackedFunction, Target
+from op_profiler.cores import available_cores
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.in_place import BoundKernel, timed_us
-from op_profiler.measure.threads import available_cores
 
 PROBE_NAMES = ("compute", "memory")
 """What `SteadinessProbe.timed` returns, in this order."""

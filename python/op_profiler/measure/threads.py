@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.cores import available_cores as available_cores
-from op_profiler.cores import usable_cores
+from op_profiler.cores import available_cores, usable_cores
 from op_profiler.errors import MeasureError, UsageError
 
 _ONE_CORE_PER_THREAD = -2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from op_profiler.cores import available_cores
 from op_profiler.errors import UsageError
-from op_profiler.measure.threads import available_cores
 from op_profiler.resources.resource import PoolResource
 
 

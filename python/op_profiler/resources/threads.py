@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from op_profiler.measure.threads import available_cores
+from op_profiler.cores import available_cores
 from op_profiler.resources.resource import PoolResource
 
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from op_profiler.cli.corun import corun
 from op_profiler.cli.values import parse_targets
+from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.corun import several_targets, timing
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.several_targets import corun_on_targets

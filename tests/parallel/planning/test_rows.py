@@ -15,8 +15,8 @@ import pytest
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.loop_reader import parallel_loops_of
 from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.cores import available_cores
 from op_profiler.measure.calls import Kernel
-from op_profiler.measure.threads import available_cores
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.parallel.corun.comparison import compare
 from op_profiler.parallel.corun.models import Models, in_order

@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
+from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel, array_address
 from op_profiler.measure.in_place import BoundKernel
 from op_profiler.measure.kernels import GraphKernels
-from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.planning.graph import KernelGraph
@@ -259,7 +259,7 @@ import sys
 import op_profiler.parallel.corun.run
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
-from op_profiler.measure.threads import available_cores
+from op_profiler.cores import available_cores
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep
 

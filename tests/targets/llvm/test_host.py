@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.measure.threads import available_cores
+from op_profiler.cores import available_cores
 from op_profiler.targets.llvm.host import Host
 from op_profiler.targets.machine import Machine
 from op_profiler.testing import MachineSuite

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.cores import available_cores
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.threads import available_cores
 from op_profiler.targets.llvm import peaks as peaks_module
 from op_profiler.targets.llvm.host import Host
 from op_profiler.targets.llvm.peaks import Peaks

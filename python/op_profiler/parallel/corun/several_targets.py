@@ -102,7 +102,7 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
     Raises:
         OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
     """
-    from op_profiler.measure.threads import available_cores
+    from op_profiler.cores import available_cores
     from op_profiler.targets.remote.rpc import is_tracker
 
     for note in without_pygambit():

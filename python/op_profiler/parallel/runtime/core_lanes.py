@@ -11,9 +11,9 @@ import numpy as np
 
 from op_profiler.c_compiler import compiler
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.cores import usable_cores
+from op_profiler.cores import available_cores, usable_cores
 from op_profiler.errors import UsageError
-from op_profiler.measure.threads import available_cores, default_thread_counts
+from op_profiler.measure.threads import default_thread_counts
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes
 from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 

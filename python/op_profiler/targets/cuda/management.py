@@ -6,8 +6,8 @@ import ctypes
 from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError
-from op_profiler.measure.threads import available_cores
 from op_profiler.targets.cuda.load import GpuMeter
 
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError, MissingPackageError
-from op_profiler.measure.threads import available_cores
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
 

@@ -13,8 +13,8 @@ from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError
-from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.corun.models import kernel_graph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from op_profiler.cores import available_cores
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.steadiness import PROBE_NAMES, SteadinessProbe
-from op_profiler.measure.threads import available_cores
 from op_profiler.targets.open_machine import open_machine
 
 
