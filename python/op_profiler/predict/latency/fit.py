@@ -217,7 +217,7 @@ def _held_out(
 ) -> dict[str, np.ndarray]:
     """Errors on models that were held out, by tier and for `WITHOUT_LOOPS`: log(estimate over measured), NaN where it
     does not answer. What is held out is so on other devices too. The base has seen all: its few laws are of whole
-    kinds, and fitting them again a fold would double what a fit takes."""
+    kinds."""
     query, target, base = own.query, own.target, own.base
     tiers = ("regressed", "interpolated", "sampled", WITHOUT_LOOPS)
     errors = {name: np.full(len(examples), np.nan) for name in tiers}
