@@ -13,8 +13,10 @@ def drawn(stream: Iterable[str], most: int) -> tuple[Counter[str], int]:
     draw, held = Draw(most), Counter[str]()
     for group in stream:
         if draw.takes(group):
+            assert draw.wants(group)
             held[group] += 1
             for gone in draw.dropped():
+                assert not draw.wants(gone)
                 del held[gone]
         assert held.total() <= most
     return held, draw.left_out

@@ -16,6 +16,7 @@ import sqlalchemy
 from sqlalchemy import event
 
 from op_profiler.dataset import Dataset, schema
+from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError, MissingPackageError, UsageError
 
 
@@ -47,6 +48,18 @@ def test_what_was_written_is_there_when_opened_again(url: str, example: Any) -> 
     for read_only in (True, False):
         with Dataset.open(url, create=False, read_only=read_only) as dataset:
             assert dataset.counts() == counts
+
+
+@pytest.mark.parametrize("name", ["mine.db", "what? #1.sqlite", "of three.sqlite3"])
+def test_the_path_of_a_sqlite_file_stands_for_its_address(name: str, tmp_path: Path, example: Any) -> None:
+    path = tmp_path / name
+    with Dataset.open(str(path)) as dataset:
+        example.fill(dataset)
+        counts = dataset.counts()
+    with sqlite3.connect(path) as found, Dataset.open(str(path), create=False, read_only=True) as again:
+        assert found.execute("select count(*) from measurements").fetchone()[0] > 0
+        assert again.counts() == counts
+    assert absolute_address("mine.db") == f"sqlite:///{Path('mine.db').absolute()}"
 
 
 def test_reading_a_model_takes_no_more_statements_than_reading_one_operator(sqlite_url: str, example: Any) -> None:
@@ -241,8 +254,8 @@ def test_tables_that_went_since_they_were_read_are_missed(url: str) -> None:
 @pytest.mark.parametrize(
     "url, message",
     [
-        ("results/x.db", "write it like sqlite:///results"),
-        ("", "write it like sqlite:///results"),
+        ("results/x", r"write it like results/\S+\.db"),
+        ("", r"write it like results/\S+\.db"),
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("mysql://user:secret@host/name", "mysql are not supported"),

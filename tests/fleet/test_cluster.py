@@ -28,6 +28,7 @@ from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.machine import this_machine
 from op_profiler.fleet.needs import parse_needs
+from op_profiler.fleet.nodes import run_worker
 from op_profiler.fleet.settings import AUTHORITY, KEY, NODE, TLS
 from op_profiler.fleet.state import state_of
 from op_profiler.fleet.tasks import batch_of
@@ -91,6 +92,14 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.delenv(TLS)
         with pytest.raises(UsageError, match="op-profiler certificates"):
             Cluster(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["foo", "foo:8786", "tcp://127.0.0.1", "tcp://:8786", "tls://host:many", "tcp://h:0"]
+)
+def test_a_worker_does_not_wait_for_what_is_no_address(address: str) -> None:
+    with pytest.raises(UsageError, match=r"is no address of a scheduler; write it like tcp://127\.0\.0\.1:8786"):
+        run_worker(address, print)
 
 
 _COLLECT = ("collect", "--modelname", "mlp", "--cluster", "tcp://127.0.0.1:9")

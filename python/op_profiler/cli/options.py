@@ -121,7 +121,10 @@ Report = Annotated[
         help="Also write a page of what came of it: one HTML file, which needs no network.", rich_help_panel=_OUTPUT
     ),
 ]
-Db = Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel=_OUTPUT)]
+Db = Annotated[
+    str,
+    typer.Option(help="Dataset: the path of a SQLite file (.db), or an SQLAlchemy address.", rich_help_panel=_OUTPUT),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON value in place of text.", rich_help_panel=_OUTPUT)]
 Quiet = Annotated[
     bool,

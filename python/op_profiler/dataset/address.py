@@ -10,15 +10,18 @@ from sqlalchemy import URL, exc
 from op_profiler.addresses import without_password
 from op_profiler.errors import UsageError
 
-_EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
+_EXAMPLE = "results/op_profiler.db, sqlite:///results/op_profiler.db or postgresql://user@host/name"
+_SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 def parse_url(text: str) -> URL:
-    """The address of a dataset, checked.
+    """The address of a dataset, checked. The path of a SQLite file stands for its address.
 
     Raises:
         UsageError: not an address, or not of a database that is supported.
     """
+    if "://" not in text and Path(text).suffix in _SQLITE_SUFFIXES:
+        return URL.create("sqlite", database=text)
     try:
         url = sqlalchemy.make_url(text)
     except exc.ArgumentError:

@@ -39,6 +39,10 @@ class Draw:
         self._rows: dict[str, int] = {}
         self._last: list[tuple[int, str]] = []  # the groups, that with the last place first
 
+    def wants(self, group: str) -> bool:
+        """Whether rows of a group may be kept, for all that is known so far."""
+        return group in self._rows or _place(group) < self._end
+
     def takes(self, group: str) -> bool:
         """Whether one more row is kept. A group that is larger than all that may be kept ends before its end."""
         known = group in self._rows

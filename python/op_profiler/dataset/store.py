@@ -43,7 +43,7 @@ class Dataset(OpenDatabase):
         """Open a dataset and bring it to the newest version.
 
         Args:
-            url: ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
+            url: ``PATH.db``, ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
             create: make what is missing: the folder, the file, the tables. Without it they have to exist.
             read_only: refuse every write, and make nothing.
             was_open: by this process, or by the one that started it: a server that is started again is waited for.

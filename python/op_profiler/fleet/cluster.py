@@ -56,6 +56,7 @@ class Cluster:
         self.left_out: dict[str, str] = {}
         self._own: DaskCluster | KubernetesCluster | None = None
         if name.startswith(("tcp://", "tls://")):
+            settings.check_address(name)
             self.address, self._security = name, settings.security(name)
         else:
             self._own = _own_cluster(name)

@@ -94,10 +94,11 @@ def run_worker(
         patience_seconds: how long a scheduler is waited for; None for no limit.
 
     Raises:
-        UsageError: ``tls://`` without certificates, or ``tcp://`` of another machine.
+        UsageError: no address, ``tls://`` without certificates, or ``tcp://`` of another machine.
         MeasureError: no scheduler for so long.
         MissingPackageError: no Dask.
     """
+    settings.check_address(address)
     settings.configure()
     machine, compilers = this_machine(), compilers_here(say)
     if builds is None:

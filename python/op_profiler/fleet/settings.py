@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from op_profiler.errors import MissingPackageError, UsageError
 
@@ -78,6 +80,21 @@ def has_certificates() -> bool:
 def has_dashboard() -> bool:
     """Whether what Dask shows its pages with is installed."""
     return importlib.util.find_spec("bokeh") is not None
+
+
+def check_address(address: str) -> None:
+    """Refuse what cannot be where a scheduler listens: it would be waited for without an end.
+
+    Raises:
+        UsageError: neither ``tcp://HOST:PORT`` nor ``tls://HOST:PORT``.
+    """
+    with contextlib.suppress(ValueError):  # a port that is no number
+        parts = urlsplit(address)
+        if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port:
+            return
+    raise UsageError(
+        f"{address!r} is no address of a scheduler; write it like tcp://127.0.0.1:8786, or tls://HOST:PORT"
+    )
 
 
 def security(address: str) -> Security | None:

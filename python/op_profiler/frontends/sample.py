@@ -25,6 +25,8 @@ from op_profiler.errors import ModelError
 from op_profiler.files import atomic_file
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.operators.cost import size_bytes
+from op_profiler.operators.operator import Operator
 
 _FORMAT = "op_profiler sampled operators 1"
 _OF_ACTIVATIONS = ("float", "int8", "uint8")
@@ -64,6 +66,15 @@ def shares_inputs(name: str) -> bool:
 def stays_cached(name: str) -> bool:
     """Whether the weights of a batch's operators stay in the second-level cache."""
     return CACHED in name
+
+
+def bytes_written_before(operator: Operator, batch: str) -> int:
+    """Bytes of an operator's inputs that the operations before it in a batch of some name write.
+
+    Places in tables are inputs of the model: nothing writes them.
+    """
+    written = [one for one in operator.inputs if one.dtype.startswith(_OF_ACTIVATIONS)]
+    return sum(map(size_bytes, set(written) if shares_inputs(batch) else written))
 
 
 def batch_path(name: str) -> Path:

@@ -52,7 +52,11 @@ def _table(console: Console, found: ModelExplanation) -> None:
             losses or "none that can be told",
         )
     console.print(table, markup=False)
+    if any(share > 1 for one in found.operators for share in one.traffic_shares.values()):
+        console.print("note: >100% of a traffic peak: a cache nearer to the core kept some of its tensors")
 
 
 def _traffic(one: OperatorExplanation) -> str:
-    return ", ".join(f"{level} {share:.0%}" for level, share in one.traffic_shares.items())
+    return ", ".join(
+        f"{level} {share:.0%}" if share <= 1 else f"{level} >100%" for level, share in one.traffic_shares.items()
+    )

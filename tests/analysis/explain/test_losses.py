@@ -10,12 +10,13 @@ import pytest
 
 from op_profiler.analysis.explain.evidence import Cycles, Evidence, Limits, OtherTimes
 from op_profiler.analysis.explain.explain import in_chain
-from op_profiler.analysis.explain.explanation import Loss
+from op_profiler.analysis.explain.explanation import Loss, ModelExplanation
 from op_profiler.analysis.explain.machine_code import KernelCode, Loop
 from op_profiler.analysis.explain.words import explained, sureness_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.predict.schedules.tuning_gain import Tuned
+from op_profiler.report.explanation import show
 
 MODEL = ModelRequest(source="local", name="net")
 LIMITS = Limits(
@@ -56,6 +57,19 @@ def test_an_operator_at_the_peak_loses_nothing_to_speak_of() -> None:
     assert found.compute_share == pytest.approx(50 / 51, rel=0.01) and found.unexplained_us < 1
     assert "No loss that can be told is larger than" in found.sentence
     assert found.traffic_shares["memory"] == pytest.approx(100_000 / 20_000 / 51, rel=0.01)
+
+
+def test_what_a_level_cannot_have_delivered_came_from_a_nearer_one(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = explained(evidence({state: us / 20 for state, us in FINE.items()}), 1000.0, MODEL)
+    usual = explained(evidence(FINE), 1000.0, MODEL)
+    for one, told in ((quick, True), (usual, False)):
+        whole = ModelExplanation(
+            model="net", processor="any", threads=2, whole_model_us=1000.0, operators=[one], notes=[]
+        )
+        show(whole, tables=True, terminal=False)
+        shown = capsys.readouterr().out
+        assert ("memory >100%" in shown, "a cache nearer to the core" in shown) == (told, told)
+    assert quick.traffic_shares["memory"] == pytest.approx(2, rel=0.05)
 
 
 def test_scalars_are_named() -> None:

@@ -1,7 +1,8 @@
-"""The plan of a large sampling run is made of commands that exist."""
+"""The plans of large runs are made of commands that exist."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from ...command_line import ROOT, op_profiler
 
 PLAN = ROOT / "collector" / "sampling_plan.sh"
+NETWORKS = ROOT / "collector" / "networks_plan.sh"
 
 
 def test_every_step_of_the_plan_is_accepted(tmp_path: Path) -> None:
@@ -33,3 +35,22 @@ def test_every_step_of_the_plan_is_accepted(tmp_path: Path) -> None:
     first = networks[0]
     first[first.index("--modelname") + 1] = "mlp"
     assert op_profiler(*first, folder=tmp_path).returncode == 0
+
+
+def test_every_network_of_the_plan_is_known_and_has_a_file_of_its_own(tmp_path: Path) -> None:
+    command = tmp_path / "op-profiler"
+    command.write_text('#!/bin/sh\necho "$@"\n[ "$5" != mlp ]\n')  # one of them fails: the others go on
+    command.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    line = [str(NETWORKS), str(tmp_path / "nets"), "--threads", "1,2"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == "not, or not wholly measured: mlp"
+    steps = [step.split() for step in done.stdout.splitlines()]
+    files, named = {step[-1] for step in steps}, {(step[2], step[4]) for step in steps}
+    assert len(files) == len(named) == len(steps) > 80
+    assert all(step[-3:-1] == ["1,2", "--db"] for step in steps)
+    of_packages = {"yolov3-tiny"}  # listed where libreyolo is installed
+    for source in {source for source, _ in named}:
+        listed = json.loads(op_profiler("models", "--modelsource", source, "--json", folder=tmp_path).stdout)
+        assert {name for where, name in named if where == source} - of_packages <= set(listed[source])
+    assert subprocess.run([str(NETWORKS)], capture_output=True, text=True).returncode == 2

@@ -12,6 +12,7 @@ import pytest
 
 from op_profiler.dataset import read_parquet
 from op_profiler.errors import DatasetError
+from op_profiler.frontends.sample import bytes_written_before
 from op_profiler.predict.latency import devices as devices_module
 from op_profiler.predict.latency import examples as examples_module
 from op_profiler.predict.latency import open_predictor
@@ -119,6 +120,25 @@ def test_of_too_many_rows_whole_models_are_drawn(old_row: dict[str, Any], monkey
     few = examples_of(row for row in batches if row["model_name"] in drawn)
     same = found.where(found.sampled[found.model])
     assert few.latency_us.tolist() == same.latency_us.tolist() and not few.left_out
+
+
+def test_traffic_is_that_of_all_operators_also_of_those_whose_times_are_not_used(old_row: dict[str, Any]) -> None:
+    moved = old_row["bytes_read"] + old_row["bytes_written"]
+    used = old_row | {"occurrences": 3}
+    failed = old_row | {"operator_key": "0123456789abcdef", "error": "it crashed", "median_us": None, "occurrences": 2}
+    found = examples_of([failed, used, used | {"threads": 4}, used | {"origin": "tuned", "operator_key": "f" * 16}])
+    assert found.traffic_bytes.tolist() == [5 * moved] * 2 and found.working_set_bytes.tolist() == [2 * moved] * 2
+
+
+def test_the_traffic_of_a_batch_holds_what_writes_its_inputs(old_row: dict[str, Any]) -> None:
+    inputs = [{"shape": [2, 8], "dtype": "float32"}, {"shape": [2, 8], "dtype": "float32"}]
+    inputs += [{"shape": [100], "dtype": "int64"}]
+    row = old_row | {"model_source": "sample", "inputs": inputs, "bytes_read": 1_000, "bytes_written": 64}
+    row |= {"occurrences": 1, "model_name": "draw1-0000-apart-0123456789ab"}
+    writer = row | {"operator_key": "0123456789abcdef", "op_names": ["broadcast_to"], "bytes_written": 64}
+    found = examples_of([writer, row])
+    assert found.traffic_bytes.tolist() == [1_064 + 2 * 64], "nothing writes places in tables"
+    assert bytes_written_before(found.operators[0], "draw1-0000-0123456789ab") == 64, "one tensor in place of two"
 
 
 def test_models_that_compute_with_denormal_numbers_teach_nothing(old_row: dict[str, Any]) -> None:

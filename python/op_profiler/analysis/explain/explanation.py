@@ -95,6 +95,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         one_thread_us: in the model with one thread.
         compute_share: of what the processor can compute meanwhile, what it does.
         traffic_shares: by cache level and ``memory``: of what that can deliver meanwhile, the bytes of its tensors.
+            Above 1: a nearer cache kept some of them.
         losses: largest first.
         sureness: share of draws from the losses' intervals in which the first is the largest.
         unexplained_us: of `time_us` what neither its work nor its losses account for.

@@ -12,7 +12,7 @@ import numpy as np
 
 from op_profiler.dataset.draw import Draw
 from op_profiler.errors import DatasetError
-from op_profiler.frontends.sample import stays_cached
+from op_profiler.frontends.sample import AROUND_SAMPLED, bytes_written_before, stays_cached
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
@@ -97,7 +97,7 @@ class Examples:
         occurrences: how often that model calls the operator.
         models: names, one a model; `sampled`: whether it is a batch of sampled operators.
         traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls;
-            without those of operators that are left out. In batches of sampled operators these are a third of it.
+            those of rows that were not used too.
         working_set_bytes: the same if each operator were called once.
         gauge_us: shape (entries, kernels of the probe), how long they took meanwhile; NaN where it is not known.
         gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.
@@ -206,6 +206,8 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     kept = _Kept()
     for row in rows:
         reason = reason_against(row, schedules)
+        if row["origin"] == schedules and row["model_key"]:
+            kept.tell_traffic(row)
         if reason is None:
             kept.add(row)
         else:
@@ -229,12 +231,28 @@ class _Kept:
         self._launches: dict[str, int] = {}
         self._devices: dict[str, DeviceName] = {}
         self._models: dict[str, tuple[str, bool]] = {}
+        self._moved: dict[str, dict[str, tuple[int, int]]] = {}
         self._places = [dict[Any, int]() for _ in ("operator", "device", "model", "cores")]
 
     @property
     def not_drawn(self) -> int:
         """Rows beyond `MOST_ROWS`."""
         return sum(draw.left_out for draw in self._draws.values())
+
+    def tell_traffic(self, row: Mapping[str, Any]) -> None:
+        """Of an operator in a model, also where its time is not used: how many bytes it moves, and how often."""
+        from op_profiler.dataset.formats.flat_table import operator_of_row
+
+        model, key = row["model_key"], row["operator_key"]
+        if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
+            return
+        if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
+            return  # counted with the operators that they stand around: what ships has no rows of them
+        operator = self._operators.get(key) or operator_of_row(dict(row))
+        moved = operator.bytes_read + operator.bytes_written
+        if row["model_source"] == "sample":
+            moved += bytes_written_before(operator, row["model_name"])
+        self._moved.setdefault(model, {})[key] = (moved, row["occurrences"] or 1)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One more, unless its model is not drawn."""
@@ -273,6 +291,8 @@ class _Kept:
         Returns:
             How many rows that were.
         """
+        for key in models:
+            self._moved.pop(key, None)
         lost = [self._places[2][key] for key in models if key in self._places[2]]
         if not lost:
             return 0
@@ -301,11 +321,11 @@ class _Kept:
         told = [(operator, self._launches[key]) for key, operator in self._operators.items()]
         operator, operators = _renumbered(numbers[:, 0], told)
         device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
-        model, models = _renumbered(numbers[:, 2], list(self._models.values()))
+        model, models = _renumbered(numbers[:, 2], [(key, *about) for key, about in self._models.items()])
         occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, _TOLD))
-        moved = np.array([o.bytes_read + o.bytes_written for o, _ in operators], dtype=np.float64)
-        calls = occurrences.astype(np.int64)
-        traffic, working_set = _traffic(operator, model, calls, moved, len(models))
+        moved = [self._moved[key].values() for key, _, _ in models]
+        traffic = np.array([sum(size * calls for size, calls in one) for one in moved], dtype=np.float64)
+        working_set = np.array([sum(size for size, _ in one) for one in moved], dtype=np.float64)
         return Examples(
             operators=[one for one, _ in operators],
             launches=np.array([launches for _, launches in operators], dtype=np.int64),
@@ -317,9 +337,9 @@ class _Kept:
             device=device,
             devices=devices,
             model=model,
-            occurrences=calls,
-            models=[name for name, _ in models],
-            sampled=np.array([sampled for _, sampled in models], dtype=bool),
+            occurrences=occurrences.astype(np.int64),
+            models=[name for _, name, _ in models],
+            sampled=np.array([sampled for _, _, sampled in models], dtype=bool),
             traffic_bytes=traffic[model],
             working_set_bytes=working_set[model],
             gauge_us=numbers[:, _NUMBERS:].copy(),
@@ -373,15 +393,3 @@ def _gauge(row: Mapping[str, Any]) -> list[float]:
 def _gauge_bytes(row: Mapping[str, Any]) -> int:
     found = (row["timing_details"] or {}).get("gauge_bytes") or {}
     return int(found.get("memory", FIRST_MEMORY_BYTES))
-
-
-def _traffic(
-    operator: np.ndarray, model: np.ndarray, occurrences: np.ndarray, moved: np.ndarray, models: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes that all calls of each model move, shape (models,), and one call of each of its operators; whatever the
-    thread counts."""
-    pairs, first = np.unique(np.stack([model, operator]), axis=1, return_index=True)
-    total, once = np.zeros(models), np.zeros(models)
-    np.add.at(total, pairs[0], moved[pairs[1]] * occurrences[first])
-    np.add.at(once, pairs[0], moved[pairs[1]])
-    return total, once
