@@ -52,8 +52,8 @@ def _ships_in(folder: Path) -> list[ShippedProcessor]:
 
 
 def nearest_processor(name: str) -> ShippedProcessor | None:
-    """The processor of a name where it ships, else the one whose name shares most words with it, the first of several;
-    None where nothing ships.
+    """The processor of a name where it ships, else the one whose name shares most words with it, of several the one with
+    the largest dataset; None where nothing ships.
 
     Args:
         name: as the folders have it.
@@ -61,7 +61,7 @@ def nearest_processor(name: str) -> ShippedProcessor | None:
     words = set(name.split("-"))
     return max(
         shipped_processors(),
-        key=lambda one: (one.folder.name == name, len(words & set(one.folder.name.split("-")))),
+        key=lambda one: (one.folder.name == name, len(words & set(one.folder.name.split("-"))), _size(one.operators)),
         default=None,
     )
 
@@ -79,6 +79,10 @@ def shipped_schedules() -> Path:
 def is_checkout() -> bool:
     """Whether what ships may be changed where it lies: an installed package is not for writing."""
     return (_FOLDER / "schedules").is_symlink()
+
+
+def _size(path: Path | None) -> int:
+    return 0 if path is None else path.stat().st_size
 
 
 def _existing(path: Path) -> Path | None:

@@ -95,6 +95,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("amd-epyc-family-26-model-2", "intel-xeon-family-6-model-207", "intel-xeon-family-6-model-20"):
         (tmp_path / "results" / name).mkdir(parents=True)
         (tmp_path / "results" / name / "predictor.zip").touch()
+    (tmp_path / "results" / "intel-xeon-family-6-model-207" / "operators.parquet").write_bytes(b"most")
     (tmp_path / "results" / "README.md").touch()
     return tmp_path / "results"
 
@@ -105,7 +106,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("intel-xeon-family-6-model-207", "intel-xeon-family-6-model-207"),
         ("intel-xeon-family-6-model-20", "intel-xeon-family-6-model-20"),
         ("amd-ryzen-family-25-model-33", "amd-epyc-family-26-model-2"),
-        ("intel-core-family-6-model-158", "intel-xeon-family-6-model-20"),
+        ("intel-core-family-6-model-158", "intel-xeon-family-6-model-207"),
         ("aarch64-cpu-implementer-0x41-cpu-part-0xd0c", "amd-epyc-family-26-model-2"),
     ],
 )
