@@ -51,17 +51,19 @@ def errors_of(own: Examples, others: list[Examples], count: int) -> dict[str, An
     networks = list(predicted_networks(predictor, own.where(~own.sampled[own.model])))
     off = np.array([one.prediction.total_us / one.measured_us - 1 for one in networks])
     inside = (found.low_us <= rest.latency_us) & (rest.latency_us <= found.high_us)
+    told = np.isfinite(errors)  # no number where a dtype was never measured
     return {
         "processor": own.devices[int(own.device[0])].processor,
         "operators_measured": count,
         "asked": len(rest),
-        "all_percent": mean_percent(errors),
-        "median_percent": round(100 * float(np.median(errors)), 1),
-        "of_networks_percent": mean_percent(errors[network]),
-        "sampled_percent": mean_percent(errors[~network]),
-        "known_elsewhere_percent": mean_percent(errors[elsewhere]),
-        "known_nowhere_percent": mean_percent(errors[~elsewhere]),
-        "inside_interval_percent": mean_percent(inside),
+        "without_estimate": int((~told).sum()),
+        "all_percent": mean_percent(errors[told]),
+        "median_percent": round(100 * float(np.median(errors[told])), 1),
+        "of_networks_percent": mean_percent(errors[told & network]),
+        "sampled_percent": mean_percent(errors[told & ~network]),
+        "known_elsewhere_percent": mean_percent(errors[told & elsewhere]),
+        "known_nowhere_percent": mean_percent(errors[told & ~elsewhere]),
+        "inside_interval_percent": mean_percent(inside[told]),
         "networks": len(off),
         "network_percent": mean_percent(np.abs(off)),
         "network_median_percent": round(100 * float(np.median(np.abs(off))), 1),
