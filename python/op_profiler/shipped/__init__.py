@@ -52,8 +52,8 @@ def _ships_in(folder: Path) -> list[ShippedProcessor]:
 
 
 def nearest_processor(name: str) -> ShippedProcessor | None:
-    """The processor of a name where it ships, else the one whose name shares most words with it, of several the one with
-    the largest dataset; None where nothing ships.
+    """The processor of a name where it ships, else the one whose name shares most words with it, of several the one
+    with the largest dataset; None where nothing ships.
 
     Args:
         name: as the folders have it.

@@ -200,7 +200,7 @@ def test_few_kernels_tell_how_a_device_differs_from_others() -> None:
     times, weight = truth.times_us(learned)[:, 0], np.ones(len(learned))
     off = [
         np.abs(np.log(found.times_us(asked)[:, 0] / truth.times_us(asked)[:, 0])).max()
-        for found in (KernelModel.fit(learned, times, weight, like) for like in ((), (other,)))
+        for found in (KernelModel.fit(learned, times, weight, like) for like in ((), ((other, 0.1),)))
     ]
     assert off[1] < 0.1 and off[1] < off[0] / 2
 

@@ -46,7 +46,7 @@ class Base:
         query: Query,
         latency_us: np.ndarray,
         weight: np.ndarray,
-        like: Sequence[KernelModel] = (),
+        like: Sequence[tuple[KernelModel, float]] = (),
     ) -> Base:
         """From measurements, one an entry of `query`; `like`: of other devices, see `KernelModel.fit`."""
         if query.has_loops.sum() < FEWEST_WITH_LOOPS:

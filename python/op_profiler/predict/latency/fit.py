@@ -19,6 +19,7 @@ from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
 from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.launching import Launching
+from op_profiler.predict.latency.likeness import as_if_here, likeness
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
@@ -36,7 +37,7 @@ _LIGHT_US = 5.0
 """Below this a time is mostly the cost of the call; such operators count for less."""
 _LEAST_WEIGHT, _IN_NETWORK, _MOST_OF_PART = 0.3, 3.0, 3.0
 _ELSEWHERE = 0.3
-"""How much a measurement on another device counts beside one on the device itself."""
+"""How much a measurement on another device counts at least beside one on the device itself."""
 _FEW_NETWORKS = 40
 """A processor of which fewer were measured is taught all by others too: that helped one with 18 much, and one with 66
 no more."""
@@ -123,12 +124,17 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
     others = [steady(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
-    elsewhere = [_lesson(one, weight=_ELSEWHERE) for one in others]
+    here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
+    elsewhere = [_lesson(one, weight=max(_ELSEWHERE, likeness(peaks, here))) for one, peaks in zip(others, peaks_of)]
     if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
         own = _lesson(examples)
         alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
         return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in alike)]
-    like = [one.base.kernels for one in elsewhere if one.base.kernels is not None]
+    like = [
+        (as_if_here(one.base.kernels, peaks, here), likeness(peaks, here))
+        for one, peaks in zip(elsewhere, peaks_of)
+        if one.base.kernels is not None
+    ]
     return [_lesson(examples, ratio, like=like), *elsewhere]
 
 
@@ -144,9 +150,9 @@ def _has_rare_op(query: Query, own: Query) -> np.ndarray:
 
 
 def _lesson(
-    examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[KernelModel] = ()
+    examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[tuple[KernelModel, float]] = ()
 ) -> Lesson:
-    """Of one device, in its usual state; `like`: of others."""
+    """Of one device, in its usual state; `like`: as of `KernelModel.fit`."""
     query = query_of(examples)
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)

@@ -75,12 +75,16 @@ class KernelModel:
 
     @classmethod
     def fit(
-        cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, like: Sequence[KernelModel] = ()
+        cls,
+        query: Query,
+        latency_us: np.ndarray,
+        weight: np.ndarray,
+        like: Sequence[tuple[KernelModel, float]] = (),
     ) -> KernelModel:
         """From measured kernels, one an entry of `query`; those whose loops are not known are left out.
 
         Args:
-            like: of other devices: costs that few kernels do not tell are as theirs.
+            like: of other devices, and how much each counts: costs that few kernels do not tell are as theirs.
         """
         used = _threads_used(query)
         counts, of_all, of_kinds = np.unique(used), [], []
@@ -170,16 +174,17 @@ class _Parts:
         return shares
 
 
-def _start(like: Sequence[KernelModel], threads: int) -> tuple[np.ndarray, np.ndarray]:
+def _start(like: Sequence[tuple[KernelModel, float]], threads: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the fit of a thread count begins: logarithms of costs of all kernels, and how far those of each kind are
     from these. Means over other devices, each at the thread count that comes nearest."""
     start = np.log([*_START_US.values(), _CALL_US, _COLD_CALL_US, _SPLIT_US])
     if not like:
         return start, np.zeros((len(KINDS), len(start)))
-    found = [(one, int(np.argmin(np.abs(one.threads - threads)))) for one in like]
+    found = [(one, int(np.argmin(np.abs(one.threads - threads)))) for one, _ in like]
+    counts = [count for _, count in like]
     of_all = [one.log_costs[at] for one, at in found]
     apart = [one.log_costs_of_kinds[at] - one.log_costs[at] for one, at in found]
-    return np.mean(of_all, axis=0), np.mean(apart, axis=0)
+    return np.average(of_all, axis=0, weights=counts), np.average(apart, axis=0, weights=counts)
 
 
 def _drawn(rows: np.ndarray, most: int) -> np.ndarray:
