@@ -107,7 +107,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("intel-xeon-family-6-model-20", "intel-xeon-family-6-model-20"),
         ("amd-ryzen-family-25-model-33", "amd-epyc-family-26-model-2"),
         ("intel-core-family-6-model-158", "intel-xeon-family-6-model-207"),
-        ("aarch64-cpu-implementer-0x41-cpu-part-0xd0c", "amd-epyc-family-26-model-2"),
+        ("aarch64-cpu-implementer-0x41-cpu-part-0xd0c", "intel-xeon-family-6-model-207"),
     ],
 )
 def test_the_nearest_answers_where_a_processor_does_not_ship(three: Path, name: str, nearest: str) -> None:
