@@ -40,6 +40,7 @@ def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], n
             of = asked.model == model
             times = asked.latency_us[of] * asked.occurrences[of]
             operators = [asked.operators[at] for at in asked.operator[of]]
+            off = (ratio[of] * times).sum() / times.sum() - 1  # no number where a dtype was never measured elsewhere
             whole_us = launching.total_us(float(times.sum()), operators, asked.occurrences[of]) if launching else np.nan
             rows.append(
                 {
@@ -47,7 +48,8 @@ def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], n
                     "model": asked.models[model],
                     "kernels_us": round(float(times.sum()), 1),
                     "whole_model_us": round(float(asked.whole_model_us[of][0]), 1),
-                    "kernels_off_percent": round(100 * float((ratio[of] * times).sum() / times.sum() - 1), 1),
+                    "without_estimate": int(np.isnan(ratio[of]).sum()),
+                    "kernels_off_percent": round(100 * float(off), 1) if np.isfinite(off) else None,
                     "whole_off_percent": round(100 * float(whole_us / asked.whole_model_us[of][0] - 1), 1),
                 }
             )
@@ -67,22 +69,24 @@ def main() -> None:
         names = zip(examples.models, examples.sampled)
         family = np.array(["" if sampled else family_of(name) for name, sampled in names])
         rows, ratios, holds = held_out(examples, family)
-        off = np.abs([row["kernels_off_percent"] for row in rows])
+        off = np.abs([row["kernels_off_percent"] for row in rows if not row["without_estimate"]])
         whole = np.abs([row["whole_off_percent"] for row in rows])
         of_operators = np.abs(ratios - 1) * 100
         long = np.concatenate(
             [examples.latency_us[family[examples.model] == name] for name in sorted(set(family) - {""})]
         )
+        told_long = (long > _LONG_US) & np.isfinite(ratios)
         summary = {
             "gpu": ships.folder.name,
             "measurements": len(examples),
             "networks": len(rows),
+            "networks_without_estimate": len(rows) - len(off),
             "mean_off_percent": round(float(off.mean()), 1),
             "median_off_percent": round(float(np.median(off)), 1),
             "within_10_percent": round(float((off <= 10).mean()) * 100),
-            "operators_mean_off_percent": round(float(of_operators[long > _LONG_US].mean()), 1),
-            "operators_median_off_percent": round(float(np.median(of_operators[long > _LONG_US])), 1),
-            "intervals_hold_percent": round(float(holds.mean()) * 100),
+            "operators_mean_off_percent": round(float(of_operators[told_long].mean()), 1),
+            "operators_median_off_percent": round(float(np.median(of_operators[told_long])), 1),
+            "intervals_hold_percent": round(float(holds[np.isfinite(ratios)].mean()) * 100),
             "whole_from_kernels_mean_off_percent": round(float(whole.mean()), 1),
             "whole_from_kernels_median_off_percent": round(float(np.median(whole)), 1),
         }
