@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import platform
@@ -38,8 +39,9 @@ Records = Sequence[Mapping[str, Any]]
 """Rows of a table: the same members in each, units in their names, rounded to what is told."""
 
 
+@functools.cache
 def measured_on() -> dict[str, Any]:
-    """When, on what, with which versions."""
+    """When, on what, with which versions: of the first call, as what is committed meanwhile is not what runs."""
     from importlib import metadata
 
     from op_profiler.cores import usable_cores
