@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,18 @@ class TestFiles:
         assert np.allclose(outputs(script, {script.inputs[0].name: value})[0], expected, atol=1e-5)
         with pytest.raises(UsageError, match="inputshape"):
             load("file", "net.pt")
+
+    @pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
+    def test_a_function_may_import_torchvision(self, tmp_path: Path) -> None:
+        (tmp_path / "vision.py").write_text(
+            "import torch\n\ndef build():\n    from torchvision.ops import MLP\n\n    return MLP(8, [4]), torch.randn(1, 8)\n"
+        )
+        request = "ModelRequest(source='file', name='vision:build')"
+        asked = f"FRONTENDS.get('file').load({request}).inputs[0].shape"
+        imports = "from op_profiler.frontends import FRONTENDS; from op_profiler.frontends.frontend import ModelRequest"
+        alone = [sys.executable, "-c", f"{imports}; print({asked})"]  # nothing before it has imported torchvision
+        done = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == "(1, 8)", done.stderr
 
     @needs_torch
     def test_pickles_are_refused(self, tmp_path: Path) -> None:

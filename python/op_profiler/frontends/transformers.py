@@ -162,8 +162,7 @@ def _library() -> Any:
     from op_profiler.frontends.importers import torch as torch_importer
 
     with torch_importer.quiet():
-        if importlib.util.find_spec("torchvision") is not None:
-            torch_importer.load_torchvision()  # transformers imports it where it is there
+        torch_importer.prepare_torchvision()  # transformers imports it where it is there
         import transformers
 
     transformers.logging.set_verbosity_error()

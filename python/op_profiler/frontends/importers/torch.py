@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +41,6 @@ def load_torchvision() -> ModuleType:
         MissingPackageError: it is not installed.
     """
     load_torch()
-    import importlib.util
-
     if importlib.util.find_spec("torchvision") is None:
         raise MissingPackageError("torchvision", "this model")
     try:
@@ -50,6 +49,12 @@ def load_torchvision() -> ModuleType:
         _declare_detection_operators()
         import torchvision
     return torchvision
+
+
+def prepare_torchvision() -> None:
+    """Where torchvision is there, others' code can import it afterwards, as `load_torchvision` does."""
+    if importlib.util.find_spec("torchvision") is not None:
+        load_torchvision()
 
 
 _LIBRARIES: list[Any] = []  # a torch.library goes away with its last reference

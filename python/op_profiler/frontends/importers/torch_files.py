@@ -166,6 +166,7 @@ def _filled(kind: Any, sizes: tuple[int, ...]) -> Any:
 def lower_function(request: ModelRequest) -> ImportedModel:
     """What ``package.module:function`` returns: a torch module and its example inputs (a tensor, a list or a dict)."""
     torch = torch_importer.load_torch()
+    torch_importer.prepare_torchvision()  # the user's code may import it
     torch.manual_seed(0)
     model, examples = _call(request.name)
     if not isinstance(model, torch.nn.Module):
