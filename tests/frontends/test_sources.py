@@ -208,7 +208,8 @@ class TestFiles:
     @pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
     def test_a_function_may_import_torchvision(self, tmp_path: Path) -> None:
         (tmp_path / "vision.py").write_text(
-            "import torch\n\ndef build():\n    from torchvision.ops import MLP\n\n    return MLP(8, [4]), torch.randn(1, 8)\n"
+            "import torch\n\ndef build():\n"
+            "    from torchvision.ops import MLP\n    return MLP(8, [4]), torch.randn(1, 8)\n"
         )
         request = "ModelRequest(source='file', name='vision:build')"
         asked = f"FRONTENDS.get('file').load({request}).inputs[0].shape"

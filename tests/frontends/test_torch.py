@@ -77,6 +77,38 @@ def test_diff(torch: Any, run: Any) -> None:
     check(Diff(), run, torch, torch.randn(3, 5), torch.randn(3, 1))
 
 
+def test_norms_without_weights(torch: Any, run: Any) -> None:
+    class Norms(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(6))
+            self.plane = torch.nn.Parameter(torch.randn(5, 4))
+
+        def forward(self, x: Any) -> Any:
+            norms = torch.nn.functional
+            both = norms.layer_norm(x, (5, 4), self.plane, self.plane + 1)
+            own = norms.batch_norm(x, None, None, weight=self.weight, bias=-self.weight, training=True)
+            learned = norms.batch_norm(x, self.weight, self.weight.abs() + 1)
+            return norms.layer_norm(x, (4,)), both, norms.batch_norm(x, None, None, training=True), own, learned
+
+    torch.manual_seed(0)
+    check(Norms(), run, torch, torch.randn(2, 6, 5, 4))
+
+
+def test_second_names_of_operators(torch: Any, run: Any) -> None:
+    class Named(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = torch.subtract(torch.multiply(x, 3), torch.divide(x, 2), alpha=2)
+            return (
+                torch.clip(y, -1, 1),
+                torch.clip(y, min=0),
+                torch.concat([y, torch.negative(y)]),
+                torch.concatenate([x, y]),
+            )
+
+    check(Named(), run, torch, torch.randn(4, 4))
+
+
 def test_vision_transformer(torch: Any, run: Any) -> None:
     from op_profiler.frontends.importers import torch as torch_importer
 

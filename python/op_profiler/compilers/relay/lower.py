@@ -16,6 +16,7 @@ from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurren
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.loop_reader import parallel_loops_of
 from op_profiler.compilers.relay.code_capture import code_capture
+from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of
 from op_profiler.compilers.relay.layers import Layers
@@ -128,19 +129,20 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     module = layers.marked(model.mod)
     instruments = [_shortcuts(), layers.carrier(), capture]
 
-    def built(**more: Any) -> Any:
+    def built(module: IRModule, **more: Any) -> Any:
         settings = {"config": config | more, "disabled_pass": [*left_out, *idle]}
         with tvm.transform.PassContext(opt_level=3, instruments=instruments, **settings):
             return build(module, target=target, params=model.params)
 
     with quiet(), _compile_errors(model):
         try:
-            library = built()
+            library = built(module)
         except tvm.TVMError as error:
             if _FLOAT_DECLARED not in str(error):
                 raise
             capture.modules.clear()
-            library = built(**{"tir.disable_cse_tir": True})
+            without = {"tir.disable_cse_tir": True}
+            library = built(with_computed_resizes(module, model.params, without), **without)
             left_out = [*left_out, _ELIMINATION]
     seconds = time.perf_counter() - started
     extracted = [extract(labelled, layers) for labelled in capture.modules]

@@ -15,6 +15,7 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, unsupported
+from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
 
@@ -178,50 +179,10 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
         with quiet():
             prepare(traced, model)
             with noted_layers() as layers:
-                converters = _converters(tvm.relay)
-                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=converters)
+                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=dict(CONVERTERS))
             return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
-
-
-def _converters(relay: ModuleType) -> dict[str, Any]:
-    """Operators of current torch that TVM 0.19 does not know."""
-
-    def diff(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-        """aten::diff(data, n, dim, prepend, append)"""
-        data, times, axis, prepend, append = inputs
-        rank = len(relay.frontend.common.infer_shape(data))
-        parts = [part for part in (prepend, data, append) if part is not None]
-        data = relay.concatenate(parts, axis=axis) if len(parts) > 1 else data
-        axis %= rank
-        for _ in range(times):
-            size = relay.frontend.common.infer_shape(data)[axis]
-            after = relay.strided_slice(data, begin=[1], end=[size], axes=[axis])
-            data = relay.subtract(after, relay.strided_slice(data, begin=[0], end=[size - 1], axes=[axis]))
-        return data
-
-    def zero_(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-        """TVM's own wants a static shape, which a slice computed while tracing (swin_v2's bias) has not."""
-        return relay.zeros_like(inputs[0])
-
-    def linear(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-        """aten::linear(data, weight, bias): one dense over all leading dimensions.
-
-        TVM's own makes a batched product of it for more than two dimensions, for which llvm has no good schedule: BERT
-        then takes 18 s instead of a fraction of one.
-        """
-        data, weight, bias = inputs
-        shape = relay.frontend.common.infer_shape(data)
-        flat = data if len(shape) == 2 else relay.reshape(data, (-1, shape[-1]))
-        out = relay.nn.dense(flat, weight)
-        if bias is not None:
-            out = relay.nn.bias_add(out, bias)
-        if len(shape) == 2:
-            return out
-        return relay.reshape(out, (*(int(d) for d in shape[:-1]), -1))
-
-    return {"aten::diff": diff, "aten::zero_": zero_, "aten::linear": linear}
 
 
 def _last_line(error: BaseException) -> str:

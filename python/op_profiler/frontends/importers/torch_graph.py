@@ -20,6 +20,16 @@ from op_profiler.frontends.importers.torch_layers import inline
 _FILLS = ("aten::fill_", "aten::zero_")
 _VIEWS = ("aten::slice", "aten::select", "aten::unsqueeze")
 _ASSERTIONS = ("aten::_assert_tensor_metadata", "aten::_assert_async")
+_SAME = {
+    "aten::clip": "aten::clamp",
+    "aten::concat": "aten::cat",
+    "aten::concatenate": "aten::cat",
+    "aten::divide": "aten::div",
+    "aten::multiply": "aten::mul",
+    "aten::negative": "aten::neg",
+    "aten::subtract": "aten::sub",
+}
+"""Second names of operators, of which the importer knows the first ones."""
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
@@ -59,19 +69,28 @@ def _name_as_traces_do(graph: Any) -> None:
             node.destroy()
         elif node.kind() == "prim::Constant" and node.output().type().kind() == "ListType":
             _spell_out(graph, node)
+        elif node.kind() in _SAME:
+            _replace(graph, node, _SAME[node.kind()], list(node.inputs()))
         elif node.kind() in _CONVOLUTIONS and not any(i.type().kind() == "StringType" for i in node.inputs()):
             data, weight, bias, stride, padding, dilation, groups = node.inputs()
             with graph.insert_point_guard(node):
                 no, zero = graph.insertConstant(False), graph.insertConstant(0)
                 zeros = graph.create("prim::ListConstruct", [zero] * _CONVOLUTIONS[node.kind()], 1)
                 graph.insertNode(zeros).output().setType(stride.type())
-                inputs = [data, weight, bias, stride, padding, dilation, no, zeros.output(), groups, no, no, no, no]
-                same = graph.insertNode(graph.create("aten::_convolution", inputs, 1))
-            same.copyAttributes(node)
-            same.output().setType(node.output().type())
-            node.output().replaceAllUsesWith(same.output())
-            node.destroy()
+            inputs = [data, weight, bias, stride, padding, dilation, no, zeros.output(), groups, no, no, no, no]
+            _replace(graph, node, "aten::_convolution", inputs)
     torch._C._jit_pass_dce(graph)
+
+
+def _replace(graph: Any, node: Any, kind: str, inputs: list[Any]) -> None:
+    """A node of another kind in the place of one that gives the same."""
+    with graph.insert_point_guard(node):
+        same = graph.insertNode(graph.create(kind, inputs, 1))
+    same.copyAttributes(node)
+    same.copyMetadata(node)
+    same.output().setType(node.output().type())
+    node.output().replaceAllUsesWith(same.output())
+    node.destroy()
 
 
 def _only_raises(node: Any) -> bool:

@@ -1,0 +1,106 @@
+"""Operators of current torch that TVM 0.19 does not know, or not in full.
+
+A converter takes an operator's inputs, which are expressions of Relay or plain values, and their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+_Inputs = Sequence[Any]
+_Types = Sequence[str]
+
+
+def _diff(inputs: _Inputs, _: _Types) -> Any:
+    """aten::diff(data, n, dim, prepend, append)"""
+    relay = _relay()
+    data, times, axis, prepend, append = inputs
+    rank = len(_shape_of(data))
+    parts = [part for part in (prepend, data, append) if part is not None]
+    data = relay.concatenate(parts, axis=axis) if len(parts) > 1 else data
+    axis %= rank
+    for _step in range(times):
+        size = _shape_of(data)[axis]
+        after = relay.strided_slice(data, begin=[1], end=[size], axes=[axis])
+        data = relay.subtract(after, relay.strided_slice(data, begin=[0], end=[size - 1], axes=[axis]))
+    return data
+
+
+def _zero_(inputs: _Inputs, _: _Types) -> Any:
+    """TVM's own wants a static shape, which a slice computed while tracing (swin_v2's bias) has not."""
+    return _relay().zeros_like(inputs[0])
+
+
+def _linear(inputs: _Inputs, _: _Types) -> Any:
+    """aten::linear(data, weight, bias): one dense over all leading dimensions.
+
+    TVM's own makes a batched product of it for more than two dimensions, for which llvm has no good schedule: BERT then
+    takes 18 s instead of a fraction of one.
+    """
+    relay = _relay()
+    data, weight, bias = inputs
+    shape = _shape_of(data)
+    flat = data if len(shape) == 2 else relay.reshape(data, (-1, shape[-1]))
+    out = relay.nn.dense(flat, weight)
+    if bias is not None:
+        out = relay.nn.bias_add(out, bias)
+    if len(shape) == 2:
+        return out
+    return relay.reshape(out, (*(int(d) for d in shape[:-1]), -1))
+
+
+def _layer_norm(inputs: _Inputs, types: _Types) -> Any:
+    """aten::layer_norm(data, shape, weight, bias, eps, ...). TVM's own wants both weights and one axis."""
+    relay = _relay()
+    data, over, weight, bias, epsilon = inputs[:5]
+    if len(over) == 1:
+        gamma, beta = _weight_or(1, weight, over, types), _weight_or(0, bias, over, types)
+        return relay.nn.layer_norm(data, gamma, beta, axis=-1, epsilon=float(epsilon), center=True, scale=True)
+    out = _standardized(data, list(range(-len(over), 0)), epsilon)
+    out = out if weight is None else relay.multiply(out, weight)
+    return out if bias is None else relay.add(out, bias)
+
+
+def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
+    """aten::batch_norm(data, weight, bias, mean, variance, training, momentum, eps, ...). TVM's own wants a mean that
+    was learned. Without one it is the data's own: some networks make their weights standard by that."""
+    relay = _relay()
+    data, weight, bias, mean, variance, _training, _momentum, epsilon = inputs[:8]
+    shape = _shape_of(data)
+    gamma, beta = _weight_or(1, weight, shape[1:2], types), _weight_or(0, bias, shape[1:2], types)
+    if mean is None:
+        data = _standardized(data, [axis for axis in range(len(shape)) if axis != 1], epsilon)
+        wide = (-1, *[1] * (len(shape) - 2))
+        return relay.add(relay.multiply(data, relay.reshape(gamma, wide)), relay.reshape(beta, wide))
+    given = {"center": bias is not None, "scale": weight is not None}
+    return relay.nn.batch_norm(data, gamma, beta, mean, variance, axis=1, epsilon=float(epsilon), **given)[0]
+
+
+def _relay() -> Any:
+    return load_tvm().relay
+
+
+def _shape_of(data: Any) -> Sequence[Any]:
+    shape: Sequence[Any] = _relay().frontend.common.infer_shape(data)
+    return shape
+
+
+def _weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
+    same = np.full([int(size) for size in shape], value, str(types[0]))
+    return _relay().const(same) if weight is None else weight
+
+
+def _standardized(data: Any, axes: list[int], epsilon: float) -> Any:
+    relay = _relay()
+    mean = relay.mean(data, axes, keepdims=True)
+    variance = relay.variance(data, axes, keepdims=True)
+    return relay.multiply(relay.subtract(data, mean), relay.rsqrt(relay.add(variance, relay.const(float(epsilon)))))
+
+
+CONVERTERS = {f"aten::{one.__name__[1:]}": one for one in (_diff, _zero_, _linear, _layer_norm, _batch_norm)}
+"""By the name of the operator."""
