@@ -95,6 +95,18 @@ def test_norms_without_weights(torch: Any, run: Any) -> None:
     check(Norms(), run, torch, torch.randn(2, 6, 5, 4))
 
 
+def test_convolutions_whose_padding_is_a_word(torch: Any, run: Any) -> None:
+    even = torch.nn.Conv2d(4, 6, 4, padding="same")
+    grouped = torch.nn.Conv2d(6, 6, 3, padding="same", groups=6, dilation=2, bias=False)
+    check(
+        torch.nn.Sequential(even, grouped, torch.nn.Conv2d(6, 4, 3, stride=2, padding="valid")),
+        run,
+        torch,
+        torch.randn(1, 4, 9, 9),
+    )
+    check(torch.nn.Conv1d(4, 6, 3, padding="same"), run, torch, torch.randn(1, 4, 9))
+
+
 def test_second_names_of_operators(torch: Any, run: Any) -> None:
     class Named(torch.nn.Module):
         def forward(self, x: Any) -> Any:

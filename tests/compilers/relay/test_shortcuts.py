@@ -124,3 +124,14 @@ def test_what_tvm_was_built_with_is_read_once() -> None:
     tvm = load_tvm()
     asked = tvm.relay.backend.te_compiler.libinfo
     assert asked() is asked() and asked() == tvm.support.libinfo()
+
+
+def test_weights_that_are_split_are_left_to_the_compiler() -> None:
+    relay = load_tvm().relay
+    data, weight = relay.var("data", shape=(1, 4)), relay.var("weight", shape=(8, 4))
+    first, second = relay.split(weight, 2, axis=0)
+    body = relay.nn.dense(relay.nn.dense(data, first), second)
+    module = load_tvm().IRModule.from_expr(relay.Function([data, weight], body))
+    params = {"weight": load_tvm().nd.array(np.eye(8, 4, dtype="float32"))}
+    compiled = lower.compile_model(ImportedModel("m", "test", module, params, (InputSpec("data", (1, 4)),)), _target())
+    assert sum("dense" in call.name for call in compiled.calls) == 2

@@ -81,9 +81,14 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
     relay = load_tvm().relay
     if not arguments or not all(isinstance(argument, relay.Constant) for argument in arguments):
         return None
+    made = call.checked_type
+    if not isinstance(made, relay.TensorType) or not all(
+        isinstance(size, load_tvm().tir.IntImm) for size in made.shape
+    ):
+        return None
     constants: Sequence[Any] = arguments
     values = [constant.data.numpy() for constant in constants]
-    shape, dtype = tuple(int(size) for size in call.checked_type.shape), str(call.checked_type.dtype)
+    shape, dtype = tuple(int(size) for size in made.shape), str(made.dtype)
     name = getattr(call.op, "name", "")
     found = None
     if name in _ARITHMETIC and dtype in _FLOATS:

@@ -81,6 +81,18 @@ def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
     return relay.nn.batch_norm(data, gamma, beta, mean, variance, axis=1, epsilon=float(epsilon), **given)[0]
 
 
+def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
+    """aten::_convolution_mode(data, weight, bias, stride, padding, dilation, groups), where padding is a word."""
+    data, weight, bias, strides, padding, dilation, groups = inputs
+    channels, _inner, *kernel = (int(size) for size in _shape_of(weight))
+    lost = [step * (size - 1) if padding == "same" else 0 for step, size in zip(dilation, kernel, strict=True)]
+    around = (*(size // 2 for size in lost), *(size - size // 2 for size in lost))
+    convolve = getattr(_relay().nn, f"conv{len(kernel)}d")
+    sizes = {"strides": strides, "padding": around, "dilation": dilation, "groups": groups}
+    out = convolve(data, weight, **sizes, channels=channels, kernel_size=kernel)
+    return out if bias is None else _relay().nn.bias_add(out, bias)
+
+
 def _relay() -> Any:
     return load_tvm().relay
 
@@ -102,5 +114,12 @@ def _standardized(data: Any, axes: list[int], epsilon: float) -> Any:
     return relay.multiply(relay.subtract(data, mean), relay.rsqrt(relay.add(variance, relay.const(float(epsilon)))))
 
 
-CONVERTERS = {f"aten::{one.__name__[1:]}": one for one in (_diff, _zero_, _linear, _layer_norm, _batch_norm)}
+CONVERTERS = {
+    "aten::diff": _diff,
+    "aten::zero_": _zero_,
+    "aten::linear": _linear,
+    "aten::layer_norm": _layer_norm,
+    "aten::batch_norm": _batch_norm,
+    "aten::_convolution_mode": _convolution_mode,
+}
 """By the name of the operator."""
