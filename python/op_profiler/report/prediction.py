@@ -118,7 +118,8 @@ def summary(prediction: NetworkPrediction) -> str:
     if prediction.too_large:
         lines.append(f"NOT in the total, since the device's memory cannot hold it: {', '.join(prediction.too_large)}")
     if prediction.outside:
-        lines.append(f"* beyond the sizes that were measured: {', '.join(dict.fromkeys(prediction.outside))}")
+        names = ", ".join(dict.fromkeys(prediction.outside))
+        lines.append(f"* beyond the sizes that were measured, or with an op that never was: {names}")
     return "\n".join(lines)
 
 

@@ -152,12 +152,22 @@ def test_thread_counts_that_were_not_measured_are_refused(predictor: Predictor, 
 
 
 def test_unknown_ops_get_a_bound_and_unknown_dtypes_nothing(predictor: Predictor, strangers: list[Operator]) -> None:
-    new_op = dataclasses.replace(strangers[0], op_names=(*strangers[0].op_names, "nn.unheard_of"))
+    new_op = dataclasses.replace(strangers[0], anchor="nn.unheard_of", op_names=("nn.unheard_of",))
     halves = tuple(TensorSpec(t.shape, "float16") for t in strangers[0].inputs)
     found = predictor.predict([new_op, dataclasses.replace(strangers[0], inputs=halves)])
     assert found.tiers() == ["bound", "unsupported"]
     assert found.low_us[0] <= found.latency_us[0] <= found.high_us[0]
     assert np.isnan(found.latency_us[1])
+
+
+def test_behind_a_heavy_op_an_unknown_one_widens_the_interval(predictor: Predictor) -> None:
+    known = operator_of(Dense(batch=60, in_features=500, out_features=500))
+    more = dataclasses.replace(known, op_names=(*known.op_names, "nn.unheard_of"))
+    found = predictor.predict([known, more])
+    assert found.tiers()[1] == "regressed" and found.outside.tolist() == [False, True]
+    assert found.latency_us[1] == pytest.approx(found.latency_us[0], rel=0.3)
+    width = np.log(found.high_us / found.low_us)
+    assert width[1] > 1.3 * width[0]
 
 
 def test_beyond_the_data_is_said_and_widens_the_interval(predictor: Predictor) -> None:

@@ -94,7 +94,7 @@ class NetworkPrediction:
         tiers: share of the total by name of the tier.
         unsupported: names of operators that are missing from the total; `too_large`: of those among them that do not
             fit into the device's memory.
-        outside: names of operators beyond the sizes that the predictor learned from.
+        outside: names of operators with doubled intervals, as of `OperatorPrediction.outside`.
         operators: one entry a distinct operator, latency of one call.
     """
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UsageError
+from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base
@@ -43,7 +44,8 @@ class OperatorPrediction:
     Attributes:
         latency_us, low_us, high_us: estimate and 90 % interval; NaN where unsupported.
         tier: index into `TIERS`.
-        outside: whether the operator is larger or smaller than all that the predictor learned from.
+        outside: whether the operator is larger or smaller than all that the predictor learned from, or has an op
+            beside its heavy one that the predictor has not learned of; its interval is twice as wide.
         too_large: whether it is unsupported since its tensors do not fit into the device's memory.
     """
 
@@ -298,14 +300,15 @@ class Predictor:
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
         width = self.spread.half_width(query, np.array(TIERS)[tier])
-        outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
+        beside = self._with_new_op(query) & (tier != BOUND)  # a bound's interval knows that nothing was learned
+        outside = (self._outside(query) | beside) & (tier > SAMPLED) & (tier < UNSUPPORTED)
         latency[tier == UNSUPPORTED] = np.nan
         return latency, np.where(outside, 2 * width, width), tier, outside
 
     def _tiers(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The tier of each entry that was not looked up, and log of time over bound."""
         log_ratio = np.zeros(len(query))
-        known = np.array([s <= self.vocabulary for s in query.op_sets], dtype=bool)
+        known = np.array([self._knows(s) for s in query.op_sets], dtype=bool)
         tier = np.where(known[query.vocabulary], REGRESSED, BOUND)
         if self.method.corrects_samples:
             tier[self.measured.find(query.sampled())[0]] = SAMPLED
@@ -329,6 +332,12 @@ class Predictor:
         """Whether an operator moves more bytes than the device has memory, so that its tensors cannot be in it."""
         memory = np.inf if self.device.memory_bytes is None else self.device.memory_bytes
         return np.asarray(query.amounts.moved > memory)
+
+    def _knows(self, words: frozenset[str]) -> bool:
+        """Whether it has learned of all ops, or at least of the heavy one: what an op that nobody has seen computes
+        behind a convolution takes little beside it, and is in the loops."""
+        new = words - self.vocabulary
+        return not new or (not words.isdisjoint(HEAVY) and all(" " not in word and word not in HEAVY for word in new))
 
     def _has_dtypes(self, words: frozenset[str]) -> bool:
         return {w for w in words if w.startswith(("dtype ", "dynamic"))} <= self.vocabulary
@@ -372,6 +381,10 @@ class Predictor:
         values = query.features[:, sizes]
         beyond = (values < self.limits[0, sizes]) | (values > self.limits[1, sizes])
         return np.asarray(beyond.any(axis=1))
+
+    def _with_new_op(self, query: Query) -> np.ndarray:
+        new = np.array([not s <= self.vocabulary for s in query.op_sets], dtype=bool)
+        return np.asarray(new[query.vocabulary])
 
 
 def query_of(examples: Examples) -> Query:
