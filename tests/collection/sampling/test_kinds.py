@@ -26,6 +26,7 @@ from op_profiler.collection.sampling.kinds import (
     REDUCTIONS,
     BatchMatmul,
     Broadcast,
+    Conv1d,
     Conv2d,
     Conv2dNHWC,
     Dense,
@@ -103,6 +104,7 @@ POINTS: list[Point] = [
     TurnedPositions(2, 9, 16, pairs=True, transposed=True),
     TurnedPositions(2, 9, 16, pairs=False, transposed=False),
     GatedDense(32, 48),
+    Conv1d(16, 40, 24, 3, dilation=2, epilogue="bias_relu"),
 ]
 HEAVY_FLOPS = {
     0: 2 * 10 * 10 * 16 * 8 * 9,
@@ -112,6 +114,7 @@ HEAVY_FLOPS = {
     8: 2 * 10 * 10 * 32 * 16 * 9,
     14: 2 * 10 * 10 * 32 * 16 * 9,
     18: 2 * 16 * 64 * 64,
+    len(POINTS) - 1: 2 * 40 * 24 * 16 * 3,
 }
 """Of points by their place, what their heavy op computes, counted by hand."""
 

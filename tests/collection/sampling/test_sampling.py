@@ -19,6 +19,7 @@ from op_profiler.collection.sampling import batch, grid, run, spaces
 from op_profiler.collection.sampling.adaptive import adaptive_batches
 from op_profiler.collection.sampling.kinds import (
     BatchMatmul,
+    Conv1d,
     Conv2d,
     Conv2dDilated,
     Conv3d,
@@ -130,6 +131,8 @@ def test_rare_kinds_are_drawn_where_they_are_named() -> None:
     ("point", "anchor", "flops", "out"),
     [
         (Conv2dDilated(16, 14, 32, 2, epilogue="bias_relu"), "conv2d", 2 * 14 * 14 * 32 * 16 * 9, 14 * 14 * 32),
+        (Conv1d(8, 40, 16, 3, 2, 2, epilogue="bias"), "conv1d", 2 * 20 * 16 * 8 * 3, 20 * 16),
+        (Conv1d(16, 40, 16, 5, groups=16), "conv1d", 2 * 40 * 16 * 5, 40 * 16),
         (Conv3d(8, 4, 10, 16, 3, 2, "bias"), "conv3d", 2 * 2 * 5 * 5 * 16 * 8 * 27, 2 * 5 * 5 * 16),
         (GrowingPast(4, 9, 32), "concatenate", 0, 4 * 10 * 32),
     ],

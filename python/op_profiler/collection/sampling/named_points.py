@@ -58,6 +58,21 @@ def _conv2d_wide_groups(rng: random.Random) -> Point:
     )
 
 
+def _conv1d(rng: random.Random) -> Point:
+    """Layers of temporal and of speech networks: dilated, with strides, and one filter a channel."""
+    channels, form = sizes.channels(rng, 8, 768), rng.choices(("plain", "dilated", "strided", "apart"), (4, 3, 2, 2))[0]
+    return kinds.Conv1d(
+        in_channels=channels if form == "apart" or rng.random() < 0.5 else sizes.channels(rng, 1, 768),
+        length=sizes.sequence(rng) if rng.random() < 0.5 else sizes.log_uniform(rng, 16, 16384),
+        out_channels=channels,
+        kernel=rng.choice((3, 5, 7, 15, 31)) if form == "apart" else rng.choices((1, 2, 3, 5, 9), (3, 1, 5, 2, 1))[0],
+        stride=rng.choice((2, 4, 5)) if form == "strided" else 1,
+        dilation=2 ** rng.randint(1, 6) if form == "dilated" else 1,
+        groups=channels if form == "apart" else 1,
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
 def _conv3d(rng: random.Random) -> Point:
     return kinds.Conv3d(
         in_channels=3 if rng.random() < 0.1 else sizes.channels(rng, 8, 256),
@@ -239,6 +254,7 @@ WHERE_NAMED: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "conv2d_dilated": (0.03, _conv2d_dilated),
     "conv2d_grouped": (0.03, _conv2d_grouped),
     "conv2d_nhwc": (0.05, _conv2d_nhwc),
+    "conv1d": (0.01, _conv1d),
     "conv3d": (0.02, _conv3d),
     "powers_of_two": (0.05, _powers_of_two),
     "large_weights": (0.02, _large_weights),

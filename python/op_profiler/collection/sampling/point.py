@@ -90,7 +90,8 @@ def epilogue(
     if channels_last:
         bias = scope.weight(*[1] * (len(shape) - 1), channel)  # as constants have it once they are folded
     else:
-        bias = scope.weight(channel, *[1] * spatial) if spatial else scope.weight(1, channel)
+        first = () if spatial > 1 else (1,)  # of what is no image, folded constants keep the batch's axis
+        bias = scope.weight(*first, channel, *[1] * spatial)
     x = relay.add(x, bias)
     activation = name.partition("_")[2]
     if name == "residual_relu":

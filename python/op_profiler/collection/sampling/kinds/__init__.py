@@ -20,6 +20,7 @@ from op_profiler.collection.sampling.kinds.around import (
 )
 from op_profiler.collection.sampling.kinds.cells import CELLS, Gates, LocalResponseNorm
 from op_profiler.collection.sampling.kinds.convolutions import (
+    Conv1d,
     Conv2d,
     Conv2dDilated,
     Conv2dNHWC,
@@ -68,6 +69,7 @@ __all__ = [
     "BatchMatmul",
     "Broadcast",
     "Concatenate",
+    "Conv1d",
     "Conv2d",
     "Conv2dDilated",
     "Conv2dNHWC",

@@ -1,4 +1,4 @@
-"""Convolutions: over images and videos, dilated, transposed, in groups, with channels first or last."""
+"""Convolutions: over series, images and videos, dilated, transposed, in groups, with channels first or last."""
 
 from __future__ import annotations
 
@@ -80,6 +80,47 @@ class Conv2dDilated(Point):
     def work(self) -> tuple[float, float]:
         weights = float(self.in_channels * self.out_channels * self.kernel**2)
         return 2 * weights * self.size**2, weights + (self.in_channels + self.out_channels) * self.size**2
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv1d(Point):
+    """Convolution over [1, in_channels, length], of speech and of series; padding as of `Conv2d`."""
+
+    kind = "conv1d"
+    in_channels: int
+    length: int
+    out_channels: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    groups: int = 1
+    epilogue: str = "none"
+
+    @property
+    def out_length(self) -> int:
+        window = self.dilation * (self.kernel - 1) + 1
+        return (self.length + 2 * (window // 2) - window) // self.stride + 1
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        x = relay.nn.conv1d(
+            scope.input(1, self.in_channels, self.length),
+            scope.weight(self.out_channels, self.in_channels // self.groups, self.kernel),
+            strides=self.stride,
+            padding=(self.dilation * (self.kernel - 1) + 1) // 2,
+            dilation=self.dilation,
+            groups=self.groups,
+            channels=self.out_channels,
+            kernel_size=self.kernel,
+            out_dtype=scope.out_dtype,
+        )
+        return epilogue(scope, x, (1, self.out_channels, self.out_length), self.epilogue, self.out_channels)
+
+    def work(self) -> tuple[float, float]:
+        out = float(self.out_channels * self.out_length)
+        per_group = self.in_channels // self.groups
+        moved = self.in_channels * self.length + out + self.out_channels * per_group * self.kernel
+        return 2 * out * per_group * self.kernel, moved
 
 
 @dataclasses.dataclass(frozen=True)
