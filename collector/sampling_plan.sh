@@ -32,6 +32,8 @@ sample --kinds batch_matmul --count 1200 --seed 35 --rounds 15 "$@"
 sample --kinds transpose,concatenate --count 600 --seed 36 --rounds 15 "$@"
 sample --kinds softmax,layer_norm,mean,pool2d --count 900 --seed 37 --rounds 15 "$@"
 
+sample --kinds conv1d --count 300 --seed 50 --rounds 15 "$@"
+
 # What the usual kinds do not hold: other layouts, windows with gaps, video, attention, one new token, float16, int8.
 sample --kinds all --count 6000 --seed 42 --rounds 15 "$@"
 sample --kinds int8 --count 500 --seed 43 --rounds 15 "$@"
