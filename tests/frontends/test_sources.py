@@ -17,6 +17,7 @@ from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError,
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 
+COLLECTOR = Path(__file__).resolve().parents[2] / "collector"
 # What is slow here and quick in test_local.py is lowered there.
 QUICK_LOCAL = ["dcgan", "mlp", "lstm"]
 SLOW_LOCAL = ["resnet-34", "resnet-50", "resnet-101", "resnet-152", "squeezenet_v1.0", "densenet-121", "inception_v3"]
@@ -204,6 +205,13 @@ class TestFiles:
         assert np.allclose(outputs(script, {script.inputs[0].name: value})[0], expected, atol=1e-5)
         with pytest.raises(UsageError, match="inputshape"):
             load("file", "net.pt")
+
+    @needs_torch
+    @pytest.mark.parametrize("name", ["unet", "mlp_mixer", "convmixer", "ghostnet", "repvgg", "edsr", "tcn"])
+    def test_networks_that_nothing_was_chosen_by(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(COLLECTOR)
+        model = load("file", f"unseen_networks:{name}")
+        assert model.params and model.inputs[0].shape[0] == 1
 
     @pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
     def test_a_function_may_import_torchvision(self, tmp_path: Path) -> None:
