@@ -11,7 +11,7 @@ from op_profiler.collection.sampling.usual_points import USUAL
 from op_profiler.errors import UnknownNameError
 
 ALL = "all"
-"""In place of names: every kind, half of them the usual ones."""
+"""In place of names: every kind but `conv1d`, half of them the usual ones."""
 _LARGEST_OPERATIONS = 3e9
 _LARGEST_OF_ALL = 1e9
 _SLOWER = {
