@@ -15,6 +15,7 @@ from op_profiler.compilers import executor_graph
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.loop_reader import parallel_loops_of
+from op_profiler.compilers.relay import strided_rows
 from op_profiler.compilers.relay.code_capture import code_capture
 from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
@@ -163,7 +164,10 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         code={label: code[name] for label, name in labels.items() if name in code},
         left_out=tuple(left_out),
-        notes=tuple(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out),
+        notes=(
+            *(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out),
+            *strided_rows.notes(o.operator for o in extracted[0]),
+        ),
     )
 
 

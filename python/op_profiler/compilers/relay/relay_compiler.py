@@ -13,7 +13,7 @@ from op_profiler.c_compiler import make_library
 from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
-from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower
+from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, strided_rows
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
@@ -57,12 +57,15 @@ class RelayCompiler(Compiler):
     )
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        from tvm import autotvm, relay
+        from tvm import autotvm, relay, topi
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
         autotvm.tophub.load_reference_log = lambda *_: []
         autotvm.task.space.FallbackConfigEntity.fallback_with_reference_log = gpu_defaults.choose
         autotvm.task.space.FallbackConfigEntity.define_split = gpu_defaults.define_split
+        for name in ("schedule_conv1d_ncw", "schedule_group_conv1d_ncw"):
+            if hasattr(topi.x86, name):  # not both in TVM 0.8
+                setattr(topi.x86, name, strided_rows.in_short_vectors(getattr(topi.x86, name)))
         # It is asked for every dimension of what is lowered, and reads eighty values each time.
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)

@@ -1,0 +1,90 @@
+"""A schedule for convolutions over long rows that are read with gaps, as the first layers of speech networks are.
+
+TVM makes one vector of a whole row. Where its values lie side by side LLVM cuts it up; where they do not, that takes
+LLVM the more, the longer a row is: seconds for 256 values at every second place, and hours for the 3,199 of wav2vec's
+first layer. Such a row is computed here in vectors of up to 32 values. All other rows stay TVM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.relay.gpu_defaults import largest_divisor
+
+if TYPE_CHECKING:
+    from op_profiler.operators.operator import Operator
+
+_LONGEST_ROW = 256
+_LANES = 32
+_NOTE = f"rows of over {_LONGEST_ROW} values that a conv1d reads with gaps are computed in vectors of up to {_LANES}: "
+_NOTE += "TVM makes one vector of each, which takes LLVM hours"
+
+
+def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """In place of ``topi.x86.schedule_conv1d_ncw``, which is `scheduled`."""
+
+    def schedule(outs: Any) -> Any:
+        output = outs[0].op
+        convolution = next(op for op in _behind(output) if "conv1d_ncw" in op.tag)
+        row, read = (int(op.output(0).shape[2]) for op in (convolution, _padded(convolution)))
+        return _schedule(output, convolution) if _is_long(row, read) else scheduled(outs)
+
+    return schedule
+
+
+def notes(operators: Iterable[Operator]) -> tuple[str, ...]:
+    """What to tell of a model with such rows."""
+    return (_NOTE,) if any(_has_long_row(operator) for operator in operators) else ()
+
+
+def _has_long_row(operator: Operator) -> bool:
+    if operator.anchor != "nn.conv1d" or operator.layouts.get("data_layout") != "NCW":
+        return False
+    attributes = operator.attrs[operator.op_names.index(operator.anchor)]
+    read = operator.inputs[0].shape[2] + sum(attributes["padding"])
+    return _is_long(operator.outputs[0].shape[2], read)
+
+
+def _is_long(row: int, read: int) -> bool:
+    """Whether a row is long, and computed from every second place of what is read or from fewer."""
+    return row > _LONGEST_ROW and read >= 2 * row - 1
+
+
+def _behind(op: Any) -> Iterator[Any]:
+    """What is computed for an operation, itself first."""
+    yield op
+    for tensor in op.input_tensors:
+        if hasattr(tensor.op, "axis"):
+            yield from _behind(tensor.op)
+
+
+def _padded(convolution: Any) -> Any:
+    return convolution.input_tensors[0].op
+
+
+def _schedule(output: Any, convolution: Any) -> Any:
+    from tvm import te
+
+    s = te.create_schedule(output)
+    padded = _padded(convolution)
+    batch, channels, row = output.axis
+    piece, lane = s[output].split(row, factor=largest_divisor(int(row.dom.extent), _LANES))
+    for op in _behind(output):
+        if op not in (output, convolution, padded):
+            s[op].compute_inline()
+    if convolution == output:
+        s[output].reorder(piece, *output.reduce_axis, lane)
+    else:
+        s[convolution].compute_at(s[output], piece)
+        _sum_in_vectors(s[convolution], convolution.axis, convolution.reduce_axis)
+    s[output].vectorize(lane)
+    s[output].parallel(s[output].fuse(batch, channels))
+    s[padded].parallel(s[padded].fuse(*padded.axis[:2]))
+    return s
+
+
+def _sum_in_vectors(stage: Any, axes: Sequence[Any], summed: Sequence[Any]) -> None:
+    *outer, lane = axes
+    stage.reorder(*outer, *summed, lane)
+    stage.vectorize(lane)
