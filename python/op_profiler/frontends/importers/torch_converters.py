@@ -93,6 +93,48 @@ def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
     return out if bias is None else _relay().nn.bias_add(out, bias)
 
 
+def _im2col(inputs: _Inputs, _: _Types) -> Any:
+    """aten::im2col(data, kernel, dilation, padding, stride): the windows of an image [n, c, h, w] as columns
+    [n, c * window, count]."""
+    relay = _relay()
+    data, kernel, dilation, padding, strides = inputs
+    batch, channels, *sizes = (int(size) for size in _shape_of(data))
+    around = [(0, 0), (0, 0), *((more, more) for more in padding)]
+    data = relay.nn.pad(data, around) if any(padding) else data
+    sizes = [size + 2 * more for size, more in zip(sizes, padding)]
+    counts = [(n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(sizes, kernel, dilation, strides)]
+    if _meet(sizes, kernel, dilation, strides):
+        places = relay.reshape(data, (batch, channels, counts[0], kernel[0], counts[1], kernel[1]))
+        columns = relay.transpose(places, (0, 1, 3, 5, 2, 4))
+    else:
+        ends = [(count - 1) * s + 1 for count, s in zip(counts, strides)]
+        begins = [[d * at for d, at in zip(dilation, place)] for place in np.ndindex(*kernel)]
+        seen = [[begin + end for begin, end in zip(begin, ends)] for begin in begins]
+        parts = [relay.strided_slice(data, b, e, list(strides), axes=[2, 3]) for b, e in zip(begins, seen)]
+        columns = relay.stack(parts, axis=2)
+    return relay.reshape(columns, (batch, channels * kernel[0] * kernel[1], counts[0] * counts[1]))
+
+
+def _col2im(inputs: _Inputs, _: _Types) -> Any:
+    """aten::col2im(columns, size, kernel, dilation, padding, stride): the sum of windows, where they were. Relay has no
+    op that adds at places, so only windows that meet without overlapping are known."""
+    relay = _relay()
+    data, sizes, kernel, dilation, padding, strides = inputs
+    batch, rows, _count = (int(size) for size in _shape_of(data))
+    sizes = [size if isinstance(size, int) else int(size.data.numpy()) for size in sizes]  # computed while tracing
+    if any(padding) or not _meet(sizes, kernel, dilation, strides):
+        raise NotImplementedError("aten::col2im of windows that overlap or leave gaps")
+    counts = [n // k for n, k in zip(sizes, kernel)]
+    channels = rows // (kernel[0] * kernel[1])
+    places = relay.reshape(data, (batch, channels, *kernel, *counts))
+    return relay.reshape(relay.transpose(places, (0, 1, 4, 2, 5, 3)), (batch, channels, *sizes))
+
+
+def _meet(sizes: _Inputs, kernel: _Inputs, dilation: _Inputs, strides: _Inputs) -> bool:
+    """Whether windows cover an image, each place once."""
+    return all(s == k and d == 1 and n % k == 0 for n, k, d, s in zip(sizes, kernel, dilation, strides))
+
+
 def _relay() -> Any:
     return load_tvm().relay
 
@@ -121,5 +163,7 @@ CONVERTERS = {
     "aten::layer_norm": _layer_norm,
     "aten::batch_norm": _batch_norm,
     "aten::_convolution_mode": _convolution_mode,
+    "aten::im2col": _im2col,
+    "aten::col2im": _col2im,
 }
 """By the name of the operator."""

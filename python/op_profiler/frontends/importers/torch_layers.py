@@ -65,6 +65,25 @@ def inline(traced: Any, model: Any) -> None:
         return  # a file that names no modules
     for node, layer in zip(nodes, layers):
         node.s_(_LAYER, layer or _name_of(model))
+    _open_functions(graph, model)
+
+
+def _open_functions(graph: Any, model: Any) -> None:
+    """What a trace has seen of the user's ``torch.autograd.Function``, in the place of each."""
+    import torch
+
+    torch._C._jit_pass_onnx_autograd_function_process(graph)  # what a function did becomes a block of its node
+    for node in [node for node in graph.nodes() if node.kind() == "prim::PythonOp"]:
+        for block in node.blocks():
+            for inside, given in zip(block.inputs(), node.inputs(), strict=True):
+                inside.replaceAllUsesWith(given)
+            for step in list(block.nodes()):
+                step.moveBefore(node)
+                if not step.kind().startswith("prim::"):
+                    step.s_(_LAYER, _module_of(node.scopeName()) or _name_of(model))
+            for out, result in zip(node.outputs(), block.outputs(), strict=True):
+                out.replaceAllUsesWith(result)
+            node.destroy()
 
 
 def _called(script: Any) -> list[tuple[str, str]]:
