@@ -50,6 +50,7 @@ LOOKED_AT = frozenset(
         *("cvt", "deberta", "glpn", "hiera", "nystromformer", "pvt_v2"),
         *("biogpt", "clip_vision_model", "light_inception_v2"),
         *("beit", "nomic_bert", "roformer"),
+        "unseen_networks:tcn",
     )
 )
 """Families that features, the model of kernels and calibration were chosen by in 2026. No draw by a hash: it would put
@@ -238,6 +239,39 @@ def over_operators(some: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
+def by_kind(some: Sequence[Scored]) -> list[dict[str, Any]]:
+    """The same by what operators compute: a row a processor and kind, at all thread counts, where nothing is known."""
+    import numpy as np
+
+    from op_profiler.predict.latency.features import KINDS
+    from op_profiler.predict.latency.held_out import HEAVY_US
+
+    rows = []
+    for processor in dict.fromkeys(one.processor for one in some):
+        mine = [one.found for one in some if one.processor == processor and one.known == NOTHING]
+        measured = np.concatenate([one.operators_us for one in mine])
+        found = np.concatenate([one.prediction.operators.latency_us for one in mine])
+        kinds = np.concatenate([one.prediction.network.query.kinds for one in mine])
+        calls = np.concatenate([one.prediction.network.calls for one in mine])
+        heavy = (measured > HEAVY_US) & np.isfinite(found)
+        spent = (measured * calls)[heavy].sum()
+        for at, kind in enumerate(KINDS):
+            these = heavy & (kinds == at)
+            if these.any():
+                size = np.abs(found[these] / measured[these] - 1)
+                rows.append(
+                    {
+                        "processor": processor,
+                        "kind": kind,
+                        "mean_error_percent": percent(size.mean()),
+                        "median_error_percent": percent(np.median(size)),
+                        "of_their_time_percent": percent((measured * calls)[these].sum() / spent, 0),
+                        "operators": len(size),
+                    }
+                )
+    return rows
+
+
 def by_other_networks(examples: Examples, processor: str) -> list[dict[str, Any]]:
     """How far operators that take long are from the median of their times in other networks: a row a thread count."""
     import numpy as np
@@ -355,7 +389,8 @@ def main() -> None:
             )
         runs += single_runs(examples, found, processor)
     networks, operators = together(found)
-    for row in (*networks, *runs, *operators, *others):
+    kinds = by_kind(found)
+    for row in (*networks, *runs, *operators, *kinds, *others):
         print(", ".join(f"{name} {value}" for name, value in row.items()))
     headline = headline_of(found)
     print(headline)
@@ -363,6 +398,7 @@ def main() -> None:
         "whole_networks": networks,
         "single_runs_of_networks": runs,
         "operators_above_20_us": operators,
+        "operators_above_20_us_by_kind": kinds,
         "operators_above_20_us_by_other_networks": others,
         "networks": network_rows(found),
     }

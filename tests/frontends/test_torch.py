@@ -107,6 +107,58 @@ def test_convolutions_whose_padding_is_a_word(torch: Any, run: Any) -> None:
     check(torch.nn.Conv1d(4, 6, 3, padding="same"), run, torch, torch.randn(1, 4, 9))
 
 
+def test_windows_as_columns_and_back(torch: Any, run: Any) -> None:
+    class Windows(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            parts = torch.nn.functional.unfold(x, 2, stride=2)
+            back = torch.nn.functional.fold(parts * 2, (6, 8), 2, stride=2)
+            return parts, back, torch.nn.functional.unfold(x, (3, 2), dilation=(1, 2), padding=(1, 0), stride=(2, 1))
+
+    check(Windows(), run, torch, torch.randn(2, 3, 6, 8))
+
+
+def test_windows_that_overlap_are_not_added_up_wrongly(torch: Any, run: Any) -> None:
+    class Overlapping(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.fold(x, (4, 4), 2)
+
+    with pytest.raises(ModelError, match="windows that overlap"):
+        check(Overlapping(), run, torch, torch.randn(1, 8, 9))
+
+
+def test_functions_with_gradients_of_their_own(torch: Any, run: Any) -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(x)
+            return torch.tanh(x) * 2 + y, y - x
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return gradients
+
+    class Layer(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            a, b = Doubled.apply(x, x + 1)
+            return Doubled.apply(a, b)
+
+    check(torch.nn.Sequential(torch.nn.Linear(4, 4), Layer()), run, torch, torch.randn(2, 4))
+
+
+def test_filled_tensors_keep_their_type(torch: Any, run: Any) -> None:
+    class Filled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.randn(6, 4))
+
+        def forward(self, x: Any) -> Any:
+            at = (x > 0).long().sum(-1)
+            at = torch.min(at, torch.full_like(at, 2)) + torch.ones_like(at) + torch.zeros_like(at)
+            return self.table[at], torch.full_like(x, 3), torch.zeros_like(at, dtype=torch.float32)
+
+    check(Filled(), run, torch, torch.randn(3, 5))
+
+
 def test_second_names_of_operators(torch: Any, run: Any) -> None:
     class Named(torch.nn.Module):
         def forward(self, x: Any) -> Any:

@@ -93,6 +93,23 @@ def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
     return out if bias is None else _relay().nn.bias_add(out, bias)
 
 
+def _full_like(inputs: _Inputs, types: _Types) -> Any:
+    """aten::full_like(data, value, dtype, ...). TVM's own makes float32 of integers where no type is named, with which
+    no table can be indexed."""
+    data, value, dtype = inputs[:3]
+    return _filled(data, value, dtype, types)
+
+
+def _zeros_like(inputs: _Inputs, types: _Types) -> Any:
+    """aten::zeros_like(data, dtype, ...)"""
+    return _filled(inputs[0], 0, inputs[1], types)
+
+
+def _ones_like(inputs: _Inputs, types: _Types) -> Any:
+    """aten::ones_like(data, dtype, ...)"""
+    return _filled(inputs[0], 1, inputs[1], types)
+
+
 def _im2col(inputs: _Inputs, _: _Types) -> Any:
     """aten::im2col(data, kernel, dilation, padding, stride): the windows of an image [n, c, h, w] as columns
     [n, c * window, count]."""
@@ -144,6 +161,15 @@ def _shape_of(data: Any) -> Sequence[Any]:
     return shape
 
 
+def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
+    from tvm.relay.frontend.pytorch import _convert_dtype_value
+
+    relay = _relay()
+    value = value if isinstance(value, relay.Expr) else relay.const(value, str(types[0]))
+    out = relay.full_like(data, value)
+    return out if dtype is None else relay.cast(out, _convert_dtype_value(dtype))
+
+
 def _weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
     same = np.full([int(size) for size in shape], value, str(types[0]))
     return _relay().const(same) if weight is None else weight
@@ -163,6 +189,9 @@ CONVERTERS = {
     "aten::layer_norm": _layer_norm,
     "aten::batch_norm": _batch_norm,
     "aten::_convolution_mode": _convolution_mode,
+    "aten::full_like": _full_like,
+    "aten::zeros_like": _zeros_like,
+    "aten::ones_like": _ones_like,
     "aten::im2col": _im2col,
     "aten::col2im": _col2im,
 }
