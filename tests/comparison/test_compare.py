@@ -302,7 +302,7 @@ class TestBuiltAgain:
 
     def test_by_other_code_they_are_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """They would be kernels of today, under the names of both runs."""
-        monkeypatch.setattr("op_profiler.building.build_cache.code_digest", lambda: "of another commit")
+        monkeypatch.setattr("op_profiler.cache.code_digest", lambda *parts: "of another commit")
         with pytest.raises(ModelError, match="op_profiler or TVM is not what it was when before was collected"):
             compare(folder, "before", "same", rerun=True)
 
@@ -310,7 +310,7 @@ class TestBuiltAgain:
         self, folder: Path, told: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A warning says so: what was built there cannot be had here."""
-        monkeypatch.setattr("op_profiler.building.build_cache.code_digest", lambda: "of another commit")
+        monkeypatch.setattr("op_profiler.cache.code_digest", lambda *parts: "of another commit")
         with told:
             told.execute("UPDATE devices SET target = 'llvm -mcpu=other'")
         with pytest.raises(Reached):

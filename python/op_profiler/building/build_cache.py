@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import op_profiler
 from op_profiler import cache
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.compiled_model import BuiltModel
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.schedules.usable_records import UsableRecords
 
+BUILDS_GO_THROUGH = ("compilers", "operators", "schedules")
+"""Parts of this package."""
 _FORMAT = 1
 _PLACE = re.compile(r"[0-9a-f]{32}/(default|[0-9a-f]{16})")
 _DEFAULT = "default"  # the name of a build that no schedule record had a part in
@@ -148,18 +148,7 @@ def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
         parts.append(pipeline_identity(request.pipeline))
     if request.input_data is not None and request.precision == "int8":
         parts.append(hashlib.sha256(Path(request.input_data).read_bytes()).hexdigest())
-    return hashlib.sha256(json.dumps([*parts, code_digest()]).encode()).hexdigest()[:32]
-
-
-@functools.cache
-def code_digest() -> str:
-    """SHA-256 of the parts of this package that a build goes through."""
-    package = Path(op_profiler.__file__).parent
-    digest = hashlib.sha256()
-    folders = [package / name for name in ("compilers", "operators", "schedules")]
-    for path in sorted(path for folder in folders for path in folder.glob("**/*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(json.dumps([*parts, cache.code_digest(*BUILDS_GO_THROUGH)]).encode()).hexdigest()[:32]
 
 
 def _schedule(fields: dict[str, Any]) -> Schedule:

@@ -43,7 +43,7 @@ class Compiles(msgspec.Struct, frozen=True):
     Attributes:
         tvm: which TVM it is of (`targets.target.tvm_identity`), and for which kind of processors it works.
         llvm: the target that ``llvm`` alone stands for there, as its LLVM names the processor.
-        code: of this package, that builds go through (`build_cache.code_digest`).
+        code: of this package, that builds go through (`op_profiler.cache.code_digest`).
     """
 
     tvm: str
@@ -120,7 +120,8 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
     Args:
         say: told which of those that are installed cannot be used, and why.
     """
-    from op_profiler.building.build_cache import code_digest
+    from op_profiler.building.build_cache import BUILDS_GO_THROUGH
+    from op_profiler.cache import code_digest
     from op_profiler.compilers import COMPILERS
     from op_profiler.targets.target import tvm_identity
 
@@ -128,7 +129,7 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
     for name in COMPILERS:
         tvm = tvm_identity("llvm", name)
         if not tvm.endswith("none") and (llvm := _compiles_for(name, tvm, say)):
-            found[name] = Compiles(f"{tvm} on {platform.machine()}", llvm, code_digest())
+            found[name] = Compiles(f"{tvm} on {platform.machine()}", llvm, code_digest(*BUILDS_GO_THROUGH))
     return found
 
 

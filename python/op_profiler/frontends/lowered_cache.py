@@ -30,7 +30,8 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         model = compiler_in_use().load_model(frontend, request)
         return dataclasses.replace(model, content=fingerprint_of(request, model))
-    folder = cache_folder() / compiler_in_use().name / load_tvm().__version__ / content
+    code = cache.code_digest("compilers", "frontends")[:16]
+    folder = cache_folder() / compiler_in_use().name / load_tvm().__version__ / f"{content}-{code}"
     try:
         found = dataclasses.replace(_read(folder), content=content)
     except (OSError, ValueError, KeyError, RuntimeError):

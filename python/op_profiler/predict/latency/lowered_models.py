@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.cache import cache_folder
+from op_profiler.cache import cache_folder, code_digest
 from op_profiler.errors import ModelError
 from op_profiler.files import atomic_file
 from op_profiler.operators.operator import Operator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.predict.latency.network import Network
 
-_VERSION = 1
-"""Raise it when operators are described, or networks made, differently."""
+_GOES_THROUGH = ("compilers", "frontends", "operators")
+"""Parts of this package by which a model becomes a network."""
 _LARGEST_BYTES = 1 << 26
 
 
@@ -85,13 +85,12 @@ def _lower(request: BuildRequest) -> LoweredModel:
 
 def _identity(request: BuildRequest, content: str) -> str:
     """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
-    import op_profiler
     from op_profiler.predict.latency.loops import identity_of_loops
     from op_profiler.targets.llvm.identity import processor_name
     from op_profiler.targets.target import tvm_identity
 
     compiler = tvm_identity(request.target, request.compiler)
-    parts = [_VERSION, op_profiler.__version__, content, request.target, request.precision, compiler, processor_name()]
+    parts = [code_digest(*_GOES_THROUGH), content, request.target, request.precision, compiler, processor_name()]
     parts.append(identity_of_loops(request.target))  # which are kept when it is lowered
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

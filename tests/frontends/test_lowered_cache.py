@@ -1,0 +1,26 @@
+"""Lowered models that are kept: read again by the code that made them, and by no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from op_profiler.compilers.compiler import Compiler
+from op_profiler.frontends import FRONTENDS, lowered_cache
+from op_profiler.frontends.frontend import ModelRequest
+
+
+def test_what_other_code_lowered_is_lowered_again(tvm: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = []
+    usual = Compiler.load_model
+    monkeypatch.setattr(Compiler, "load_model", lambda *given: lowered.append(given) or usual(*given))
+    monkeypatch.setattr(lowered_cache, "_WORTH_KEEPING_SECONDS", 0.0)
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
+    frontend, request = FRONTENDS.get("local"), ModelRequest(source="local", name="mlp")
+    for _ in range(2):
+        assert lowered_cache.load_cached(frontend, request).inputs[0].shape == (1, 1, 28, 28)
+        assert len(lowered) == 1
+    monkeypatch.setattr("op_profiler.cache.code_digest", lambda *parts: "of another commit")
+    assert lowered_cache.load_cached(frontend, request).inputs[0].shape == (1, 1, 28, 28)
+    assert len(lowered) == 2
