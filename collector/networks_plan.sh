@@ -29,11 +29,12 @@ collect local mlp rnn gru lstm shufflenet_v2_x0_5 mnasnet0_5 mobilenet_v3_small 
   efficientnet_v2_s inceptionv4 maxvit_t senet154
 collect transformers glpn segformer levit pvt_v2 hgnet_v2 swiftformer poolformer electra t5-encoder mobilebert clip_vision_model \
   convnextv2 donut-swin distilbert dinov3_convnext focalnet gpt_bigcode squeezebert ibert roformer luke imagegpt \
-  openai-gpt nomic_bert opt bert mpnet deberta textnet gpt2
+  openai-gpt nomic_bert opt bert bloom mpnet deberta textnet gpt2
 collect remoteonnx light_shufflenet light_inception_v1 light_inception_v2 light_zfnet512
 
 # Half a second and more a run.
 collect local pnasnet5large polynet resnet3d-18 vit_b_16
-collect transformers hiera lilt nystromformer cvt deit biogpt beit data2vec-vision mobilevit mgp-str
+collect transformers hiera lilt nystromformer cvt deit biogpt beit data2vec-vision mobilevit mgp-str convbert \
+  mobilevitv2 wav2vec2 hubert
 
 [ ${#failed[@]} -eq 0 ] || { echo "not, or not wholly measured: ${failed[*]}" >&2; exit 1; }
