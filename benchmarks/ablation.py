@@ -1,6 +1,6 @@
 """What each group of features, the model of kernels and the data bring to predictions: left out one by one.
 
-    python benchmarks/ablation.py [--device NAME] [--db DB]       (default: what ships of this processor; half an hour)
+    python benchmarks/ablation.py [--device NAME] [--db DB]       (default: what ships of this processor; on all cores)
 
 Families of networks are held out in groups, as in `held_out_models.py`: regressions are fitted without a group's
 networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing is
@@ -10,7 +10,10 @@ looked up or interpolated. Scored are the networks that features may be chosen b
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from common import provenance, store
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
     from op_profiler.predict.latency.query import Query
 
     Columns = Callable[[Base, Query], np.ndarray]
+
+NOTHING = "nothing"
+DATA = ("half of the operators", "all sampled operators")
+"""What is left out of the data, one at a time."""
 
 
 def variants() -> dict[str, tuple[Columns, bool]]:
@@ -44,7 +51,7 @@ def variants() -> dict[str, tuple[Columns, bool]]:
         return tuple(name for name in LOOPS if any(word in name for word in words))
 
     return {
-        "nothing": without(()),
+        NOTHING: without(()),
         "all that loops tell": without((*LOOPS, "model", "model of kinds"), starts=False),
         "the model of kernels": without(("model", "model of kinds"), starts=False),
         "starting from that model": without((), starts=False),
@@ -58,41 +65,74 @@ def variants() -> dict[str, tuple[Columns, bool]]:
     }
 
 
-def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[[Examples], np.ndarray]) -> np.ndarray:
-    """Microseconds of every entry of a network, NaN for sampled operators.
+def kept(examples: Examples, left_out: str) -> np.ndarray:
+    """Mask of what may be learned from."""
+    import numpy as np
+
+    if left_out == "half of the operators":
+        half = np.random.default_rng(0).permutation(len(examples.operators)) % 2 == 0
+        return np.asarray(half[examples.operator])
+    if left_out == "all sampled operators":
+        return ~examples.sampled[examples.model]
+    return np.ones(len(examples), dtype=bool)
+
+
+def predicted(examples: Examples, held: np.ndarray, lefts_out: Sequence[str]) -> dict[str, np.ndarray]:
+    """Microseconds of the entries of `held`, a mask, by what is left out. The model of kernels is fitted once.
 
     Args:
-        variant: of `variants`.
-        keep: mask of what may be learned from.
+        lefts_out: all of features or of the model, or one of data.
     """
     import numpy as np
 
     from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.base import Base
     from op_profiler.predict.latency.fit import weights_of
-    from op_profiler.predict.latency.held_out import family_groups
     from op_profiler.predict.latency.predictor import query_of
     from op_profiler.predict.latency.regression import fit_all
     from op_profiler.predict.latency.roofline import Roofline
 
     device, query, weight = examples.devices[0], query_of(examples), weights_of(examples)
-    latency_us, found = examples.latency_us, np.full(len(examples), np.nan)
-    method, usable, (columns, starts) = PREDICTORS.get("default"), keep(examples), variant
-    for held in family_groups(examples):
-        train = usable & ~np.isin(examples.operator, np.unique(examples.operator[held]))
-        known = query.take(train)
-        roofline = Roofline.of(known.amounts, known.threads, latency_us[train], device.peaks, device.cache_bytes)
-        bound = roofline.bound_us(query.amounts, query.threads)
-        target = np.log(latency_us / bound)
-        base = Base.fit(roofline, known, latency_us[train], weight[train])
+    latency_us, method = examples.latency_us, PREDICTORS.get("default")
+    train = kept(examples, lefts_out[0]) & ~np.isin(examples.operator, np.unique(examples.operator[held]))
+    known, asked = query.take(train), query.take(held)
+    roofline = Roofline.of(known.amounts, known.threads, latency_us[train], device.peaks, device.cache_bytes)
+    bound = roofline.bound_us(query.amounts, query.threads)
+    target = np.log(latency_us / bound)
+    base = Base.fit(roofline, known, latency_us[train], weight[train])
+    laws = np.nan_to_num(base.columns(query)[:, -2:].astype(np.float64))
+    found = {}
+    for left_out in lefts_out:
+        columns, starts = variants().get(left_out, variants()[NOTHING])
         models = method.regressors(0)
-        laws = np.nan_to_num(base.columns(query)[:, -2:].astype(np.float64))
         start = [laws[:, number % 2] * starts for number in range(len(models))]
         fit_all(models, columns(base, known), [(target - s)[train] for s in start], weight[train])
-        asked = columns(base, query.take(held))
-        estimates = [model.predict(asked) + s[held] for model, s in zip(models, start)]
-        found[held] = bound[held] * np.exp(method.combined(estimates))
+        seen = columns(base, asked)
+        estimates = [model.predict(seen) + s[held] for model, s in zip(models, start)]
+        found[left_out] = bound[held] * np.exp(method.combined(estimates))
     return found
+
+
+def all_predicted(examples: Examples) -> Iterator[tuple[str, np.ndarray]]:
+    """What is left out, and microseconds of every entry of a network; NaN for sampled operators."""
+    import numpy as np
+
+    from op_profiler.cores import usable_cores
+    from op_profiler.predict.latency.held_out import family_groups
+
+    groups = family_groups(examples)
+    with ProcessPoolExecutor(usable_cores(), mp_context=multiprocessing.get_context("spawn")) as pool:
+        runs = [
+            (lefts_out, [pool.submit(predicted, examples, held, lefts_out) for held in groups])
+            for lefts_out in (tuple(variants()), *((data,) for data in DATA))
+        ]
+        for lefts_out, tasks in runs:
+            parts = [task.result() for task in tasks]
+            for left_out in lefts_out:
+                found = np.full(len(examples), np.nan)
+                for held, part in zip(groups, parts):
+                    found[held] = part[left_out]
+                yield left_out, found
 
 
 def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
@@ -126,25 +166,16 @@ def main() -> None:
     parser.add_argument("--device", help="a processor that ships, or a device of --db")
     parser.add_argument("--db", help="a dataset in place of what ships")
     arguments = parser.parse_args()
-    import numpy as np
-
+    os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core
     from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.predict.latency.steady_times import steady
 
     print(provenance())
     examples = steady(examples_for(db=arguments.db, device=arguments.device, note=print))
     processor = examples.devices[int(examples.device[0])].processor
-    half = np.random.default_rng(0).permutation(len(examples.operators)) % 2 == 0
-    keeps: dict[str, Callable[[Examples], np.ndarray]] = {
-        "half of the operators": lambda e: half[e.operator],
-        "all sampled operators": lambda e: ~e.sampled[e.model],
-    }
-    everything = variants()
-    runs = [(name, variant, lambda e: np.ones(len(e), dtype=bool)) for name, variant in everything.items()]
-    runs += [(name, everything["nothing"], keep) for name, keep in keeps.items()]
     rows = []
-    for name, variant, keep in runs:
-        rows.append({"left_out": name, **errors(examples, predicted(examples, variant, keep))})
+    for left_out, latency_us in all_predicted(examples):
+        rows.append({"left_out": left_out, **errors(examples, latency_us)})
         print(rows[-1], flush=True)
     operators = " and ".join(f"{row['operators_percent']} %" for row in rows[:2])
     headline = (
