@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.usable_records import UsableRecords
 
 BUILDS_GO_THROUGH = ("compilers", "operators", "schedules")
-"""Parts of this package."""
+"""Parts of this package: a build of other code is not used again."""
 _FORMAT = 1
 _PLACE = re.compile(r"[0-9a-f]{32}/(default|[0-9a-f]{16})")
 _DEFAULT = "default"  # the name of a build that no schedule record had a part in

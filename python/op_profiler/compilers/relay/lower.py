@@ -166,7 +166,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         left_out=tuple(left_out),
         notes=(
             *(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out),
-            *strided_rows.notes(o.operator for o in extracted[0]),
+            *strided_rows.notes((o.operator for o in extracted[0]), target),
         ),
     )
 

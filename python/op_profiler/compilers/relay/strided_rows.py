@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.compilers.relay.gpu_defaults import largest_divisor
 
 if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.operators.operator import Operator
 
 _LONGEST_ROW = 256
@@ -27,15 +28,19 @@ def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def schedule(outs: Any) -> Any:
         output = outs[0].op
         convolution = next(op for op in _behind(output) if "conv1d_ncw" in op.tag)
-        row, read = (int(op.output(0).shape[2]) for op in (convolution, _padded(convolution)))
-        return _schedule(output, convolution) if _is_long(row, read) else scheduled(outs)
+        sizes = [op.output(0).shape[2] for op in (convolution, _padded(convolution))]
+        known = all(hasattr(size, "value") for size in sizes)  # else told at run time
+        if known and _is_long(*(int(size) for size in sizes)):
+            return _schedule(output, convolution)
+        return scheduled(outs)
 
     return schedule
 
 
-def notes(operators: Iterable[Operator]) -> tuple[str, ...]:
-    """What to tell of a model with such rows."""
-    return (_NOTE,) if any(_has_long_row(operator) for operator in operators) else ()
+def notes(operators: Iterable[Operator], target: Target) -> tuple[str, ...]:
+    """What to tell of a model with such rows, where the target's schedules are those of x86."""
+    concerns = target.keys[0] == "cpu"
+    return (_NOTE,) if concerns and any(_has_long_row(operator) for operator in operators) else ()
 
 
 def _has_long_row(operator: Operator) -> bool:
