@@ -159,6 +159,18 @@ def test_filled_tensors_keep_their_type(torch: Any, run: Any) -> None:
     check(Filled(), run, torch, torch.randn(3, 5))
 
 
+def test_operators_that_the_importer_lacks(torch: Any, run: Any) -> None:
+    class Lacking(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            wide = torch.nn.functional.interpolate(x, scale_factor=2.5, mode="linear")
+            aligned = torch.nn.functional.interpolate(x, size=5, mode="linear", align_corners=True)
+            steps = torch.linspace(0.5, x.shape[2] - 0.5, x.shape[2])
+            rows = x[0, 0]
+            return wide, aligned, torch.outer(rows, steps), ((x > 0) | (x < -1)).float(), (x > 1).type_as(x)
+
+    check(Lacking(), run, torch, torch.randn(1, 3, 8))
+
+
 def test_second_names_of_operators(torch: Any, run: Any) -> None:
     class Named(torch.nn.Module):
         def forward(self, x: Any) -> Any:

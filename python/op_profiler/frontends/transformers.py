@@ -90,7 +90,8 @@ class TransformersFrontend(Frontend):
             except Exception as error:  # a damaged configuration or checkpoint sends the library anywhere
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 raise ModelError(f"{request.name} cannot be made by transformers: {reason[0][:300]}") from error
-        inputs = transformers_zoo.inputs_of(model, request, request.sequence_length or _DEFAULT_SEQUENCE)
+        length = request.sequence_length or transformers_zoo.shortened(_DEFAULT_SEQUENCE, model)
+        inputs = transformers_zoo.inputs_of(model, request, length)
         names = list(inputs)
         return torch_importer.lower(
             torch_importer.by_keyword(model, names),

@@ -32,6 +32,7 @@ _FLOAT_DECLARED = "#dbg_declare"
 """In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
 as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
 _SIMPLIFICATION, _ELIMINATION = "SimplifyExpr", "tir.CommonSubexprElim"
+_NO_ELIMINATION = {"tir.disable_cse_tir": True}
 _LOOKS_FOR = {"qnn.Legalize": "qnn.", "FlattenAtrousConv": "space_to_batch_nd"}
 """Passes that change only operations whose names begin so, which no pass before them makes. What they cost all the same
 is that TVM infers the types of the module before and behind each."""
@@ -53,7 +54,13 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
     weights = _weights_of_heavy_ops(model)
     folded = {name: value for name, value in model.params.items() if name not in weights}
     with _compile_errors(model):
-        return fuse(model.mod, target, folded, weights, layers=layers)
+        try:
+            return fuse(model.mod, target, folded, weights, layers=layers)
+        except load_tvm().TVMError as error:
+            if _FLOAT_DECLARED not in str(error):
+                raise
+            computed = with_computed_resizes(model.mod, folded, _NO_ELIMINATION)
+            return fuse(computed, target, folded, weights, layers=layers)
 
 
 def fuse(
@@ -142,8 +149,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
             if _FLOAT_DECLARED not in str(error):
                 raise
             capture.modules.clear()
-            without = {"tir.disable_cse_tir": True}
-            library = built(with_computed_resizes(module, model.params, without), **without)
+            library = built(with_computed_resizes(module, model.params, _NO_ELIMINATION), **_NO_ELIMINATION)
             left_out = [*left_out, _ELIMINATION]
     seconds = time.perf_counter() - started
     extracted = [extract(labelled, layers) for labelled in capture.modules]

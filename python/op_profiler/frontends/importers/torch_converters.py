@@ -110,6 +110,50 @@ def _ones_like(inputs: _Inputs, types: _Types) -> Any:
     return _filled(inputs[0], 1, inputs[1], types)
 
 
+def _type_as(inputs: _Inputs, types: _Types) -> Any:
+    """aten::type_as(data, other). TVM's own does not take a number that was computed while tracing."""
+    relay = _relay()
+    data = inputs[0] if isinstance(inputs[0], relay.Expr) else relay.const(inputs[0])
+    return relay.cast(data, str(types[1]))
+
+
+def _or(inputs: _Inputs, types: _Types) -> Any:
+    """aten::__or__(data, other)"""
+    combine = _relay().logical_or if str(types[0]) == "bool" else _relay().bitwise_or
+    return combine(*inputs[:2])
+
+
+def _outer(inputs: _Inputs, _: _Types) -> Any:
+    """aten::outer(rows, columns)"""
+    relay = _relay()
+    return relay.multiply(relay.expand_dims(inputs[0], 1), relay.expand_dims(inputs[1], 0))
+
+
+def _linalg_norm(inputs: _Inputs, _: _Types) -> Any:
+    """aten::linalg_norm(data, order, axes, keepdim, dtype)"""
+    relay = _relay()
+    data, order, axes, keep = inputs[:4]
+    if order not in (None, 2):
+        raise NotImplementedError(f"aten::linalg_norm of order {order}")
+    return relay.sqrt(relay.sum(relay.multiply(data, data), axes, keepdims=bool(keep)))
+
+
+def _linspace(inputs: _Inputs, _: _Types) -> Any:
+    """aten::linspace(start, stop, count, dtype, ...). TVM's own does not take numbers that were computed while
+    tracing."""
+    start, stop, count, dtype = inputs[:4]
+    values = np.linspace(_number(start), _number(stop), int(_number(count)))
+    return _relay().const(values.astype("float32" if dtype is None else _name_of_dtype(dtype)))
+
+
+def _upsample_linear1d(inputs: _Inputs, _: _Types) -> Any:
+    """aten::upsample_linear1d(data, size, align_corners, scales)"""
+    data, sizes, aligned, scales = inputs
+    sizes = sizes or [int(float(_shape_of(data)[-1]) * scales[0])]
+    mode = "align_corners" if aligned else "half_pixel"
+    return _relay().image.resize1d(data, sizes, None, "NCW", "linear", mode)
+
+
 def _im2col(inputs: _Inputs, _: _Types) -> Any:
     """aten::im2col(data, kernel, dilation, padding, stride): the windows of an image [n, c, h, w] as columns
     [n, c * window, count]."""
@@ -138,7 +182,7 @@ def _col2im(inputs: _Inputs, _: _Types) -> Any:
     relay = _relay()
     data, sizes, kernel, dilation, padding, strides = inputs
     batch, rows, _count = (int(size) for size in _shape_of(data))
-    sizes = [size if isinstance(size, int) else int(size.data.numpy()) for size in sizes]  # computed while tracing
+    sizes = [int(_number(size)) for size in sizes]
     if any(padding) or not _meet(sizes, kernel, dilation, strides):
         raise NotImplementedError("aten::col2im of windows that overlap or leave gaps")
     counts = [n // k for n, k in zip(sizes, kernel)]
@@ -161,13 +205,24 @@ def _shape_of(data: Any) -> Sequence[Any]:
     return shape
 
 
-def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
+def _number(value: Any) -> float:
+    """A plain number, or one that was computed while tracing."""
+    if isinstance(value, (int, float)):
+        return value
+    return float(_relay().frontend.common.infer_value(value, {}).numpy())
+
+
+def _name_of_dtype(number: int) -> str:
     from tvm.relay.frontend.pytorch import _convert_dtype_value
 
+    return str(_convert_dtype_value(number))
+
+
+def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
     relay = _relay()
     value = value if isinstance(value, relay.Expr) else relay.const(value, str(types[0]))
     out = relay.full_like(data, value)
-    return out if dtype is None else relay.cast(out, _convert_dtype_value(dtype))
+    return out if dtype is None else relay.cast(out, _name_of_dtype(dtype))
 
 
 def _weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
@@ -192,6 +247,12 @@ CONVERTERS = {
     "aten::full_like": _full_like,
     "aten::zeros_like": _zeros_like,
     "aten::ones_like": _ones_like,
+    "aten::outer": _outer,
+    "aten::linalg_norm": _linalg_norm,
+    "aten::linspace": _linspace,
+    "aten::upsample_linear1d": _upsample_linear1d,
+    "aten::type_as": _type_as,
+    "aten::__or__": _or,
     "aten::im2col": _im2col,
     "aten::col2im": _col2im,
 }

@@ -16,7 +16,10 @@ from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.frontends.zoo.classifiers import RANDOM_WEIGHTS
 
 _COPIES = 3  # of the weights at once: torch's, those of the Relay module, those of the compiled library
-_WAVE_SAMPLES = 16000  # one second of speech
+_WAVE_SAMPLES, _FRAMES = 16000, 100  # one second of speech
+_BINS = ("feature_projection_input_dim", "input_feat_per_channel", "num_mel_bins")
+_CODECS = ("upsampling_ratios", "downsampling_ratios")
+"""What configurations call the values of a frame, and what those of codecs have."""
 
 
 class Input(NamedTuple):
@@ -89,6 +92,12 @@ def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Inp
     return made
 
 
+def shortened(sequence: int, model: Any) -> int:
+    """A sequence's length, or what the model has positions for, where its configuration says that these are fewer."""
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min(sequence, most) if isinstance(most, int) and most > 0 else sequence
+
+
 def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
     """Shape and, for token ids, the size of the vocabulary."""
     config, main = model.config, model.main_input_name
@@ -103,9 +112,9 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
     elif main == "pixel_values":
         shapes["pixel_values"] = _image(config, batch), 0
     elif main == "input_values":
-        shapes["input_values"] = (batch, _WAVE_SAMPLES), 0
-    elif main == "input_features" and hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
-        shapes["input_features"] = (batch, config.num_mel_bins, 2 * config.max_source_positions), 0
+        shapes["input_values"] = _wave(config, batch), 0
+    elif main == "input_features" and (frames := _frames(config, batch)):
+        shapes["input_features"] = frames, 0
     else:
         raise ModelError(
             f"the inputs of {type(model).__name__} ({main}) are not known; write a function that returns the module "
@@ -119,8 +128,26 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
     return shapes
 
 
+def _wave(config: Any, batch: int) -> tuple[int, ...]:
+    """Of sound as it is; of one model, whose input has that name too, its spectrogram."""
+    if hasattr(config, "frequency_stride"):
+        return batch, config.max_length, config.num_mel_bins
+    if any(hasattr(config, name) for name in _CODECS):
+        return batch, getattr(config, "audio_channels", 1), _WAVE_SAMPLES
+    return batch, _WAVE_SAMPLES
+
+
+def _frames(config: Any, batch: int) -> tuple[int, ...]:
+    """Of a spectrogram; empty where its size is not known."""
+    if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
+        return batch, config.num_mel_bins, 2 * config.max_source_positions
+    bins = next((getattr(config, name) for name in _BINS if hasattr(config, name)), 0)
+    return (batch, _FRAMES, bins) if bins else ()
+
+
 def _image(config: Any, batch: int) -> tuple[int, ...]:
     vision = getattr(config, "vision_config", config)
     size = getattr(vision, "image_size", None) or getattr(config, "image_size", None) or 224
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    return (batch, getattr(vision, "num_channels", 3), height, width)
+    frames = (config.num_frames,) if hasattr(config, "num_frames") else ()  # of a film
+    return (batch, *frames, getattr(vision, "num_channels", 3), height, width)
