@@ -111,6 +111,22 @@ def test_transformers_lower_with_their_sequence_length(name: str, transformers: 
         assert model.inputs[0].shape == (1, 16) and model.inputs[0].high > 1000
 
 
+@needs_torch
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("wav2vec2-bert", (1, 100, 160)),
+        ("speech_to_text", (1, 100, 80)),
+        ("audio-spectrogram-transformer", (1, 1024, 128)),
+        ("timesformer", (1, 8, 3, 224, 224)),
+        ("clip_text_model", (1, 77)),
+    ],
+)
+def test_transformers_get_inputs_of_their_kind(name: str, shape: tuple[int, ...], transformers: Any) -> None:
+    """Frames of sound, a spectrogram, a film, and no more words than there are positions for."""
+    assert load("transformers", name).inputs[0].shape == shape
+
+
 @needs_onnx
 @pytest.mark.parametrize("name", QUICK_ONNX + slow(SLOW_ONNX))
 def test_graphs_inside_the_onnx_package_lower(name: str) -> None:

@@ -13,7 +13,7 @@ def test_a_table_that_is_resized_by_bicubic_interpolation_is_compiled(tvm: Any) 
     from tvm.contrib import graph_executor
     from tvm.topi.testing import resize2d_python
 
-    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.compilers.relay.lower import compile_model, optimize
 
     relay = tvm.relay
     table = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype("float32")
@@ -26,6 +26,8 @@ def test_a_table_that_is_resized_by_bicubic_interpolation_is_compiled(tvm: Any) 
     model = ImportedModel("m", "file", module, params, (InputSpec("x", (1, 2, 7, 7), "float32"),), 1)
     compiled = compile_model(model, tvm.target.Target("llvm"))
     assert compiled.left_out == ("tir.CommonSubexprElim",)
+    lowered = [occurrence.operator.key for occurrence in optimize(model, tvm.target.Target("llvm"))]
+    assert lowered == [occurrence.operator.key for occurrence in compiled.occurrences]
     run = graph_executor.GraphModule(compiled.library["default"](tvm.cpu()))
     given = np.ones((1, 2, 7, 7), "float32")
     run.set_input("x", given)
