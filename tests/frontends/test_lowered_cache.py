@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 
 from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.frontends import FRONTENDS, lowered_cache
-from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 
 def test_what_other_code_lowered_is_lowered_again(tvm: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lowered = []
+    lowered: list[str] = []
     usual = Compiler.load_model
-    monkeypatch.setattr(Compiler, "load_model", lambda *given: lowered.append(given) or usual(*given))
+
+    def counted(compiler: Compiler, frontend: Frontend, request: ModelRequest) -> ImportedModel:
+        lowered.append(request.name)
+        return usual(compiler, frontend, request)
+
+    monkeypatch.setattr(Compiler, "load_model", counted)
     monkeypatch.setattr(lowered_cache, "_WORTH_KEEPING_SECONDS", 0.0)
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
     frontend, request = FRONTENDS.get("local"), ModelRequest(source="local", name="mlp")

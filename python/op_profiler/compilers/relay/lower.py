@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from op_profiler.compilers import executor_graph
@@ -170,11 +170,12 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         code={label: code[name] for label, name in labels.items() if name in code},
         left_out=tuple(left_out),
-        notes=(
-            *(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out),
-            *strided_rows.notes((o.operator for o in extracted[0]), target),
-        ),
+        notes=(*_why_without(left_out), *strided_rows.notes((o.operator for o in extracted[0]), target)),
     )
+
+
+def _why_without(passes: Sequence[str]) -> list[str]:
+    return [f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in passes]
 
 
 def _names_of_ops(module: IRModule) -> Counter[str]:
