@@ -102,12 +102,14 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
     """Shape and, for token ids, the size of the vocabulary."""
     config, main = model.config, model.main_input_name
     text = config.get_text_config()
-    tokens = (batch, sequence), int(getattr(text, "vocab_size", 0) or 0)
+    words = getattr(text, "vocab_size", None) or getattr(text, "num_hash_buckets", 0)  # canine takes any character
+    tokens = (batch, sequence), int(words)
     takes = inspect.signature(model.forward).parameters
     shapes: dict[str, tuple[tuple[int, ...], int]] = {}
     if main == "input_ids" and tokens[1]:
         shapes["input_ids"] = tokens
-        if "pixel_values" in takes and hasattr(config, "vision_config") and hasattr(config, "text_config"):
+        parted = hasattr(config, "vision_config") and hasattr(config, "text_config")
+        if "pixel_values" in takes and (parted or hasattr(config, "image_size")):
             shapes["pixel_values"] = _image(config, batch), 0
     elif main == "pixel_values":
         shapes["pixel_values"] = _image(config, batch), 0
