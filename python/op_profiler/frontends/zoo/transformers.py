@@ -102,8 +102,7 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
     """Shape and, for token ids, the size of the vocabulary."""
     config, main = model.config, model.main_input_name
     text = config.get_text_config()
-    words = getattr(text, "vocab_size", None) or getattr(text, "num_hash_buckets", 0)  # canine takes any character
-    tokens = (batch, sequence), int(words)
+    tokens = (batch, sequence), _words(text)
     takes = inspect.signature(model.forward).parameters
     shapes: dict[str, tuple[tuple[int, ...], int]] = {}
     if main == "input_ids" and tokens[1]:
@@ -128,6 +127,12 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
     elif is_part and type(model).__name__ == "T5Stack":
         shapes["encoder_hidden_states"] = (batch, sequence, config.d_model), 0
     return shapes
+
+
+def _words(config: Any) -> int:
+    """How many there are; of canine, which takes any character, how many it tells apart."""
+    found = (getattr(config, name, None) for name in ("vocab_size", "num_hash_buckets"))
+    return int(next((size for size in found if size), 0))
 
 
 def _wave(config: Any, batch: int) -> tuple[int, ...]:
