@@ -126,6 +126,15 @@ def test_windows_that_overlap_are_not_added_up_wrongly(torch: Any, run: Any) -> 
         check(Overlapping(), run, torch, torch.randn(1, 8, 9))
 
 
+def test_the_spectral_norm_is_not_taken_for_another(torch: Any, run: Any) -> None:
+    class Spectral(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.norm(x, ord=2, dim=(0, 1))
+
+    with pytest.raises(ModelError, match="linalg_norm of order 2"):
+        check(Spectral(), run, torch, torch.randn(3, 3))
+
+
 def test_functions_with_gradients_of_their_own(torch: Any, run: Any) -> None:
     class Doubled(torch.autograd.Function):
         @staticmethod
@@ -137,10 +146,15 @@ def test_functions_with_gradients_of_their_own(torch: Any, run: Any) -> None:
         def backward(ctx: Any, *gradients: Any) -> Any:
             return gradients
 
+    class Raised(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any, power: int) -> Any:
+            return torch.relu(Doubled.apply(x, y)[0]) ** power
+
     class Layer(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             a, b = Doubled.apply(x, x + 1)
-            return Doubled.apply(a, b)
+            return Raised.apply(*Doubled.apply(a, b), 3)
 
     check(torch.nn.Sequential(torch.nn.Linear(4, 4), Layer()), run, torch, torch.randn(2, 4))
 
@@ -154,7 +168,8 @@ def test_filled_tensors_keep_their_type(torch: Any, run: Any) -> None:
         def forward(self, x: Any) -> Any:
             at = (x > 0).long().sum(-1)
             at = torch.min(at, torch.full_like(at, 2)) + torch.ones_like(at) + torch.zeros_like(at)
-            return self.table[at], torch.full_like(x, 3), torch.zeros_like(at, dtype=torch.float32)
+            half = torch.full_like(at, 0.5, dtype=torch.float32)
+            return self.table[at], torch.full_like(x, 3), torch.zeros_like(at, dtype=torch.float32), half
 
     check(Filled(), run, torch, torch.randn(3, 5))
 
@@ -165,7 +180,7 @@ def test_operators_that_the_importer_lacks(torch: Any, run: Any) -> None:
             wide = torch.nn.functional.interpolate(x, scale_factor=2.5, mode="linear")
             aligned = torch.nn.functional.interpolate(x, size=5, mode="linear", align_corners=True)
             steps = torch.linspace(0.5, x.shape[2] - 0.5, x.shape[2])
-            rows = x[0, 0]
+            rows = torch.linalg.norm(x, dim=1)[0]
             return wide, aligned, torch.outer(rows, steps), ((x > 0) | (x < -1)).float(), (x > 1).type_as(x)
 
     check(Lacking(), run, torch, torch.randn(1, 3, 8))

@@ -7,7 +7,7 @@ first layer. Such a row is computed here in vectors of up to 32 values. All othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.gpu_defaults import largest_divisor
@@ -81,15 +81,11 @@ def _schedule(output: Any, convolution: Any) -> Any:
     if convolution == output:
         s[output].reorder(piece, *output.reduce_axis, lane)
     else:
+        *outer, inner = convolution.axis
         s[convolution].compute_at(s[output], piece)
-        _sum_in_vectors(s[convolution], convolution.axis, convolution.reduce_axis)
+        s[convolution].reorder(*outer, *convolution.reduce_axis, inner)
+        s[convolution].vectorize(inner)
     s[output].vectorize(lane)
     s[output].parallel(s[output].fuse(batch, channels))
     s[padded].parallel(s[padded].fuse(*padded.axis[:2]))
     return s
-
-
-def _sum_in_vectors(stage: Any, axes: Sequence[Any], summed: Sequence[Any]) -> None:
-    *outer, lane = axes
-    stage.reorder(*outer, *summed, lane)
-    stage.vectorize(lane)

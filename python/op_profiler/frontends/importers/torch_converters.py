@@ -133,8 +133,9 @@ def _linalg_norm(inputs: _Inputs, _: _Types) -> Any:
     """aten::linalg_norm(data, order, axes, keepdim, dtype)"""
     relay = _relay()
     data, order, axes, keep = inputs[:4]
-    if order not in (None, 2):
-        raise NotImplementedError(f"aten::linalg_norm of order {order}")
+    of_matrix = order is not None and len(_shape_of(data) if axes is None else axes) > 1  # then 2 is the spectral one
+    if order not in (None, 2) or of_matrix:
+        raise NotImplementedError(f"aten::linalg_norm of order {order}{' of matrices' if of_matrix else ''}")
     return relay.sqrt(relay.sum(relay.multiply(data, data), axes, keepdims=bool(keep)))
 
 
@@ -219,10 +220,12 @@ def _name_of_dtype(number: int) -> str:
 
 
 def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
+    """As large as the data; the value is of the type that is asked for, which may have fractions where the data's has
+    none."""
     relay = _relay()
-    value = value if isinstance(value, relay.Expr) else relay.const(value, str(types[0]))
-    out = relay.full_like(data, value)
-    return out if dtype is None else relay.cast(out, _name_of_dtype(dtype))
+    wanted = str(types[0]) if dtype is None else _name_of_dtype(dtype)
+    value = relay.cast(value, wanted) if isinstance(value, relay.Expr) else relay.const(value, wanted)
+    return relay.full_like(relay.cast(data, wanted), value)
 
 
 def _weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:

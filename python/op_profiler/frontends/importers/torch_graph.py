@@ -3,6 +3,8 @@
 Weights: a layer that is called twice (all of ALBERT's) is read once per call, and the importer would copy its weights
 for each. Here each weight is read once.
 
+Functions: a trace holds what the user's ``torch.autograd.Function`` does inside of one node, which no importer knows.
+
 Names: scripts and exported programs call conv2d where a trace has _convolution, which is what the importer knows; they
 also check their inputs, which an example has passed already.
 
@@ -15,9 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.frontends.importers.torch_layers import inline
+from op_profiler.frontends.importers.torch_layers import inline, note_layer
 
 _FILLS = ("aten::fill_", "aten::zero_")
+_FUNCTION = "prim::PythonOp"
 _VIEWS = ("aten::slice", "aten::select", "aten::unsqueeze")
 _ASSERTIONS = ("aten::_assert_tensor_metadata", "aten::_assert_async")
 _SAME = {
@@ -38,6 +41,7 @@ def prepare(traced: Any, model: Any) -> None:
 
     graph = traced.graph
     inline(traced, model)
+    _open_functions(graph, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
     for node in list(graph.nodes()):
@@ -49,6 +53,34 @@ def prepare(traced: Any, model: Any) -> None:
             _fill_part(graph, node)
         else:
             written.replaceAllUsesAfterNodeWith(node, node.output())
+
+
+def _open_functions(graph: Any, model: Any) -> None:
+    """What a trace has seen of each ``torch.autograd.Function``, in its place; one may call another."""
+    import torch
+
+    if not any(node.kind() == _FUNCTION for node in graph.nodes()):
+        return
+    torch._C._jit_pass_onnx_autograd_function_process(graph)  # what each did becomes a block of its node; only once
+    while functions := [node for node in graph.nodes() if node.kind() == _FUNCTION and len(list(node.blocks())) == 1]:
+        for node in functions:
+            _open(graph, node, model)
+
+
+def _open(graph: Any, node: Any, model: Any) -> None:
+    (block,) = node.blocks()
+    for inside, given in zip(block.inputs(), node.inputs(), strict=True):
+        inside.replaceAllUsesWith(given)
+    for step in list(block.nodes()):
+        step.moveBefore(node)
+        if not step.kind().startswith("prim::"):
+            note_layer(step, node.scopeName(), model)
+    results = list(block.outputs())
+    if node.output().type().kind() == "TupleType":
+        _replace(graph, node, "prim::TupleConstruct", results)
+    else:
+        node.output().replaceAllUsesWith(results[0])
+        node.destroy()
 
 
 def _read_weights_once(graph: Any) -> None:

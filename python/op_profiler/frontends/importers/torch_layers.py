@@ -65,41 +65,11 @@ def inline(traced: Any, model: Any) -> None:
         return  # a file that names no modules
     for node, layer in zip(nodes, layers):
         node.s_(_LAYER, layer or _name_of(model))
-    _open_functions(graph, model)
 
 
-def _open_functions(graph: Any, model: Any) -> None:
-    """What a trace has seen of the user's ``torch.autograd.Function``, in the place of each."""
-    while functions := _as_blocks(graph):  # one may call another
-        for node in functions:
-            (block,) = node.blocks()
-            for inside, given in zip(block.inputs(), node.inputs(), strict=True):
-                inside.replaceAllUsesWith(given)
-            for step in list(block.nodes()):
-                step.moveBefore(node)
-                if not step.kind().startswith("prim::"):
-                    step.s_(_LAYER, _module_of(node.scopeName()) or _name_of(model))
-            results = list(block.outputs())
-            if node.output().type().kind() == "TupleType":
-                results = [_before(graph, node, "prim::TupleConstruct", results)]
-            node.output().replaceAllUsesWith(results[0])
-            node.destroy()
-
-
-def _as_blocks(graph: Any) -> list[Any]:
-    """The nodes of functions, each with a block of what it did."""
-    import torch
-
-    torch._C._jit_pass_onnx_autograd_function_process(graph)
-    return [node for node in graph.nodes() if node.kind() == "prim::PythonOp" and len(list(node.blocks())) == 1]
-
-
-def _before(graph: Any, node: Any, kind: str, inputs: list[Any]) -> Any:
-    """What a new node gives that stands before another one and has the type of its output."""
-    with graph.insert_point_guard(node):
-        made = graph.insertNode(graph.create(kind, inputs, 1))
-    made.output().setType(node.output().type())
-    return made.output()
+def note_layer(node: Any, scope: str, model: Any) -> None:
+    """Note for a node that a pass has put into the graph in which scope it stands."""
+    node.s_(_LAYER, _module_of(scope) or _name_of(model))
 
 
 def _called(script: Any) -> list[tuple[str, str]]:

@@ -107,8 +107,7 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
     shapes: dict[str, tuple[tuple[int, ...], int]] = {}
     if main == "input_ids" and tokens[1]:
         shapes["input_ids"] = tokens
-        parted = hasattr(config, "vision_config") and hasattr(config, "text_config")
-        if "pixel_values" in takes and (parted or hasattr(config, "image_size")):
+        if "pixel_values" in takes and hasattr(config, "vision_config") and hasattr(config, "text_config"):
             shapes["pixel_values"] = _image(config, batch), 0
     elif main == "pixel_values":
         shapes["pixel_values"] = _image(config, batch), 0
