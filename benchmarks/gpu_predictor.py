@@ -59,6 +59,7 @@ def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], n
 def main() -> None:
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.held_out import family_of
+    from op_profiler.predict.latency.open_predictor import with_loops
     from op_profiler.shipped import shipped_gpus
 
     print(provenance())
@@ -66,6 +67,7 @@ def main() -> None:
     told = []
     for ships in shipped_gpus():
         examples = load_examples(file=ships.operators)
+        examples = with_loops(examples, examples.devices[0].target, print)
         names = zip(examples.models, examples.sampled)
         family = np.array(["" if sampled else family_of(name) for name, sampled in names])
         rows, ratios, holds = held_out(examples, family)

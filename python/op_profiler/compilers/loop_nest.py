@@ -1,4 +1,4 @@
-"""A kernel as plain values: the loops that its schedule gives, and what its code executes."""
+"""A kernel as plain values: the loops that its schedule gives, and what its code executes, or what a GPU launches."""
 
 from __future__ import annotations
 
@@ -64,14 +64,40 @@ class LoopNest:
     guarded: frozenset[int] = frozenset()
 
 
+WORK = ("arithmetic", "integers", "functions", "divisions", "accesses", "sectors", "shared", "fetches")
+"""What one thread of a GPU does, by name: operations on values, where a multiply-add is one; those that conditions take
+(where a padded tensor ends, for instance); evaluations of exp and the like; divisions; reads and writes of the GPU's
+memory, and how many sectors of 32 bytes they are for the 32 threads of a warp together; passes through the memory that
+a block shares, several where threads of a warp need the same bank of it; and how often it has to wait for the GPU's
+memory before it can go on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchedWork:
+    """What one launch on a GPU does.
+
+    Attributes:
+        blocks, threads: how many there are, and how many a block has.
+        shared_bytes: of a block.
+        work: of one thread, by the names of `WORK`.
+    """
+
+    blocks: int
+    threads: int
+    shared_bytes: int
+    work: dict[str, float]
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """What a compiler makes of an operator.
 
     Attributes:
-        nests: its statements, in their order; at least one.
+        nests: its statements on a processor, in their order; at least one. None on a GPU.
         executed: None where no code of a processor is generated.
+        launches: on a GPU, in their order; at least one.
     """
 
     nests: tuple[LoopNest, ...]
     executed: Executed | None
+    launches: tuple[LaunchedWork, ...] = ()

@@ -49,7 +49,7 @@ class Language:
     arguments: Callable[[Any], Iterable[Any]]
 
 
-class _Statement:
+class Statement:
     """One store while it is read: indices are expressions yet."""
 
     def __init__(self, loops: Sequence[tuple[int, int, str]] = (), guards: Sequence[frozenset[int]] = ()) -> None:
@@ -91,7 +91,7 @@ class Reader:
         self._values: dict[int, Expression] = {}
         self._keep: list[Any] = []  # a handle names a variable as long as something holds it
         self._tensors: dict[int, tuple[int, bool]] = {}
-        self._statements: list[_Statement] = []
+        self._statements: list[Statement] = []
         for memory in language.arguments(function):
             self._tensor(memory, argument=True)
         self._visit(function.body)
@@ -120,25 +120,25 @@ class Reader:
             for part in node.seq:
                 self._visit(part)
         elif isinstance(node, tir.IfThenElse):
-            self._guards.append(_variables(self._read(node.condition, _Statement())))
+            self._guards.append(_variables(self._read(node.condition, Statement())))
             self._visit(node.then_case)
             if node.else_case is not None:
                 self._visit(node.else_case)
             self._guards.pop()
         elif isinstance(node, self._bindings):
             self._keep.append(node.var)
-            self._values[self._language.identify(node.var)] = self._read(node.value, _Statement())
+            self._values[self._language.identify(node.var)] = self._read(node.value, Statement())
             if hasattr(node, "body"):
                 self._visit(node.body)
         elif isinstance(node, tir.BufferStore):
-            statement = _Statement(self._loops, self._guards)
+            statement = Statement(self._loops, self._guards)
             self._read(node.value, statement)
             self._access(node.buffer, node.indices, statement, written=True)
             self._statements.append(statement)
         elif hasattr(node, "body"):
             self._visit(node.body)
 
-    def _access(self, buffer: Any, indices: Any, statement: _Statement, *, written: bool) -> None:
+    def _access(self, buffer: Any, indices: Any, statement: Statement, *, written: bool) -> None:
         shape = [_number(d) for d in buffer.shape]
         place: Expression = 0
         self._places += 1
@@ -149,7 +149,7 @@ class Reader:
         tensor, argument = self._tensor(self._language.tensor(buffer))
         statement.accesses.append((tensor, argument, written, max(item.bits // 8, 1), math.prod(shape), place))
 
-    def _read(self, node: Any, statement: _Statement) -> Expression:
+    def _read(self, node: Any, statement: Statement) -> Expression:
         """A value as an expression; what it reads and computes is noted with the statement."""
         tir = self._language.tir
         operator = self._binary.get(type(node))
@@ -185,7 +185,7 @@ class Reader:
             return ("compared", self._read(node.a, statement), self._read(node.b, statement))
         return 0
 
-    def _count(self, node: Any, found: tuple[Any, ...], statement: _Statement, first: int) -> None:
+    def _count(self, node: Any, found: tuple[Any, ...], statement: Statement, first: int) -> None:
         """One operation of a value; those of indices are no work of their own."""
         if self._places:
             return
@@ -198,17 +198,21 @@ class Reader:
         if operator == "+" and any(isinstance(side, self._language.tir.Mul) for side in (node.a, node.b)):
             statement.count("fma")
 
-    def _chosen(self, parts: Sequence[Any], statement: _Statement) -> Expression:
+    def _chosen(self, parts: Sequence[Any], statement: Statement) -> Expression:
         if not self._places:
             statement.count("select")
-        self._places += 1
-        self._read(parts[0], statement)
-        self._places -= 1
+        self._condition(parts[0], statement)
         value = self._read(parts[1], statement)
         self._read(parts[2], statement)
         return value
 
-    def _called(self, node: Any, statement: _Statement) -> Expression:
+    def _condition(self, node: Any, statement: Statement) -> Expression:
+        self._places += 1
+        found = self._read(node, statement)
+        self._places -= 1
+        return found
+
+    def _called(self, node: Any, statement: Statement) -> Expression:
         name = getattr(node.op, "name", "").rpartition(".")[2]
         if name == "if_then_else":
             return self._chosen(node.args, statement)
@@ -232,7 +236,7 @@ def _number(value: Any) -> int:
     return number if isinstance(number, int) else 1
 
 
-def _nest(statement: _Statement) -> LoopNest:
+def _nest(statement: Statement) -> LoopNest:
     """A loop over fused axes is taken apart where indices divide its variable; strides are differences of indices."""
     divisors: dict[int, set[int]] = {}
     for *_, place in statement.accesses:

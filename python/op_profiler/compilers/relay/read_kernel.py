@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.executed import executed
+from op_profiler.compilers.launch_reader import LaunchReader
 from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.tvm_build import load_tvm
@@ -18,7 +19,7 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
     """Of the kernel that a fused Relay function becomes; it is built for a processor, and not for another device.
 
     Args:
-        lanes: values of 32 bits in a vector register of the target.
+        lanes: values of 32 bits in a vector register of the target; not used for a GPU.
 
     Raises:
         ModelError: TVM has no schedule for it on that target, cannot build it, or a library computes it.
@@ -33,10 +34,13 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
         arguments=lambda made: [buffer.data for buffer in made.buffer_map.values()],
     )
     lowered, code = _lowered(function, target)
-    nests = Reader(language, lowered).nests()
-    if not nests:
+    if target.kind.name == "cuda":
+        kernel = Kernel((), None, LaunchReader(language, lowered).launches())
+    else:
+        kernel = Kernel(Reader(language, lowered).nests(), executed(code, lanes) if code is not None else None)
+    if not kernel.nests and not kernel.launches:
         raise ModelError("it has no loops of its own: a library computes it")
-    return Kernel(nests, executed(code, lanes) if code is not None else None)
+    return kernel
 
 
 def _lowered(function: Any, target: Any) -> tuple[Any, str | None]:

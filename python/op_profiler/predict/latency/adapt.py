@@ -21,6 +21,7 @@ from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_qu
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
 from op_profiler.predict.latency.vectors import vector_ratio
+from op_profiler.targets.target import kind_of
 
 _FEWEST = 5
 _COLUMNS = [*NAMES, *SETTING_NAMES]
@@ -46,6 +47,8 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         UsageError: the source regresses nothing.
     """
     query = query_of(target)
+    if kind_of(source.device.target).on_gpu != kind_of(target.devices[int(target.device[0])].target).on_gpu:
+        query = query.without_loops()  # those of a GPU say nothing to a processor's predictor, nor the other way round
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:
         raise UsageError("only a predictor with regressions can be adapted; leave out --predictor")

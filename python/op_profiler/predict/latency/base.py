@@ -9,7 +9,7 @@ import numpy as np
 
 from op_profiler.predict.latency.correction import Correction
 from op_profiler.predict.latency.kernel_model import KernelModel
-from op_profiler.predict.latency.loop_columns import loop_columns
+from op_profiler.predict.latency.launch_model import LaunchModel
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Fitted, Regressor, fit_all
@@ -27,7 +27,7 @@ class Base:
     """Fitted to one device.
 
     Attributes:
-        kernels: None where the loops of too few measured operators are known.
+        kernels: of a processor, or of a GPU; None where the loops of too few measured operators are known.
         correction: for another device than the one that it was fitted to, or for one that few measurements are of;
             None: there is none.
         vector_ratio: how much longer the vectors are in which regressions see operators, see
@@ -35,7 +35,7 @@ class Base:
     """
 
     roofline: Roofline
-    kernels: KernelModel | None
+    kernels: KernelModel | LaunchModel | None
     correction: Correction | None = None
     vector_ratio: float = 1.0
 
@@ -47,12 +47,19 @@ class Base:
         latency_us: np.ndarray,
         weight: np.ndarray,
         like: Sequence[tuple[KernelModel, float]] = (),
+        multiprocessors: int | None = None,
     ) -> Base:
-        """From measurements, one an entry of `query`; `like`: of other devices, see `KernelModel.fit`."""
+        """From measurements, one an entry of `query`.
+
+        Args:
+            like: of other processors, see `KernelModel.fit`.
+            multiprocessors: of a GPU; None of a processor.
+        """
         if query.has_loops.sum() < FEWEST_WITH_LOOPS:
             return cls(roofline, None)
-        kernels = KernelModel.fit(query, latency_us, weight, like)
-        return cls(roofline, kernels)
+        if multiprocessors is not None:
+            return cls(roofline, LaunchModel.fit(query, latency_us, weight, multiprocessors))
+        return cls(roofline, KernelModel.fit(query, latency_us, weight, like))
 
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:
         """What regressions see where loops are known, float32: what they see where these are not, what is told of the
@@ -60,7 +67,7 @@ class Base:
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
         above = np.log(self.kernels.times_us(query) / bound[:, None])
-        told = loop_columns(query.loops)
+        told = self.kernels.told(query)
         return np.concatenate([self.plain_columns(query, device), told, above.astype(np.float32)], axis=1)
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:

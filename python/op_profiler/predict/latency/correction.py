@@ -16,6 +16,7 @@ import numpy as np
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.launch_model import LaunchModel
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
@@ -63,7 +64,7 @@ class Correction:
         rest: tuple[np.ndarray, np.ndarray],
         weight: np.ndarray,
         roofline: Roofline,
-        kernels: KernelModel | None,
+        kernels: KernelModel | LaunchModel | None,
     ) -> Correction:
         """From measurements, one an entry of `query`.
 
@@ -84,7 +85,7 @@ class Correction:
 
     @classmethod
     def of_held_out(
-        cls, query: Query, rest: np.ndarray, weight: np.ndarray, kernels: KernelModel
+        cls, query: Query, rest: np.ndarray, weight: np.ndarray, kernels: KernelModel | LaunchModel
     ) -> tuple[Correction, np.ndarray]:
         """Of a device's own predictor, which few measurements and other devices taught.
 
@@ -120,7 +121,7 @@ class Correction:
             found[query.has_loops] = self.looped.off_if_left_out(group[query.has_loops])
         return found
 
-    def predict(self, query: Query, roofline: Roofline, kernels: KernelModel | None) -> np.ndarray:
+    def predict(self, query: Query, roofline: Roofline, kernels: KernelModel | LaunchModel | None) -> np.ndarray:
         """What is added to the logarithm of a time, shape (entries,)."""
         found = np.zeros(len(query))
         known = query.has_loops if self.looped is not None else np.zeros(len(query), dtype=bool)
@@ -137,11 +138,12 @@ def spreads_of(loops: np.ndarray) -> np.ndarray:
     return np.where(found > 0, found, np.inf)
 
 
-def looped_places(query: Query, kernels: KernelModel, spreads: np.ndarray) -> list[np.ndarray]:
+def looped_places(query: Query, kernels: KernelModel | LaunchModel, spreads: np.ndarray) -> list[np.ndarray]:
     """By what the model of kernels says that the time goes into, and by the loops: two are near whose columns differ by
     a standard deviation in the mean of squares."""
     done = query.loops / (spreads * np.sqrt(len(spreads)))
-    return [*_places(query, kernels.threads, kernels.shares(query), _odd_lanes(query)), done]
+    odd = _odd_lanes(query) if isinstance(kernels, KernelModel) else np.zeros((len(query), 1))
+    return [*_places(query, kernels.threads, kernels.shares(query), odd), done]
 
 
 def _plain_places(query: Query, roofline: Roofline) -> list[np.ndarray]:

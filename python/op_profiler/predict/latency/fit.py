@@ -26,6 +26,7 @@ from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.steady_times import steady
 from op_profiler.predict.latency.vectors import vector_ratio
+from op_profiler.targets.target import kind_of
 
 _FOLDS = 5
 _FEWEST_ROWS = 25
@@ -157,7 +158,9 @@ def _lesson(
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     weights = weights_of(examples)
-    base = dataclasses.replace(Base.fit(roofline, query, examples.latency_us, weights, like), vector_ratio=vector_ratio)
+    multiprocessors = device.cores if kind_of(device.target).on_gpu else None
+    base = Base.fit(roofline, query, examples.latency_us, weights, like, multiprocessors)
+    base = dataclasses.replace(base, vector_ratio=vector_ratio)
     target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
     return Lesson(base, query, target, weight * weights)
 

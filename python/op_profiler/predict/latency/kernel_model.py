@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from op_profiler.predict.latency.features import KINDS
+from op_profiler.predict.latency.loop_columns import loop_columns
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
 
@@ -122,6 +123,10 @@ class KernelModel:
             found[mine, 0] = parts.time_us(self.log_costs[at])
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
         return found
+
+    def told(self, query: Query) -> np.ndarray:
+        """What regressions see of the loops of kernels, float32; see `loop_columns`."""
+        return loop_columns(query.loops)
 
     def shares(self, query: Query) -> np.ndarray:
         """What the time of each kernel goes into: arithmetic, chains of sums, loads, each of `MOVED`, the call and the

@@ -17,8 +17,10 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
-from op_profiler.predict.latency.traffic import NAMES
-from op_profiler.shipped import shipped_processors
+from op_profiler.predict.latency.launched import NAMES as LAUNCHED
+from op_profiler.predict.latency.launched import launch_features
+from op_profiler.predict.latency.traffic import NAMES, traffic_features
+from op_profiler.shipped import shipped_gpus, shipped_processors
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
@@ -33,16 +35,14 @@ _SAID_FROM, _SAID_EACH = 40, 200
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
-    """The columns `op_profiler.predict.latency.traffic.NAMES` of operators under a target's default schedules.
+    """What the loops of operators do under a target's default schedules: columns `columns_of`.
 
     Returns:
         Shape (operators, columns), float32; NaN where no compiler tells them.
     """
     from op_profiler.compilers.compiler import compiler_in_use
 
-    found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
-    if kind_of(target).on_gpu:  # the columns are of caches and vectors of processors
-        return found
+    found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
     missing = []
     for at, operator in enumerate(operators):
@@ -55,22 +55,27 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
     return found
 
 
+def columns_of(target: str) -> tuple[str, ...]:
+    """Names of what is told of loops: those of a GPU's launches, or of what a processor executes and moves."""
+    return LAUNCHED if kind_of(target).on_gpu else NAMES
+
+
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
     """By workload key, what ships for the operators that ship, all of Relay; nothing for another target."""
     known: dict[str, np.ndarray] = {}
-    for processor in shipped_processors():
+    for processor in (*shipped_processors(), *shipped_gpus()):
         if processor.loops is None:
             continue
         with np.load(processor.loops, allow_pickle=False) as file:
-            if str(file["target"]) == target and _as_now(file):
+            if str(file["target"]) == target and _as_now(file, target):
                 known |= zip(file["keys"].tolist(), file["loops"])
     return known
 
 
-def _as_now(file: Mapping[str, np.ndarray]) -> bool:
+def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
     """Whether what ships was read and described as loops are now."""
-    return file["names"].tolist() == list(NAMES) and "description" in file and int(file["description"]) == _DESCRIPTION
+    return file["names"].tolist() == list(columns_of(target)) and "description" in file and int(file["description"]) == _DESCRIPTION
 
 
 def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:
@@ -80,7 +85,7 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
         np.savez_compressed(
             file,
             target=np.array(target),
-            names=np.array(NAMES),
+            names=np.array(columns_of(target)),
             description=np.array(_DESCRIPTION),
             keys=keys,
             loops=loops,
@@ -90,25 +95,28 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
     """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
     from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.targets.target import use_build_for
 
-    found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
+    found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
         kept: sqlite3.Connection | None = None
         with contextlib.suppress(OSError, sqlite3.Error):
             kept = stack.enter_context(_opened())
         try:
             about = identity_of_loops(target)
+            if kind_of(target).on_gpu:
+                use_build_for(target, compiler=compiler_in_use().name)
         except OpProfilerError:
-            return found  # of a kind of target that is not here
+            return found  # of a kind of target that is not here, or this process has another TVM
         unknown = []
         for at, operator in enumerate(operators):
-            row = _read(kept, about, operator.key)
+            row = _read(kept, about, operator.key, found.shape[1])
             if row is None:
                 unknown.append(at)
             else:
                 found[at] = row
         if compiler_in_use().only_calls_tell_loops:
-            if unknown:
+            if unknown and not kind_of(target).on_gpu:
                 note(f"no loops are known here of {len(unknown)} operators: the collector keeps them where it measures")
             return found
         if len(unknown) >= _SAID_FROM:
@@ -134,24 +142,23 @@ def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
     from op_profiler.targets.target import resolve_target
 
     compiler = compiler_in_use()
-    if not compiler.only_calls_tell_loops or pipeline_in_use() != DEFAULT_PIPELINE:
+    if not compiler.only_calls_tell_loops or pipeline_in_use() != DEFAULT_PIPELINE or kind_of(target).on_gpu:
         return
     resolved, about = resolve_target(target), identity_of_loops(target)
     with contextlib.suppress(OSError, sqlite3.Error), _opened() as kept:
         for one in {one.operator.key: one for one in occurrences}.values():
-            found = _read(kept, about, one.operator.key)
+            found = _read(kept, about, one.operator.key, len(columns_of(target)))
             if found is None or np.isnan(found).any():
-                row = _described(lambda one=one: compiler.read_call(one, resolved))  # type: ignore[misc]
+                row = _described(lambda one=one: compiler.read_call(one, resolved), target)  # type: ignore[misc]
                 _write(kept, about, one.operator.key, row)
 
 
-def _described(read: Callable[[], Kernel]) -> np.ndarray:
-    from op_profiler.predict.latency.traffic import traffic_features
-
+def _described(read: Callable[[], Kernel], target: str) -> np.ndarray:
     try:
-        return traffic_features(read())
+        kernel = read()
     except (OpProfilerError, ImportError):  # no TVM, or one that does not tell: predictors do without
-        return np.full(len(NAMES), np.nan, dtype=np.float32)
+        return np.full(len(columns_of(target)), np.nan, dtype=np.float32)
+    return launch_features(kernel) if kernel.launches else traffic_features(kernel)
 
 
 def _asked(operator: Operator, target: str) -> np.ndarray:
@@ -160,7 +167,7 @@ def _asked(operator: Operator, target: str) -> np.ndarray:
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
     # A target that this LLVM does not know has none.
-    return _described(lambda: compiler_in_use().read_kernel(operator, _resolved(target, precision)))
+    return _described(lambda: compiler_in_use().read_kernel(operator, _resolved(target, precision)), target)
 
 
 @functools.lru_cache(maxsize=4)
@@ -194,16 +201,16 @@ def identity_of_loops(target: str) -> str:
     from op_profiler.targets.target import tvm_identity
 
     tvm = tvm_identity(target, compiler_in_use().name)
-    parts = (op_profiler.__version__, str(_DESCRIPTION), *NAMES, target, tvm, processor_name())
+    parts = (op_profiler.__version__, str(_DESCRIPTION), *columns_of(target), target, tvm, processor_name())
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 
-def _read(kept: sqlite3.Connection | None, about: str, key: str) -> np.ndarray | None:
+def _read(kept: sqlite3.Connection | None, about: str, key: str, columns: int) -> np.ndarray | None:
     if kept is None:
         return None
     with contextlib.suppress(sqlite3.Error):
         row = kept.execute("SELECT row FROM loops WHERE about = ? AND operator = ?", (about, key)).fetchone()
-        if row is not None and len(row[0]) == 4 * len(NAMES):
+        if row is not None and len(row[0]) == 4 * columns:
             return np.frombuffer(row[0], dtype=np.float32)
     return None
 

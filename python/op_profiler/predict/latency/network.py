@@ -11,7 +11,7 @@ import numpy as np
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.loops import loops_of
 from op_profiler.predict.latency.predictor import TIERS, UNSUPPORTED, OperatorPrediction, Predictor
-from op_profiler.predict.latency.query import Query
+from op_profiler.predict.latency.query import Query, unknown_loops
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
@@ -74,8 +74,12 @@ class Network:
         wanted = np.flatnonzero(np.any([predictor.sees_loops(query) for query in asked], axis=0))
         if not len(wanted):
             return self
-        loops = self.query.loops.copy()
-        loops[wanted] = loops_of([self.operators[at] for at in wanted], target or predictor.device.target, note)
+        found = loops_of([self.operators[at] for at in wanted], target or predictor.device.target, note)
+        loops = self.query.loops
+        if loops.shape[1] != found.shape[1]:  # those of a GPU have other columns
+            loops = unknown_loops(len(loops), found.shape[1])
+        loops = loops.copy()
+        loops[wanted] = found
         return dataclasses.replace(self, query=dataclasses.replace(self.query, loops=loops))
 
     @classmethod

@@ -204,8 +204,9 @@ def with_loops(examples: Examples, target: str, note: Callable[[str], None] = la
     from op_profiler.predict.latency.loops import loops_of
 
     used = np.unique(examples.operator)
-    loops = unknown_loops(len(examples.operators)).copy()
-    loops[used] = loops_of([examples.operators[at] for at in used], target, note)
+    told = loops_of([examples.operators[at] for at in used], target, note)
+    loops = unknown_loops(len(examples.operators), told.shape[1]).copy()
+    loops[used] = told
     return dataclasses.replace(examples, loops=loops)
 
 

@@ -20,10 +20,10 @@ from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread
+from op_profiler.predict.latency.loops import columns_of
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Fitted
 from op_profiler.predict.latency.roofline import Roofline
-from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
@@ -247,7 +247,7 @@ class Predictor:
         for words in (self.vocabulary, frozenset({"an op that nobody has seen"})):
             features = np.zeros((len(self.thread_counts), len(NAMES)), dtype=np.float32)
             count = len(features)
-            loops = np.ones((count, len(LOOP_NAMES)), dtype=np.float32)
+            loops = np.ones((count, len(columns_of(self.device.target))), dtype=np.float32)
             self.predict(
                 Query(
                     keys=self.measured.keys[:1].repeat(count)

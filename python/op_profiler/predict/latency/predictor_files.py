@@ -30,6 +30,8 @@ from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.launch_model import LaunchModel
+from op_profiler.predict.latency.launched import NAMES as LAUNCHED
 from op_profiler.predict.latency.launching import Launching
 from op_profiler.predict.latency.loop_columns import NAMES as TOLD_NAMES
 from op_profiler.predict.latency.predictor import Measured, Predictor
@@ -37,6 +39,7 @@ from op_profiler.predict.latency.query import SETTING_NAMES, Query, unknown_loop
 from op_profiler.predict.latency.regression import Boosted, Regressor
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
+from op_profiler.targets.target import kind_of
 
 _FORMAT = "op_profiler predictor"
 _VERSION = 12
@@ -73,7 +76,7 @@ def save(predictor: Predictor, path: Path) -> None:
     contents = {
         "format": _FORMAT,
         "version": _VERSION,
-        "columns": _COLUMNS,
+        "columns": _columns_of(predictor.device),
         "device": dataclasses.asdict(predictor.device),
         "choice": predictor.choice,
         "vocabulary": sorted(predictor.vocabulary),
@@ -154,9 +157,14 @@ def kept(name: str, make: Callable[[], Predictor], note: Callable[[str], None]) 
     return predictor
 
 
-_COLUMNS = [*NAMES, *SETTING_NAMES, *LOOP_NAMES, *TOLD_NAMES]
 _PROCESS = ("variances", "noise", "coefficients")
 _POINTS = tuple(field.name for field in dataclasses.fields(Query) if field.name not in ("loops", "op_sets"))
+
+
+def _columns_of(device: DeviceName) -> list[str]:
+    """What regressions see."""
+    of_loops = LAUNCHED if kind_of(device.target).on_gpu else (*LOOP_NAMES, *TOLD_NAMES)
+    return [*NAMES, *SETTING_NAMES, *of_loops]
 
 
 def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
@@ -165,7 +173,7 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     found = json.loads(archive.read(_CONTENTS))
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise DatasetError(f"{path} is no predictor of op_profiler")
-    if found.get("version") != _VERSION or found.get("columns") != _COLUMNS:
+    if found.get("version") != _VERSION or found.get("columns") != _columns_of(DeviceName(**found["device"])):
         raise _of_another_version(path)
     return found
 
@@ -223,14 +231,16 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
 
 
 def _kernel_fields(predictor: Predictor) -> tuple[dataclasses.Field[Any], ...]:
-    return () if predictor.base.kernels is None else dataclasses.fields(KernelModel)
+    return () if predictor.base.kernels is None else dataclasses.fields(predictor.base.kernels)
 
 
 def _base(arrays: dict[str, np.ndarray], vector_ratio: float) -> Base:
     roofline = Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)})
-    kernels = None
+    kernels: KernelModel | LaunchModel | None = None
     if "kernels_threads" in arrays:
         kernels = KernelModel(**{f.name: arrays[f"kernels_{f.name}"] for f in dataclasses.fields(KernelModel)})
+    elif "kernels_multiprocessors" in arrays:
+        kernels = LaunchModel(**{f.name: arrays[f"kernels_{f.name}"] for f in dataclasses.fields(LaunchModel)})
     return Base(roofline, kernels, _correction(arrays), vector_ratio)
 
 

@@ -31,8 +31,8 @@ class Query:
     Attributes:
         keys: workload keys as numbers, uint64.
         features: shape (entries, len(NAMES)), float32; see `op_profiler.predict.latency.features`.
-        loops: shape (entries, len(LOOP_NAMES)), float32; see `op_profiler.predict.latency.traffic`. NaN where it is not
-            known.
+        loops: shape (entries, columns), float32: `NAMES` of `op_profiler.predict.latency.traffic` for a processor, and
+            those of `op_profiler.predict.latency.launched` for a GPU. NaN where they are not known.
         work: operations, bytes read and written, and transcendental functions, shape (entries, 3).
         threads: thread count.
         traffic_bytes: what all calls of the model around the operator read and write: decides how cold its caches are.
@@ -100,6 +100,7 @@ class Query:
             return queries[0]
         sets: dict[frozenset[str], int] = {}
         places = [np.array([sets.setdefault(s, len(sets)) for s in q.op_sets], dtype=np.intp) for q in queries]
+        queries = _with_loops_alike(queries)
         arrays = {name: np.concatenate([getattr(query, name) for query in queries]) for name in _ARRAYS}
         vocabulary = np.concatenate([place[query.vocabulary] for place, query in zip(places, queries)])
         return cls(**arrays, vocabulary=vocabulary, op_sets=tuple(sets))
@@ -162,9 +163,22 @@ class Query:
         return values
 
 
-def unknown_loops(count: int) -> np.ndarray:
+def unknown_loops(count: int, columns: int = len(LOOP_NAMES)) -> np.ndarray:
     """`Query.loops` of operators of which nothing is known; takes no memory and is not for writing."""
-    return np.broadcast_to(np.float32(np.nan), (count, len(LOOP_NAMES)))
+    return np.broadcast_to(np.float32(np.nan), (count, columns))
+
+
+def _with_loops_alike(queries: Sequence[Query]) -> Sequence[Query]:
+    """Where loops are known of a part, as of kernels of a GPU, there are as many columns for the others."""
+    if len({query.loops.shape[1] for query in queries}) == 1:
+        return queries
+    columns = next(query.loops.shape[1] for query in queries if query.has_loops.any())
+    return [
+        query
+        if query.loops.shape[1] == columns
+        else dataclasses.replace(query, loops=unknown_loops(len(query), columns))
+        for query in queries
+    ]
 
 
 @functools.lru_cache(maxsize=_KEPT)

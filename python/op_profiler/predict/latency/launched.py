@@ -1,0 +1,47 @@
+"""What the launches of a GPU's kernel do, as numbers: `Kernel.launches` for those who learn from them.
+
+The numbers say nothing of a device: how many of the blocks run at once is the device's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from op_profiler.compilers.loop_nest import WORK, Kernel, LaunchedWork
+
+WARP = 32
+NAMES: tuple[str, ...] = (
+    "launches",
+    "blocks",
+    "warps",
+    "shared_bytes",
+    *(f"thread_{name}" for name in WORK),
+    *(f"warps_{name}" for name in WORK),
+)
+"""Names of the columns that `launch_features` returns, logarithms to base 2: how many launches there are; blocks, warps
+of a block and shared bytes of the launch that does most; what one thread of each launch does, together; and the same
+times all warps of the launch."""
+
+
+def launch_features(kernel: Kernel) -> np.ndarray:
+    """The columns `NAMES` of one kernel, float32; log2(1 + amount)."""
+    main = max(kernel.launches, key=lambda launch: _warps(launch) * sum(launch.work.values()))
+    amounts = [len(kernel.launches), main.blocks, _warps_of_block(main), main.shared_bytes]
+    amounts += [sum(launch.work[name] for launch in kernel.launches) for name in WORK]
+    amounts += [sum(_warps(launch) * launch.work[name] for launch in kernel.launches) for name in WORK]
+    return np.log2(1.0 + np.array(amounts, dtype=np.float64)).astype(np.float32)
+
+
+def amounts_of(loops: np.ndarray) -> dict[str, np.ndarray]:
+    """Amounts by name, of kernels in the rows of `launch_features`."""
+    return dict(zip(NAMES, (np.exp2(loops, dtype=np.float64) - 1.0).T))
+
+
+def _warps_of_block(launch: LaunchedWork) -> int:
+    return math.ceil(launch.threads / WARP)
+
+
+def _warps(launch: LaunchedWork) -> int:
+    return launch.blocks * _warps_of_block(launch)
