@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-DATASET = "operators.parquet"
+DATASET, LOOPS, PREDICTOR = "operators.parquet", "operator_loops.npz", "predictor.zip"
 _WHERE = (
     "device_key in ({keys}) and origin = 'default' and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'strided_slice'))"
@@ -80,13 +80,15 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
 def ship_again(folder: Path) -> None:
     """Make loops and predictor of a folder anew."""
     with whole(folder) as made:
-        shutil.copy2(folder / DATASET, made)
+        for file in folder.iterdir():
+            if file.name not in (LOOPS, PREDICTOR):  # trials of a GPU's search, say
+                shutil.copy2(file, made)
         write_loops_and_predictor(made)
 
 
 @contextlib.contextmanager
 def whole(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which then takes the place of another: its three files always belong together."""
+    """A folder to fill, which then takes the place of another: its files always belong together."""
     from op_profiler.files import atomic_folder, explained
 
     with explained(str(folder)), atomic_folder(folder, replace=True) as made:
@@ -142,10 +144,10 @@ def write_loops_and_predictor(folder: Path) -> None:
     (device,) = examples.devices
     told = loops_of(examples.operators, device.target, note)
     if np.isfinite(told).any():
-        write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
+        write_loops(folder / LOOPS, examples.operators, told, device.target)
     others = [] if kind_of(device.target).on_gpu else teachers(examples, shipped_examples(note))
     note(f"fitting a predictor to {len(examples):,} measurements; {len(others)} other processors teach what it lacks")
-    predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / "predictor.zip")
+    predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / PREDICTOR)
 
 
 def main() -> None:

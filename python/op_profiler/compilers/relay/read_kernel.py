@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.executed import executed
-from op_profiler.compilers.launch_reader import LaunchReader
 from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
+from op_profiler.compilers.relay.launch_reader import LaunchReader
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 

@@ -17,6 +17,8 @@ _CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\]")
 _POWER = re.compile(r"power\(.*const:\w+\[\]$")
 _REAL, _WHOLE = 0.3, 3
 """What constants hold."""
+_BOXED = "indices_or_sections"
+"""An attribute that is a number or several: one has to be an object of TVM."""
 _MISSING = re.compile(r"required field '(\w+)'")
 _ATTRIBUTES = {
     "nn.contrib_dense_pack": "relay.attrs.DensePackAttrs",
@@ -192,6 +194,8 @@ def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
 def _made_node(kind: str, attrs: dict[str, Any]) -> Any:
     """Attributes without a usual value that are left out are None."""
     given = dict(attrs)
+    if isinstance(given.get(_BOXED), int):
+        given[_BOXED] = load_tvm().runtime.convert(given[_BOXED])
     while True:
         try:
             return load_tvm().ir.make_node(kind, **given)

@@ -134,7 +134,7 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
     like = [
         (as_if_here(one.base.kernels, peaks, here), likeness(peaks, here))
         for one, peaks in zip(elsewhere, peaks_of)
-        if one.base.kernels is not None
+        if isinstance(one.base.kernels, KernelModel)
     ]
     return [_lesson(examples, ratio, like=like), *elsewhere]
 

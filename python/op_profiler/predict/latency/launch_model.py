@@ -21,19 +21,21 @@ from op_profiler.predict.latency.query import Query
 _CYCLE_US = 5e-4
 _START_US = {
     "launch": 1.2,
-    **{name: cycles * _CYCLE_US for name, cycles in (("thread_arithmetic", 4), ("thread_shared", 10))},
-    **{name: cycles * _CYCLE_US for name, cycles in (("thread_accesses", 30), ("thread_fetches", 400))},
-    **{name: cycles * _CYCLE_US for name, cycles in (("thread_integers", 1), ("thread_functions", 20))},
-    **{name: cycles * _CYCLE_US for name, cycles in (("thread_divisions", 20), ("issued", 1), ("integers", 0.3))},
-    "shared": _CYCLE_US,
-    "sectors": 6.4e-6,
+    "thread_arithmetic": 4 * _CYCLE_US,
+    "thread_shared": 10 * _CYCLE_US,
+    "thread_fetches": 400 * _CYCLE_US,
+    "warps": 2 * _CYCLE_US,
+    "issued": _CYCLE_US / 4,
+    "integers": _CYCLE_US / 10,
+    "functions": 10 * _CYCLE_US,
+    "sectors": _CYCLE_US / 5,
+    "memory_sectors": 6e-6,
     "bytes": 4e-7,
 }
-"""Where the fit begins: microseconds for a launch; for a step of a thread that waits for the one before; for one that a
-multiprocessor issues to a warp, by four at a time; for a pass through its shared memory; for 32 bytes that a warp moves,
-and for a byte of the operator's tensors."""
-_STEPS = [name for name in _START_US if name.startswith("thread_")]
-_SCHEDULERS = 4
+"""Where the fit begins: microseconds for a launch; for a step of a thread that waits for the one before; for what a
+multiprocessor does for its warps: to begin one, an instruction of a warp, by its class, and a sector of 32 bytes; and
+for what all of them share: such a sector, and a byte of the operator's tensors."""
+_STEPS = ("thread_arithmetic", "thread_shared", "thread_fetches")
 _THREADS_AT_ONCE, _BLOCKS_AT_ONCE, _SHARED_AT_ONCE = 2048, 32, 227 << 10
 """Of a multiprocessor since NVIDIA's Volta; some have less shared memory."""
 _NEAR = 2.0
@@ -136,6 +138,6 @@ def _amounts(query: Query, multiprocessors: int) -> np.ndarray:
     share = np.ceil(blocks / multiprocessors) / blocks
     steps = [of[name] * rounds for name in _STEPS]
     issued = sum(of[f"warps_{name}"] for name in ("arithmetic", "shared", "accesses"))
-    busy = [issued / _SCHEDULERS * share, of["warps_integers"] / _SCHEDULERS * share, of["warps_shared"] * share]
-    return np.column_stack([of["launches"], *steps, *busy, of["warps_sectors"], query.amounts.moved])
-
+    busy = [blocks * warps, issued, of["warps_integers"], of["warps_functions"], of["warps_sectors"]]
+    shared = [of["warps_sectors"], query.amounts.moved]
+    return np.column_stack([of["launches"], *steps, *(amount * share for amount in busy), *shared])

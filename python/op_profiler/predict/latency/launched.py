@@ -28,7 +28,7 @@ times all warps of the launch."""
 def launch_features(kernel: Kernel) -> np.ndarray:
     """The columns `NAMES` of one kernel, float32; log2(1 + amount)."""
     main = max(kernel.launches, key=lambda launch: _warps(launch) * sum(launch.work.values()))
-    amounts = [len(kernel.launches), main.blocks, _warps_of_block(main), main.shared_bytes]
+    amounts: list[float] = [len(kernel.launches), main.blocks, _warps_of_block(main), main.shared_bytes]
     amounts += [sum(launch.work[name] for launch in kernel.launches) for name in WORK]
     amounts += [sum(_warps(launch) * launch.work[name] for launch in kernel.launches) for name in WORK]
     return np.log2(1.0 + np.array(amounts, dtype=np.float64)).astype(np.float32)

@@ -75,7 +75,8 @@ def _shipped(target: str) -> Mapping[str, np.ndarray]:
 
 def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
     """Whether what ships was read and described as loops are now."""
-    return file["names"].tolist() == list(columns_of(target)) and "description" in file and int(file["description"]) == _DESCRIPTION
+    alike = file["names"].tolist() == list(columns_of(target))
+    return alike and "description" in file and int(file["description"]) == _DESCRIPTION
 
 
 def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:
@@ -104,10 +105,8 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
             kept = stack.enter_context(_opened())
         try:
             about = identity_of_loops(target)
-            if kind_of(target).on_gpu:
-                use_build_for(target, compiler=compiler_in_use().name)
         except OpProfilerError:
-            return found  # of a kind of target that is not here, or this process has another TVM
+            return found  # of a kind of target that is not here
         unknown = []
         for at, operator in enumerate(operators):
             row = _read(kept, about, operator.key, found.shape[1])
@@ -119,6 +118,12 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
             if unknown and not kind_of(target).on_gpu:
                 note(f"no loops are known here of {len(unknown)} operators: the collector keeps them where it measures")
             return found
+        if unknown and kind_of(target).on_gpu:
+            try:
+                use_build_for(target, compiler=compiler_in_use().name)
+            except OpProfilerError as error:
+                note(f"no loops are known here of {len(unknown)} operators: {error}")
+                return found
         if len(unknown) >= _SAID_FROM:
             note(f"reading the loops of {len(unknown)} operators; this is done once")
         for number, at in enumerate(unknown):

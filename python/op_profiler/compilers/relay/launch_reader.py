@@ -1,4 +1,4 @@
-"""What the launches of a GPU's kernels do, counted from a function of TIR whose loops are bound to blocks and threads."""
+"""What the launches of a GPU's kernels do, counted from TIR whose loops are bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ class LaunchReader(Reader):
             for name, amount in self._once(statement, launch.threads).items():
                 work[name] += trips * amount
             work["fetches"] += self._waits(statement, trips)
-        shared = {place[0]: place[3] * place[4] for s in launch.statements for place in s.accesses if self._shares(place)}
+        accesses = (access for statement in launch.statements for access in statement.accesses)
+        shared = {tensor: item * size for tensor, _, _, item, size, _ in filter(self._shares, accesses)}
         blocks, threads = (math.prod(sizes.values()) for sizes in (launch.blocks, launch.threads))
         return LaunchedWork(blocks, threads, sum(shared.values()), work)
 
