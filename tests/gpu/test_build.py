@@ -52,6 +52,20 @@ def test_a_dry_run_records_shapes_costs_and_launches(tmp_path: Path) -> None:
 
 
 @needs_build
+def test_blocks_of_transposed_convolutions_have_warps(tmp_path: Path) -> None:
+    """By the template's own defaults they have four threads: dcgan took 29 ms on an H100."""
+    done = collect(tmp_path, "--modelname", "dcgan", "--target", "cuda -arch=sm_90", "--dry-run")
+    assert done.returncode == 0, done.stderr + done.stdout
+    with sqlite3.connect(tmp_path / "gpu.db") as connection:
+        found = connection.execute(
+            "SELECT launches FROM model_operators JOIN operators ON key = operator_key "
+            "WHERE anchor = 'nn.conv2d_transpose'"
+        ).fetchall()
+    threads = [int(np.prod(launch["block"])) for (text,) in found for launch in json.loads(text)]
+    assert len(threads) == 4 and 64 <= min(threads) <= max(threads) <= 256
+
+
+@needs_build
 def test_one_process_holds_one_tvm(tvm: Any) -> None:
     with pytest.raises(OpProfilerError, match="a process of its own"):
         use_build_for("cuda -arch=sm_90")

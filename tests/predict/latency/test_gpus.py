@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,18 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from op_profiler.compilers.loop_nest import WORK, Kernel, LaunchedWork
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.devices import devices_in
 from op_profiler.predict.latency.examples import Examples, load_examples
+from op_profiler.predict.latency.features import KINDS
+from op_profiler.predict.latency.launch_model import LaunchModel
+from op_profiler.predict.latency.launched import NAMES as LAUNCHED
+from op_profiler.predict.latency.launched import amounts_of, launch_features
 from op_profiler.predict.latency.launching import Launching
 from op_profiler.predict.latency.loops import loops_of
 from op_profiler.predict.latency.network import Network, predict_network
 from op_profiler.predict.latency.open_predictor import open_predictor, shipped_processor
+from op_profiler.predict.latency.query import Query
 from op_profiler.shipped import ShippedProcessor, shipped_gpus, shipped_processors
 from op_profiler.targets.cuda import tvm_build
 
 lacking = tvm_build.missing()
+needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
 GPUS = shipped_gpus()
 
 
@@ -110,11 +118,98 @@ class TestWhatShips:
         predictor_files.save(predictor, tmp_path / "predictor.zip")
         assert predictor_files.load(tmp_path / "predictor.zip").launching == predictor.launching
 
-    def test_of_loops_nothing_is_told(self, shipped: Examples) -> None:
-        assert np.isnan(loops_of(shipped.operators[:3], shipped.devices[0].target)).all()
+    def test_of_all_kernels_it_is_told_what_they_launch(self, shipped: Examples) -> None:
+        """No TVM is asked: it ships."""
+        loops = loops_of(shipped.operators, shipped.devices[0].target, note=pytest.fail)
+        assert np.isfinite(loops).all() and loops.shape == (len(shipped.operators), len(LAUNCHED))
+        told = shipped.launches > 0
+        np.testing.assert_allclose(amounts_of(loops[told])["launches"], shipped.launches[told], rtol=1e-3)
+
+    @needs_build
+    def test_its_kernels_are_those_of_today(self, ships: ShippedProcessor) -> None:
+        """A default schedule that has changed since makes another kernel: its times have to go."""
+        done = subprocess.run([sys.executable, "-c", LAUNCHES, str(ships.operators)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        asked, differ = json.loads(done.stdout)
+        assert asked > 50 and differ == []
 
 
-@pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
+class TestTheModelOfLaunches:
+    """Of kernels whose times follow from what they launch."""
+
+    @pytest.fixture(scope="class")
+    def query(self) -> Query:
+        rng = np.random.default_rng(3)
+        kernels = [kernel(rng, blocks=int(2 ** rng.uniform(0, 14))) for _ in range(300)]
+        loops = np.stack([launch_features(one) for one in kernels])
+        operators = [random_operator(rng) for _ in kernels]
+        return Query.of(operators, threads=0, loops=loops)
+
+    def test_it_is_fitted_to_times(self, query: Query) -> None:
+        truth = LaunchModel(np.array(100), np.log([2.0, 0.01, 0.02, 0.2] + [0.001] * 5 + [1e-5, 1e-6]), np.empty(0))
+        times_us = times_of_all(truth, query)
+        found = LaunchModel.fit(query, times_us, np.ones(len(query)), 100)
+        assert np.abs(np.log(found.times_us(query)[:, 0] / times_us)).max() < 0.02
+        shares = found.shares(query)
+        np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+        assert np.isfinite(found.told(query)).all()
+
+    def test_blocks_beyond_what_runs_at_once_wait(self) -> None:
+        """2,048 threads to a multiprocessor: eight blocks of 256."""
+        law = LaunchModel(np.array(10), np.log([1e-9, 1.0, 1e-9, 1e-9] + [1e-9] * 7), np.empty(0))
+        rng = np.random.default_rng(4)
+        for blocks, rounds in ((1, 1), (80, 1), (81, 2), (800, 10)):
+            one = Kernel((), None, (LaunchedWork(blocks, 256, 0, {**dict.fromkeys(WORK, 0.0), "arithmetic": 7.0}),))
+            query = Query.of([random_operator(rng)], threads=0, loops=launch_features(one)[None])
+            assert times_of_all(law, query)[0] == pytest.approx(7.0 * rounds, rel=1e-4)
+
+    def test_networks_of_which_one_is_told_are_asked_together(self, query: Query) -> None:
+        plain = Query.of([random_operator(np.random.default_rng(5))], threads=0)
+        both = Query.joined([plain, query])
+        assert both.has_loops.tolist() == [False, *[True] * len(query)]
+
+
+def kernel(rng: np.random.Generator, blocks: int) -> Kernel:
+    work = {name: float(np.exp(rng.uniform(0, 6))) for name in WORK}
+    return Kernel((), None, (LaunchedWork(blocks, int(rng.integers(1, 1024)), int(rng.integers(0, 9999)), work),))
+
+
+def times_of_all(law: LaunchModel, query: Query) -> np.ndarray:
+    """By the costs of all kinds."""
+    of_kinds = np.tile(law.log_costs, (len(KINDS), 1))
+    return np.asarray(dataclasses.replace(law, log_costs_of_kinds=of_kinds).times_us(query)[:, 0])
+
+
+LAUNCHES = """
+import json
+import math
+import sys
+
+from op_profiler.targets.target import use_build_for
+use_build_for("cuda")
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.dataset.formats.flat_table import operator_of_row
+from op_profiler.dataset.formats.parquet import read_parquet
+from op_profiler.errors import ModelError
+from op_profiler.targets.target import resolve_target
+
+rows = [row for row in read_parquet(sys.argv[1]) if row["launches"] and row["precision"] == "float32"]
+heavy = {row["operator_key"]: row for row in rows if row["anchor"].startswith("nn.")}
+asked, differ = 0, []
+for row in list(heavy.values())[::5]:
+    try:
+        found = compiler_in_use().read_kernel(operator_of_row(row), resolve_target(row["target"])).launches
+    except ModelError:
+        continue
+    asked += 1
+    was = [[math.prod(one[name]) for name in ("grid", "block")] for one in row["launches"]]
+    if was != [[one.blocks, one.threads] for one in found]:
+        differ.append(row["operator_name"])
+print(json.dumps([asked, differ]))
+"""
+
+
+@needs_build
 def test_a_model_is_lowered_for_the_gpu_that_ships() -> None:
     program = "from op_profiler.cli import main; main()"
     words = ["predict", "resnet-18", "--target", "cuda"]
@@ -124,7 +219,7 @@ def test_a_model_is_lowered_for_the_gpu_that_ships() -> None:
     assert " threads" not in done.stdout and "waiting for launches" in done.stdout
 
 
-@pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
+@needs_build
 def test_a_page_of_predictions_tells_whose_times_they_are_as_the_command_does(tmp_path: Path) -> None:
     device = open_predictor("default", on_gpu=True).device
     page = tmp_path / "page.html"

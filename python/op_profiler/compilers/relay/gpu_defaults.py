@@ -42,6 +42,20 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
     return found
 
 
+def set_knob(config: Any, name: str, entity: Any) -> None:
+    """In place of ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets its own tiles, which
+    give a block four threads. Those of `define_split` stay.
+
+    Args:
+        config, name, entity: as of ``FallbackConfigEntity.__setitem__``.
+    """
+    from tvm.autotvm.task.space import SplitEntity
+
+    tile = isinstance(entity, SplitEntity) and len(entity.size) == _LEVELS and name in _USUAL
+    if not (tile and name in config._entity_map and _on_gpu()):
+        config._entity_map[name] = entity
+
+
 def choose(config: Any, log: Sequence[Any]) -> None:
     """In place of ``FallbackConfigEntity.fallback_with_reference_log``: tiles of every axis that a template splits.
 

@@ -11,6 +11,7 @@ import numpy as np
 from op_profiler.compilers.loop_nest import WORK, LaunchedWork
 from op_profiler.compilers.loop_reader import Expression, Language, Reader, Statement
 
+_BINDS = ("thread_extent", "virtual_thread")
 _WARP = 32
 _SECTOR_BYTES = 32
 _BANKS, _BANK_BYTES = 32, 4
@@ -46,7 +47,7 @@ class LaunchReader(Reader):
 
     def _visit(self, node: Any) -> None:
         tir = self._language.tir
-        if isinstance(node, tir.AttrStmt) and str(node.attr_key) == "thread_extent":
+        if isinstance(node, tir.AttrStmt) and str(node.attr_key) in _BINDS:
             self._bound(node)
             return
         super()._visit(node)

@@ -24,16 +24,8 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
     Raises:
         ModelError: TVM has no schedule for it on that target, cannot build it, or a library computes it.
     """
-    tvm = load_tvm()
-    language = Language(
-        tvm.tir,
-        tvm.tir.Call,
-        tvm.tir.BufferLoad,
-        identify=lambda node: int(node.handle.value),
-        tensor=lambda buffer: buffer.data,
-        arguments=lambda made: [buffer.data for buffer in made.buffer_map.values()],
-    )
     lowered, code = _lowered(function, target)
+    language = language_in_use()
     if target.kind.name == "cuda":
         kernel = Kernel((), None, LaunchReader(language, lowered).launches())
     else:
@@ -41,6 +33,19 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
     if not kernel.nests and not kernel.launches:
         raise ModelError("it has no loops of its own: a library computes it")
     return kernel
+
+
+def language_in_use() -> Language:
+    """What this TVM calls the nodes of TIR."""
+    tvm = load_tvm()
+    return Language(
+        tvm.tir,
+        tvm.tir.Call,
+        tvm.tir.BufferLoad,
+        identify=lambda node: int(node.handle.value),
+        tensor=lambda buffer: buffer.data,
+        arguments=lambda made: [buffer.data for buffer in made.buffer_map.values()],
+    )
 
 
 def _lowered(function: Any, target: Any) -> tuple[Any, str | None]:

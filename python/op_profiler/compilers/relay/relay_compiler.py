@@ -63,6 +63,7 @@ class RelayCompiler(Compiler):
         autotvm.tophub.load_reference_log = lambda *_: []
         autotvm.task.space.FallbackConfigEntity.fallback_with_reference_log = gpu_defaults.choose
         autotvm.task.space.FallbackConfigEntity.define_split = gpu_defaults.define_split
+        autotvm.task.space.FallbackConfigEntity.__setitem__ = gpu_defaults.set_knob
         for name in ("schedule_conv1d_ncw", "schedule_group_conv1d_ncw"):
             if hasattr(topi.x86, name):  # not both in TVM 0.8
                 setattr(topi.x86, name, strided_rows.in_short_vectors(getattr(topi.x86, name)))
