@@ -134,16 +134,16 @@ class TestWhatShips:
         assert asked > 50 and differ == []
 
 
+@pytest.fixture(scope="module")
+def query(known: Examples) -> Query:
+    """Operators whose kernels launch something at random."""
+    rng = np.random.default_rng(3)
+    kernels = [kernel(rng, blocks=int(2 ** rng.uniform(0, 14))) for _ in known.operators]
+    return Query.of(known.operators, threads=0, loops=np.stack([launch_features(one) for one in kernels]))
+
+
 class TestTheModelOfLaunches:
     """Of kernels whose times follow from what they launch."""
-
-    @pytest.fixture(scope="class")
-    def query(self) -> Query:
-        rng = np.random.default_rng(3)
-        kernels = [kernel(rng, blocks=int(2 ** rng.uniform(0, 14))) for _ in range(300)]
-        loops = np.stack([launch_features(one) for one in kernels])
-        operators = [random_operator(rng) for _ in kernels]
-        return Query.of(operators, threads=0, loops=loops)
 
     def test_it_is_fitted_to_times(self, query: Query) -> None:
         truth = LaunchModel(np.array(100), np.log([2.0, 0.01, 0.02, 0.2] + [0.001] * 5 + [1e-5, 1e-6]), np.empty(0))
@@ -154,17 +154,16 @@ class TestTheModelOfLaunches:
         np.testing.assert_allclose(shares.sum(axis=1), 1.0)
         assert np.isfinite(found.told(query)).all()
 
-    def test_blocks_beyond_what_runs_at_once_wait(self) -> None:
+    def test_blocks_beyond_what_runs_at_once_wait(self, known: Examples) -> None:
         """2,048 threads to a multiprocessor: eight blocks of 256."""
-        law = LaunchModel(np.array(10), np.log([1e-9, 1.0, 1e-9, 1e-9] + [1e-9] * 7), np.empty(0))
-        rng = np.random.default_rng(4)
-        for blocks, rounds in ((1, 1), (80, 1), (81, 2), (800, 10)):
+        law = LaunchModel(np.array(10), np.log([1e-15, 1.0, *[1e-15] * 9]), np.empty(0))
+        for blocks, rounds in ((1, 1), (80, 1), (81, 2), (800, 10), (1_280_000, 16_000)):
             one = Kernel((), None, (LaunchedWork(blocks, 256, 0, {**dict.fromkeys(WORK, 0.0), "arithmetic": 7.0}),))
-            query = Query.of([random_operator(rng)], threads=0, loops=launch_features(one)[None])
+            query = Query.of(known.operators[:1], threads=0, loops=launch_features(one)[None])
             assert times_of_all(law, query)[0] == pytest.approx(7.0 * rounds, rel=1e-4)
 
-    def test_networks_of_which_one_is_told_are_asked_together(self, query: Query) -> None:
-        plain = Query.of([random_operator(np.random.default_rng(5))], threads=0)
+    def test_networks_of_which_one_is_told_are_asked_together(self, known: Examples, query: Query) -> None:
+        plain = Query.of(known.operators[:1], threads=0)
         both = Query.joined([plain, query])
         assert both.has_loops.tolist() == [False, *[True] * len(query)]
 

@@ -43,8 +43,8 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
 
 
 def set_knob(config: Any, name: str, entity: Any) -> None:
-    """In place of ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets its own tiles, which
-    give a block four threads. Those of `define_split` stay.
+    """In place of ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets tiles that give a
+    block four threads. Those of `define_split` stay.
 
     Args:
         config, name, entity: as of ``FallbackConfigEntity.__setitem__``.

@@ -131,7 +131,7 @@ def _fitted(
 def _amounts(query: Query, multiprocessors: int) -> np.ndarray:
     """What each cost is paid for, shape (kernels, costs)."""
     of = amounts_of(query.loops)
-    blocks, warps = np.maximum(of["blocks"], 1.0), np.maximum(of["warps"], 1.0)
+    blocks, warps = (np.maximum(np.rint(of[name]), 1.0) for name in ("blocks", "warps"))
     at_once = np.minimum(_THREADS_AT_ONCE // (warps * WARP), _SHARED_AT_ONCE // np.maximum(of["shared_bytes"], 1.0))
     rounds = np.ceil(blocks / (multiprocessors * np.clip(at_once, 1.0, _BLOCKS_AT_ONCE)))
     # The multiprocessor that has most blocks decides.
