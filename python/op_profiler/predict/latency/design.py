@@ -18,6 +18,7 @@ from op_profiler.predict.latency.correction import looped_places, spreads_of
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.gaussian_process import alike
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.launch_model import LaunchModel
 from op_profiler.predict.latency.predictor import query_of
 from op_profiler.predict.latency.query import Query
 
@@ -27,7 +28,7 @@ _NOISE = 0.1
 """Variance of one measurement, of its logarithm: more than the 0.03 of those fits, so that none is trusted alone."""
 
 
-def most_telling(candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel, count: int) -> list[int]:
+def most_telling(candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int) -> list[int]:
     """Indices of `count` candidates, that which tells most first.
 
     Args:
