@@ -28,7 +28,9 @@ _NOISE = 0.1
 """Variance of one measurement, of its logarithm: more than the 0.03 of those fits, so that none is trusted alone."""
 
 
-def most_telling(candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int) -> list[int]:
+def most_telling(
+    candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int
+) -> list[int]:
     """Indices of `count` candidates, that which tells most first.
 
     Args:
