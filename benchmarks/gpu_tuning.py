@@ -24,6 +24,7 @@ import json
 import logging
 import os
 import sqlite3
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -180,13 +181,15 @@ def report(folder: Path, db: Path) -> None:
     file = folder / "stock.json"
     stock = json.loads(file.read_text()) if file.exists() else None
     found = searches(db)
+    if not found:
+        sys.exit("no trial was stored: there is nothing to tell")
     tables = {"searches": found} | ({"models": rows} if rows else {})
     ended = _of_last_run(found)
     ratios = [row["default_over_best"] for row in ended if row["default_over_best"]]
-    rate = _rate(db, ended)
+    rate = _rate(db, ended or found)
     headline = (
-        f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of {len(ended)} searches have a time of the "
-        f"default); {rate:.0f} valid trials a minute"
+        f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of {len(ended)} that ended have a time "
+        f"of the default); {rate:.0f} valid trials a minute"
     )
     if rows:
         told = ", ".join(f"{row['model']} {row.get('whole_speedup', 'failed')}" for row in rows)
@@ -201,8 +204,10 @@ def report(folder: Path, db: Path) -> None:
 
 
 def _of_last_run(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The searches that ended, on the machine that was the last to end one."""
+    """The searches that ended, on the machine that was the last to end one; none where all were interrupted."""
     ended = [row for row in found if row["best_us"]]
+    if not ended:
+        return []
     last = max(ended, key=lambda row: row["ended"])
     return [row for row in ended if row["machine"] == last["machine"]]
 
