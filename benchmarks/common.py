@@ -110,6 +110,30 @@ def store(
     write_whole(folder / f"{name}.json", f'{head[:-2]},\n "tables": {{\n{body}\n }}\n}}\n')
 
 
+def with_earlier(
+    script: str, table: str, found: Iterable[dict[str, Any]], names: Sequence[str], *, folder: Path = RESULTS
+) -> list[dict[str, Any]]:
+    """Rows of this run, and those of a stored result that it does not have: who is lent a machine for minutes measures
+    parts.
+
+    Args:
+        names: columns that tell what a row is of.
+    """
+    earlier = _stored(script, folder).get("tables", {}).get(table, [])
+    return list({tuple(row[name] for name in names): row for row in (*earlier, *found)}.values())
+
+
+def with_earlier_commits(script: str, commits: str, *, folder: Path = RESULTS) -> str:
+    """Those of a stored result whose rows stay, and those of this run."""
+    earlier = _stored(script, folder).get("provenance", {}).get("commit", "")
+    return ",".join(dict.fromkeys(filter(None, [*earlier.split(","), *commits.split(",")])))
+
+
+def _stored(script: str, folder: Path) -> dict[str, Any]:
+    path = folder / f"{Path(script).stem}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
 def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
     """Run a part of a benchmark in a process of its own; its last line of output is its result as JSON."""
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))

@@ -1,6 +1,6 @@
 """On a GPU: do the operators add up to the model, and do their times and the energy agree with what others read?
 
-    python benchmarks/gpu.py [--db FILE] [--jobs 12]
+    python benchmarks/gpu.py [--db FILE] [--jobs 12] [--only REGEX]
     python benchmarks/gpu.py --read FILE [--beside FILE ...]   (where there is no GPU: of what was brought along, the
                                                                  dataset, and what `--one MODEL` has printed)
 
@@ -10,7 +10,8 @@ operators, and of what the GPU waits for launches, over the whole model. Kernel 
 power times the time.
 
 `--db` keeps what was collected, so that an interrupted run goes on. Models are built side by side, and measured in
-turn.
+turn. A GPU is often lent for minutes: `--only` takes the cases whose names ("bert 1 float16") it finds, and models of
+their names are compared with CUPTI. Cases and models that a run does not have stay as they were stored.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sqlite3
 import statistics
 import sys
@@ -28,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import collect, in_own_process, measured_on, provenance, store
+from common import collect, in_own_process, measured_on, provenance, store, with_earlier, with_earlier_commits
 
 LARGER = ("resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
 PRECISIONS = ("resnet-18", "resnet-50", "bert")
@@ -56,6 +58,9 @@ class Case(NamedTuple):
     batch: int = 1
     precision: str = "float32"
 
+    def __str__(self) -> str:
+        return " ".join(map(str, self))
+
 
 def cases() -> list[Case]:
     """All of the first table, long ones first."""
@@ -73,7 +78,7 @@ def collect_case(case: Case, db: Path) -> None:
     told += ["--precision", case.precision, "--target", "cuda", "--schedules", "none", "--energy", "model"]
     with tempfile.TemporaryDirectory() as folder:
         code, _ = collect([*told, "--db", f"sqlite:///{db}"], Path(folder))
-    print(" ".join(map(str, case)), "collected" if code == 0 else f"exit code {code}", flush=True)
+    print(case, "collected" if code == 0 else f"exit code {code}", flush=True)
 
 
 def additivity(db: Path) -> list[dict[str, Any]]:
@@ -203,6 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--db", type=Path, help="dataset that is gone on from")
     parser.add_argument("--jobs", type=int, default=12, help="models that are built at once")
+    parser.add_argument("--only", default="", metavar="REGEX", help="in the names of cases")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: the figures of this dataset")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="files with kernel times beside CUPTI's")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -222,13 +228,16 @@ def main() -> None:
         sys.exit(f"this needs a GPU; this machine lacks {'; '.join(lacking)}")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         db = (arguments.db or Path(folder, "gpu.db")).resolve()
-        list(pool.map(lambda case: collect_case(case, db), cases()))
-        beside = list(pool.map(lambda name: in_own_process(__file__, ["--one", name]), PROFILED))
+        wanted = [case for case in cases() if re.search(arguments.only, str(case))]
+        list(pool.map(lambda case: collect_case(case, db), wanted))
+        compared = [name for name in PROFILED if re.search(arguments.only, name)]
+        beside = list(pool.map(lambda name: in_own_process(__file__, ["--one", name]), compared))
         _report(db, [row for row in beside if row is not None], here=True)
 
 
 def _report(db: Path, beside: list[dict[str, Any]], *, here: bool) -> None:
-    rows = additivity(db)
+    rows = with_earlier(__file__, "models", additivity(db), Case._fields)
+    beside = with_earlier(__file__, "against_a_profiler", beside, ["model"])
     tables = {"models": rows} | ({"against_a_profiler": beside} if beside else {})
     print(json.dumps(tables, indent=1))
     distances = [abs(row["ratio"] - 1) for row in rows]
@@ -239,7 +248,9 @@ def _report(db: Path, beside: list[dict[str, Any]], *, here: bool) -> None:
         f"{statistics.median(large):.1%} and {max(large):.1%}"
     )
     print(headline)
-    store(__file__, headline, tables, whole=True, provenance=measured_where(db, here=here))
+    about = measured_where(db, here=here)
+    commits = with_earlier_commits(__file__, about["commit"])
+    store(__file__, headline, tables, whole=True, provenance=about | {"commit": commits})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Plans on streams of a GPU, launched as graphs, beside TVM's executor.
 
-    python benchmarks/gpu_streams.py [--keep FOLDER]
+    python benchmarks/gpu_streams.py [--keep FOLDER] [--models squeezenet_v1.1 ...] [--streams 1 2 ...]
     python benchmarks/gpu_streams.py --read FOLDER         (where there is no GPU: what a run before has kept)
 
 `auto` measures a plan of each policy and takes the fastest; the plan `sequential` is one stream, launched as a graph:
-what is left beyond it is due to streams.
+what is left beyond it is due to streams. Plans that a run does not make stay as they were stored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import measured_on, run_command, store
+from common import measured_on, run_command, store, with_earlier, with_earlier_commits
 
 MODELS = ("squeezenet_v1.1", "inception_v3", "randwire-0", "nasnetamobile")
 STREAMS = (1, 2, 4, 8)
@@ -57,30 +57,32 @@ def row_of(path: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=MODELS)
+    parser.add_argument("--streams", nargs="*", type=int, default=STREAMS)
     parser.add_argument("--keep", type=Path, help="folder for the result of each command")
     parser.add_argument("--read", type=Path, help="folder that --keep has filled; nothing is run")
     arguments = parser.parse_args()
-    about = None
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.read or arguments.keep or Path(scratch)
-        if arguments.read:
-            about = json.loads((folder / "about.json").read_text())
-        else:
+        if not arguments.read:
             folder.mkdir(parents=True, exist_ok=True)
-            for model in MODELS:
-                for streams in STREAMS:
+            for model in arguments.models:
+                for streams in arguments.streams:
                     planned(model, streams, folder)
             (folder / "about.json").write_text(json.dumps(measured_on()))
+        about = json.loads((folder / "about.json").read_text())
         rows = [row_of(path) for path in sorted(folder.glob("*-*.json"))]
     if not rows:
         sys.exit("no plan came to a result")
+    rows = sorted(with_earlier(__file__, "plans", rows, ["model", "streams"]), key=lambda r: (r["model"], r["streams"]))
     print(json.dumps(rows, indent=1))
     told = ", ".join(f"{row['model']} {row['speed_up']:.2f}" for row in rows if row["streams"] == max(STREAMS[:3]))
     headline = (
         f"speed-up over TVM's executor with four streams: {told} ({len(rows)} of {len(MODELS) * len(STREAMS)} runs)"
     )
     print(headline)
-    store(__file__, headline, {"plans": rows}, whole=True, provenance=about)
+    commits = with_earlier_commits(__file__, about["commit"])
+    store(__file__, headline, {"plans": rows}, whole=True, provenance=about | {"commit": commits})
 
 
 if __name__ == "__main__":

@@ -80,18 +80,20 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
 def ship_again(folder: Path) -> None:
     """Make loops and predictor of a folder anew."""
     with whole(folder) as made:
-        for file in folder.iterdir():
-            if file.name not in (LOOPS, PREDICTOR):  # trials of a GPU's search, say
-                shutil.copy2(file, made)
+        shutil.copy2(folder / DATASET, made)
         write_loops_and_predictor(made)
 
 
 @contextlib.contextmanager
 def whole(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which then takes the place of another: its files always belong together."""
+    """A folder to fill, which then takes the place of another: its three files always belong together. What else is
+    there, as trials of a GPU's searches, stays."""
     from op_profiler.files import atomic_folder, explained
 
     with explained(str(folder)), atomic_folder(folder, replace=True) as made:
+        for file in folder.glob("*"):
+            if file.name not in (DATASET, LOOPS, PREDICTOR):
+                shutil.copy2(file, made)
         yield made
     sizes = ", ".join(f"{path.name} {path.stat().st_size / 2**20:.1f} MiB" for path in sorted(folder.iterdir()))
     note(f"{folder}: {sizes}")

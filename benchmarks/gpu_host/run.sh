@@ -6,12 +6,14 @@
 #             what it has measured, and the others are not started
 #   GPU_STEPS regular expression: run only the steps whose names match
 #   TRIALS    of tune, for each operator (default 64); TUNED: its models (default resnet-18 bert mobilenet)
+#   PLANS     options of streams: --models ... --streams ...
+#   ONLY      regular expression: cases of bench ("bert 1 float16"); the figures of the others stay as they are
 # What a step measures goes into one dataset; PACKED/gpu.db, where there is one, is that of an earlier run to go on from.
 set -uo pipefail
 packed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$PWD
 if [ $# -eq 0 ] || [ ! -f "$root/python/op_profiler/targets/cuda/tvm_build.py" ]; then
-  sed -n '2,10p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,12p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 out=${OUT:-$root/gpu-out}
@@ -126,12 +128,13 @@ tune() { # trials are kept, so a second call on the same machine goes on; nothin
 
 bench() { # models are built side by side, and measured in turn; more at once than three quarters of the cores disturb
   local jobs=$(($(nproc) * 3 / 4))
-  LINES_SHOWN=12 step bench 530 python3 benchmarks/gpu.py --db "$db" --jobs $((jobs > 0 ? jobs : 1))
+  LINES_SHOWN=12 step bench 530 python3 benchmarks/gpu.py --db "$db" --jobs $((jobs > 0 ? jobs : 1)) --only "${ONLY:-}"
   cp benchmarks/results/gpu.json "$results/" 2>/dev/null
 }
 
 streams() {
-  LINES_SHOWN=12 step streams 520 python3 benchmarks/gpu_streams.py --keep "$results/streams"
+  LINES_SHOWN=12 step streams 520 python3 benchmarks/gpu_streams.py --keep "$results/streams" \
+    ${PLANS:-}
   LINES_SHOWN=14 step llvm-cuda 240 op-profiler corun resnet-18 mobilenet --target llvm,cuda --policy nash \
     --json "$results/corun-llvm-cuda.json"
 }
