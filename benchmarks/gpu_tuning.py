@@ -29,7 +29,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import collect, in_own_process, measured_on, store
+from common import collect, in_own_process, measured_on, store, with_earlier, with_earlier_commits
 from tuned_speedup import MODELS, SOURCES, mean_of
 from tuning_throughput import stock
 
@@ -183,7 +183,9 @@ def report(folder: Path, db: Path) -> None:
     found = searches(db)
     if not found:
         sys.exit("no trial was stored: there is nothing to tell")
-    tables = {"searches": found} | ({"models": rows} if rows else {})
+    rows = with_earlier(__file__, "models", rows, ["model"])
+    tables = {"searches": with_earlier(__file__, "searches", found, ["key", "machine"])}
+    tables |= {"models": rows} if rows else {}
     ended = _of_last_run(found)
     ratios = [row["default_over_best"] for row in ended if row["default_over_best"]]
     rate = _rate(db, ended or found)
@@ -200,6 +202,7 @@ def report(folder: Path, db: Path) -> None:
         headline += f"; {rate / theirs:.1f} times those of stock AutoTVM"
     print(json.dumps(tables, indent=1))
     print(headline)
+    about["commit"] = with_earlier_commits(__file__, about["commit"])
     store(__file__, headline, tables, whole=bool(found), provenance=about)
 
 
