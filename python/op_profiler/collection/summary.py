@@ -54,7 +54,8 @@ class ModelReport:
         layers: by workload key, the layers of the user's model in each call; of those where they are known.
         kept_failures: of what has a time from before.
         started: when the command began, UTC, ISO 8601.
-        stage_seconds: how long each stage of its worker process took; empty where the dataset had it all.
+        stage_seconds: how long each stage of its worker processes took, studies among them; empty where the dataset
+            had it all.
     """
 
     request: CollectRequest

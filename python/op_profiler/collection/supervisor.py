@@ -107,13 +107,14 @@ class Collection:
         if not base.threads:
             return base
         heavy = frozenset(operator.key for operator, _ in base.heavy())
-        found = StudyReport()
+        found, seconds = StudyReport(), dict[str, float]()
         steps: tuple[tuple[Work, float, float], ...] = (("tune", 0.1, 0.7), ("compare", 0.7, 0.8), ("vendor", 0.8, 0.9))
         for work, begin, end in steps:
             if not getattr(request.studies, work):
                 continue
             task = WorkerTask(request, work=work, operators=heavy)
             outcome = self._study(task, progress, index, (begin, end))
+            _add(seconds, outcome.seconds)
             if outcome.result is None:
                 reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
                 found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
@@ -121,14 +122,18 @@ class Collection:
                 found = found.with_result(work, outcome.result)
         named = request.build.schedules != records.NONE
         report = self._one(frontend, request, progress, index, (0.9, 1.0)) if named else base
-        return dataclasses.replace(report, base=base, studies=found)
+        _add(seconds, report.stage_seconds)
+        return dataclasses.replace(report, base=base, studies=found, stage_seconds=dict(seconds))
 
     def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
         """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
+        seconds = dict[str, float]()
         for _ in range(_MOST_STUDY_CRASHES):
             outcome = run_worker(task, progress, index, span)
+            _add(seconds, outcome.seconds)
             if outcome.crash is None:
                 break
+        outcome.seconds = seconds
         return outcome
 
     def _one(
@@ -177,8 +182,7 @@ class Collection:
         key, seconds = "", dict[str, float]()
         for _ in range(_MOST_CRASHES):
             outcome = run_worker(task, progress, index, span)
-            for stage, spent in outcome.seconds.items():
-                seconds[stage] = seconds.get(stage, 0.0) + spent
+            _add(seconds, outcome.seconds)
             outcome.seconds = seconds
             key = outcome.model_key = outcome.model_key or key
             if outcome.one_by_one is not None and not task.one_by_one:
@@ -306,3 +310,9 @@ def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
         if thread.timing is not None and (error := thread.timing.whole_model.error) is not None
     }
     return "; ".join(errors) or None
+
+
+def _add(seconds: dict[str, float], more: Mapping[str, float]) -> None:
+    """To the seconds of each stage those of another process."""
+    for stage, spent in more.items():
+        seconds[stage] = seconds.get(stage, 0.0) + spent

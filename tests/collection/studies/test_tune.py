@@ -48,6 +48,7 @@ def test_a_tuning_run_reports_what_it_found(tuned: Any) -> None:
     assert len(entry["tuning"]) == 3 and all(t["new"] == t["trials"] == 11 for t in entry["tuning"])
     assert all(0 < t["best_in_model_us"] <= t["default_in_model_us"] for t in entry["tuning"])
     (compared,) = entry["comparison"]
+    assert entry["stage_seconds"]["tuning"] > 1, "also where the model itself was not measured again"
     assert compared["agree"] and compared["difference"] < 1e-3 and compared["rounds"] >= 11
     assert compared["speedup_low"] <= compared["speedup"] <= compared["speedup_high"]
     assert len(compared["operators"]) == 4
