@@ -96,7 +96,7 @@ def additivity(db: Path) -> list[dict[str, Any]]:
         numbers = {
             "whole_model_us": round(whole_us, 1),
             "sum_of_operators_us": round(total_us, 1),
-            "launch_gap_us": round(details["launch_gap_us"], 1),
+            "launch_gap_us": round(details["launch_gap_us"], 1) if "launch_gap_us" in details else None,
             "ratio": round(details["ratio_per_round"], 4),
             "energy_mj": energy_mj and round(energy_mj, 2),
             "least_sm_clock_mhz": min(window.get("sm_clock_mhz", 0) for window in windows),

@@ -140,7 +140,7 @@ streams() {
 }
 
 counters() {
-  LINES_SHOWN=12 step counters 200 python3 benchmarks/gpu_counters.py --keep "$results/counters"
+  LINES_SHOWN=12 step counters 200 python3 benchmarks/gpu_counters.py --db "$db"
 }
 
 sample() { # the builds of several seeds at once; the GPU is taken in turn
