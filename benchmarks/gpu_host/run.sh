@@ -143,9 +143,10 @@ counters() {
   LINES_SHOWN=12 step counters 200 python3 benchmarks/gpu_counters.py --db "$db"
 }
 
-sample() { # the builds of several seeds at once; the GPU is taken in turn
+sample() { # the builds of several seeds at once; the GPU is taken in turn. What a shell starts behind it ignores SIGINT.
   # shellcheck disable=SC2016  # expanded by the shell that runs it
-  step sample 520 bash -c 'for seed in $(seq 0 7); do
+  step sample 520 bash -c 'trap "kill -TERM \$(jobs -p) 2>/dev/null; wait" INT TERM
+  for seed in $(seq 0 7); do
     op-profiler sample --target cuda --seed "$seed" --count 200 --rounds 9 --schedules none --quiet --db "sqlite:///$0" &
   done; wait' "$db"
 }
