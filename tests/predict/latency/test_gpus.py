@@ -14,6 +14,7 @@ import pytest
 from op_profiler.compilers.loop_nest import WORK, Kernel, LaunchedWork
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import predictor_files
+from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.devices import devices_in
 from op_profiler.predict.latency.examples import Examples, load_examples
 from op_profiler.predict.latency.features import KINDS
@@ -23,7 +24,8 @@ from op_profiler.predict.latency.launched import amounts_of, launch_features
 from op_profiler.predict.latency.launching import Launching
 from op_profiler.predict.latency.loops import loops_of
 from op_profiler.predict.latency.network import Network, predict_network
-from op_profiler.predict.latency.open_predictor import open_predictor, shipped_processor
+from op_profiler.predict.latency.open_predictor import examples_for, open_predictor, shipped_processor
+from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import Query
 from op_profiler.shipped import ShippedProcessor, shipped_gpus, shipped_processors
 from op_profiler.targets.cuda import tvm_build
@@ -140,6 +142,33 @@ def query(known: Examples) -> Query:
     rng = np.random.default_rng(3)
     kernels = [kernel(rng, blocks=int(2 ** rng.uniform(0, 14))) for _ in known.operators]
     return Query.of(known.operators, threads=0, loops=np.stack([launch_features(one) for one in kernels]))
+
+
+class TestAnotherGpu:
+    """Of which a few operators were measured."""
+
+    @pytest.fixture
+    def slower(self, ships: ShippedProcessor) -> Examples:
+        found = examples_for(db=None, device=ships.folder.name)
+        (device,) = found.devices
+        other = dataclasses.replace(device, key="fedcba9876543210", processor="half a GPU", cores=66)
+        return dataclasses.replace(found, latency_us=found.latency_us * 1.6, devices=[other])
+
+    def test_its_times_follow_from_those_of_the_one_that_ships(
+        self, ships: ShippedProcessor, slower: Examples, tmp_path: Path
+    ) -> None:
+        found = adapted(open_predictor(device=ships.folder.name), chosen_samples(slower, 30))
+        assert found.base.correction is not None and found.base.correction.looped is not None
+        predictor_files.save(found, tmp_path / "predictor.zip")
+        asked = query_of(slower)
+        said = predictor_files.load(tmp_path / "predictor.zip").predict(asked)
+        ratio = said.latency_us / slower.latency_us
+        assert np.median(np.abs(np.log(ratio))) < 0.15 and 0.9 < np.median(ratio) < 1.1
+
+    def test_a_processor_s_predictor_is_told_no_loops_of_it(self, slower: Examples, predictor: Predictor) -> None:
+        at_one = dataclasses.replace(slower, threads=np.ones_like(slower.threads))
+        found = adapted(predictor, chosen_samples(at_one, 30))
+        assert found.base.correction is not None and found.base.correction.looped is None
 
 
 class TestTheModelOfLaunches:
