@@ -8,12 +8,14 @@
 #   TRIALS    of tune, for each operator (default 64); TUNED: its models (default resnet-18 bert mobilenet)
 #   PLANS     options of streams: --models ... --streams ...
 #   ONLY      regular expression: cases of bench ("bert 1 float16"); the figures of the others stay as they are
+#   JOBS      models of bench that are built at once (default three quarters of the cores; more disturb what is measured,
+#             and 1 is best for models that wait for launches)
 # What a step measures goes into one dataset; PACKED/gpu.db, where there is one, is that of an earlier run to go on from.
 set -uo pipefail
 packed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$PWD
 if [ $# -eq 0 ] || [ ! -f "$root/python/op_profiler/targets/cuda/tvm_build.py" ]; then
-  sed -n '2,12p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,14p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 out=${OUT:-$root/gpu-out}
@@ -126,8 +128,8 @@ tune() { # trials are kept, so a second call on the same machine goes on; nothin
     --schedules "$schedules" --keep "$results/tuning" --models ${TUNED:-resnet-18 bert mobilenet}
 }
 
-bench() { # models are built side by side, and measured in turn; more at once than three quarters of the cores disturb
-  local jobs=$(($(nproc) * 3 / 4))
+bench() { # models are built side by side, and measured in turn
+  local jobs=${JOBS:-$(($(nproc) * 3 / 4))}
   LINES_SHOWN=12 step bench 530 python3 benchmarks/gpu.py --db "$db" --jobs $((jobs > 0 ? jobs : 1)) --only "${ONLY:-}"
   cp benchmarks/results/gpu.json "$results/" 2>/dev/null
 }
