@@ -15,7 +15,7 @@ set -uo pipefail
 packed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$PWD
 if [ $# -eq 0 ] || [ ! -f "$root/python/op_profiler/targets/cuda/tvm_build.py" ]; then
-  sed -n '2,14p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,13p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 out=${OUT:-$root/gpu-out}
