@@ -21,7 +21,7 @@ from op_profiler.predict.latency.launched import NAMES as LAUNCHED
 from op_profiler.predict.latency.launched import launch_features
 from op_profiler.predict.latency.traffic import NAMES, traffic_features
 from op_profiler.shipped import shipped_gpus, shipped_processors
-from op_profiler.targets.target import kind_of
+from op_profiler.targets.target import kind_of, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
@@ -96,7 +96,6 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
     """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.targets.target import use_build_for
 
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
