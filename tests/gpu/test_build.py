@@ -66,6 +66,33 @@ def test_blocks_of_transposed_convolutions_have_warps(tmp_path: Path) -> None:
 
 
 @needs_build
+@pytest.mark.parametrize(("width", "threads"), [(73, 146), (74, 148), (56, 224), (14, 224)])
+def test_rows_that_cannot_be_cut_are_threads_as_a_whole(width: int, threads: int) -> None:
+    """73 is a prime: such a convolution had eight threads a block."""
+    done = subprocess.run([sys.executable, "-c", ROWS, str(width)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == threads
+
+
+ROWS = """
+import sys
+from op_profiler.targets.target import resolve_target, use_build_for
+use_build_for("cuda -arch=sm_90")
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.tvm_build import load_tvm
+tvm, width = load_tvm(), int(sys.argv[1])
+relay = tvm.relay
+data, weight = relay.var("data", shape=(1, 32, width, width)), relay.var("weight", shape=(32, 32, 3, 3))
+conv = relay.nn.conv2d(data, weight, padding=(1, 1), channels=32, kernel_size=(3, 3))
+function = relay.Function([data, weight], conv).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+kernel = compiler_in_use().read_kernel(describe(function, (False, True)), resolve_target("cuda -arch=sm_90"))
+print(kernel.launches[0].threads)
+"""
+
+
+@needs_build
 def test_one_process_holds_one_tvm(tvm: Any) -> None:
     with pytest.raises(OpProfilerError, match="a process of its own"):
         use_build_for("cuda -arch=sm_90")

@@ -13,7 +13,8 @@ from typing import Any
 
 _LEVELS = 4  # block, virtual thread, thread, inner: of an axis that is bound to blocks and threads
 _ROW_THREADS, _PLANE_THREADS, _BLOCK_THREADS = 16, 64, 256
-_SHORT_ROW = 64
+_FEWEST, _SHORT = 4, 64
+"""Threads of a row at least, where it can be cut so; and of a plane at most, where all of its columns are taken."""
 _OUTPUTS = 4
 _TERMS = 8
 _SHARED_VALUES = 4096
@@ -89,8 +90,9 @@ def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[
         is_first = place == len(axes) - 1
         is_plane = not is_first and len(axes) > 2  # columns and rows of an image, then what it has behind them
         most = (_ROW_THREADS if place == 0 else _PLANE_THREADS) if is_plane else _BLOCK_THREADS
-        if is_plane and largest_divisor(lengths[name], most // threads) == 1 and threads * lengths[name] <= _SHORT_ROW:
-            most = _SHORT_ROW  # a prime: the whole of it
+        fewest, whole = (_FEWEST, _BLOCK_THREADS) if place == 0 else (2, _SHORT)
+        if is_plane and largest_divisor(lengths[name], most // threads) < fewest and threads * lengths[name] <= whole:
+            most = whole  # a prime, or twice one: the whole of it
         inner = _OUTPUTS if is_first else 1
         config.fallback_split(name, [-1, 1, max(most // threads, 1), inner])
         size = [int(part) for part in config[name].size]
