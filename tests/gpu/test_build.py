@@ -66,29 +66,49 @@ def test_blocks_of_transposed_convolutions_have_warps(tmp_path: Path) -> None:
 
 
 @needs_build
-@pytest.mark.parametrize(("width", "threads"), [(73, 146), (74, 148), (56, 224), (14, 224)])
-def test_rows_that_cannot_be_cut_are_threads_as_a_whole(width: int, threads: int) -> None:
-    """73 is a prime: such a convolution had eight threads a block."""
-    done = subprocess.run([sys.executable, "-c", ROWS, str(width)], capture_output=True, text=True)
+def test_blocks_have_warps_where_lengths_divide_badly() -> None:
+    """73 and 197 are primes, and 74 is twice one: blocks of such kernels had one to eight threads. Images of one pixel had
+    one block."""
+    done = subprocess.run([sys.executable, "-c", DEFAULTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == threads
+    assert json.loads(done.stdout) == {
+        "convolution of 14": [7, 14 * 2 * 8],
+        "convolution of 56": [4 * 28, 14 * 2 * 8],
+        "convolution of 73": [292, 73 * 2],
+        "convolution of 74": [296, 74 * 2],
+        "convolution of 1": [4, 8],
+        "product of 128": [48, 64],
+        "product of 49": [12 * 7, 49],
+        "product of 197": [12 * 197, 197],
+    }
 
 
-ROWS = """
-import sys
+DEFAULTS = """
+import json
 from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.tvm_build import load_tvm
-tvm, width = load_tvm(), int(sys.argv[1])
+tvm = load_tvm()
 relay = tvm.relay
-data, weight = relay.var("data", shape=(1, 32, width, width)), relay.var("weight", shape=(32, 32, 3, 3))
-conv = relay.nn.conv2d(data, weight, padding=(1, 1), channels=32, kernel_size=(3, 3))
-function = relay.Function([data, weight], conv).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
-function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-kernel = compiler_in_use().read_kernel(describe(function, (False, True)), resolve_target("cuda -arch=sm_90"))
-print(kernel.launches[0].threads)
+
+def launched(call, shapes, constant):
+    variables = [relay.var(f"x{n}", shape=shape) for n, shape in enumerate(shapes)]
+    function = relay.Function(variables, call(*variables)).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+    kernel = compiler_in_use().read_kernel(describe(function, constant), resolve_target("cuda -arch=sm_90"))
+    return [kernel.launches[0].blocks, kernel.launches[0].threads]
+
+found = {}
+for width in (14, 56, 73, 74, 1):
+    size = 1 if width == 1 else 3
+    convolve = lambda x, w: relay.nn.conv2d(x, w, padding=(size // 2,) * 2, channels=32, kernel_size=(size, size))
+    shapes = (1, 32, width, width), (32, 32, size, size)
+    found[f"convolution of {width}"] = launched(convolve, shapes, (False, True))
+for length in (128, 49, 197):
+    found[f"product of {length}"] = launched(relay.nn.batch_matmul, [(12, length, 64)] * 2, (False, False))
+print(json.dumps(found))
 """
 
 

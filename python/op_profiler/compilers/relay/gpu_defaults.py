@@ -16,6 +16,9 @@ _ROW_THREADS, _PLANE_THREADS, _BLOCK_THREADS = 16, 64, 256
 _FEWEST, _SHORT = 4, 64
 """Threads of a row at least, where it can be cut so; and of a plane at most, where all of its columns are taken."""
 _OUTPUTS = 4
+_PIXEL_THREADS = 8
+"""Of an image of one pixel: all it has are channels, and blocks of more would be few."""
+_LEVELS_OF_PRODUCTS, _WARP, _ROWS = 3, 32, 8
 _TERMS = 8
 _SHARED_VALUES = 4096
 """Of weights, and of data, that a block keeps in its 48 KiB; what is computed in float32 takes 16 KiB for each."""
@@ -45,16 +48,32 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
 
 def set_knob(config: Any, name: str, entity: Any) -> None:
     """In place of ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets tiles that give a
-    block four threads. Those of `define_split` stay.
+    block four threads, where those of `define_split` stay; that of batched products as few where a length is odd.
 
     Args:
         config, name, entity: as of ``FallbackConfigEntity.__setitem__``.
     """
     from tvm.autotvm.task.space import SplitEntity
 
-    tile = isinstance(entity, SplitEntity) and len(entity.size) == _LEVELS and name in _USUAL
-    if not (tile and name in config._entity_map and _on_gpu()):
-        config._entity_map[name] = entity
+    levels = len(entity.size) if isinstance(entity, SplitEntity) and name in _USUAL and _on_gpu() else 0
+    if levels == _LEVELS and name in config._entity_map:
+        return
+    if levels == _LEVELS_OF_PRODUCTS and (size := _of_odd_product(config, name)):
+        entity = SplitEntity(size)
+    config._entity_map[name] = entity
+
+
+def _of_odd_product(config: Any, name: str) -> list[int]:
+    """Parts of an axis of a batched product; none where the template's give a block a warp: as many threads along an
+    axis as its length has twos, up to eight."""
+    if not {"tile_x", "tile_y"} <= {*config.space_map}:
+        return []
+    columns, rows = (int(config.space_map[axis].product) for axis in ("tile_x", "tile_y"))
+    if prod(min(length & -length, _ROWS) for length in (columns, rows)) >= _WARP:
+        return []
+    if name == "tile_x":
+        return [-1, largest_divisor(columns, _BLOCK_THREADS), 1]
+    return [-1, 1, largest_divisor(rows, _ROWS)]
 
 
 def choose(config: Any, log: Sequence[Any]) -> None:
@@ -85,6 +104,7 @@ def _on_gpu() -> bool:
 def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[int]:
     """Threads and outputs of a thread for every axis, the last one first; how long the tiles are, in the order of the
     axes."""
+    is_pixel = len(axes) > 2 and all(lengths[name] == 1 for name in axes[1:])
     threads, tiles = 1, []
     for place, name in enumerate(reversed(axes)):
         is_first = place == len(axes) - 1
@@ -94,6 +114,8 @@ def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[
         if is_plane and largest_divisor(lengths[name], most // threads) < fewest and threads * lengths[name] <= whole:
             most = whole  # a prime, or twice one: the whole of it
         inner = _OUTPUTS if is_first else 1
+        if is_first and is_pixel:
+            most, inner = _PIXEL_THREADS, 1
         config.fallback_split(name, [-1, 1, max(most // threads, 1), inner])
         size = [int(part) for part in config[name].size]
         threads *= size[2]
