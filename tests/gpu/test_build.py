@@ -67,8 +67,8 @@ def test_blocks_of_transposed_convolutions_have_warps(tmp_path: Path) -> None:
 
 @needs_build
 def test_blocks_have_warps_where_lengths_divide_badly() -> None:
-    """73 and 197 are primes, and 74 is twice one: blocks of such kernels had one to eight threads. An image of one pixel
-    had a single block."""
+    """73 and 197 are primes, and 74 is twice one: blocks of such kernels had one to eight threads. Images of one pixel
+    had a single block each."""
     done = subprocess.run([sys.executable, "-c", DEFAULTS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
