@@ -158,7 +158,8 @@ def _lesson(
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     weights = weights_of(examples)
-    multiprocessors = device.cores if kind_of(device.target).on_gpu else None
+    # Where it is not known how many there are, costs are those of all of them together.
+    multiprocessors = (device.cores or 1) if kind_of(device.target).on_gpu else None
     base = Base.fit(roofline, query, examples.latency_us, weights, like, multiprocessors)
     base = dataclasses.replace(base, vector_ratio=vector_ratio)
     target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))

@@ -35,6 +35,7 @@ _START_US = {
 """Where the fit begins: microseconds for a launch; for a step of a thread that waits for the one before; for what a
 multiprocessor does for its warps: to begin one, an instruction of a warp, by its class, and a sector of 32 bytes; and
 for what all of them share: such a sector, and a byte of the operator's tensors."""
+COSTS = tuple(_START_US)
 _STEPS = ("thread_arithmetic", "thread_shared", "thread_fetches")
 _THREADS_AT_ONCE, _BLOCKS_AT_ONCE, _SHARED_AT_ONCE = 2048, 32, 227 << 10
 """Of a multiprocessor since NVIDIA's Volta; some have less shared memory."""
@@ -53,8 +54,8 @@ class LaunchModel:
 
     Attributes:
         multiprocessors: that it has; an array without axes.
-        log_costs: logarithms of the costs of `_START_US`, shape (costs,).
-        log_costs_of_kinds: the same of kernels of each kind, shape (len(KINDS), costs).
+        log_costs: logarithms of microseconds for one of each of `COSTS`, shape (len(COSTS),).
+        log_costs_of_kinds: the same of kernels of each kind, shape (len(KINDS), len(COSTS)).
     """
 
     multiprocessors: np.ndarray

@@ -30,7 +30,7 @@ from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.kernel_model import KernelModel
-from op_profiler.predict.latency.launch_model import LaunchModel
+from op_profiler.predict.latency.launch_model import COSTS, LaunchModel
 from op_profiler.predict.latency.launched import NAMES as LAUNCHED
 from op_profiler.predict.latency.launching import Launching
 from op_profiler.predict.latency.loop_columns import NAMES as TOLD_NAMES
@@ -163,7 +163,7 @@ _POINTS = tuple(field.name for field in dataclasses.fields(Query) if field.name 
 
 def _columns_of(device: DeviceName) -> list[str]:
     """What regressions see."""
-    of_loops = LAUNCHED if kind_of(device.target).on_gpu else (*LOOP_NAMES, *TOLD_NAMES)
+    of_loops = (*LAUNCHED, *COSTS) if kind_of(device.target).on_gpu else (*LOOP_NAMES, *TOLD_NAMES)
     return [*NAMES, *SETTING_NAMES, *of_loops]
 
 
