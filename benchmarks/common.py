@@ -110,6 +110,10 @@ def store(
     write_whole(folder / f"{name}.json", f'{head[:-2]},\n "tables": {{\n{body}\n }}\n}}\n')
 
 
+_DIFFER = ("date", "machine", "commit")
+"""In what runs of one benchmark on one kind of device differ."""
+
+
 def with_earlier(
     script: str, table: str, found: Iterable[dict[str, Any]], names: Sequence[str], *, folder: Path = RESULTS
 ) -> list[dict[str, Any]]:
@@ -123,10 +127,14 @@ def with_earlier(
     return list({tuple(row[name] for name in names): row for row in (*earlier, *found)}.values())
 
 
-def with_earlier_commits(script: str, commits: str, *, folder: Path = RESULTS) -> str:
-    """Those of a stored result whose rows stay, and those of this run."""
-    earlier = _stored(script, folder).get("provenance", {}).get("commit", "")
-    return ",".join(dict.fromkeys(filter(None, [*earlier.split(","), *commits.split(",")])))
+def about_all(script: str, about: Mapping[str, Any], *, folder: Path = RESULTS) -> dict[str, Any]:
+    """Provenance of this run and of a stored result whose rows stay: all dates, machines and commits."""
+    earlier = _stored(script, folder).get("provenance", {})
+    told = {name: [*str(earlier.get(name) or "").split(","), *str(about[name] or "").split(",")] for name in _DIFFER}
+    return {
+        **about,
+        **{name: ", ".join(dict.fromkeys(filter(None, map(str.strip, parts)))) for name, parts in told.items()},
+    }
 
 
 def _stored(script: str, folder: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import collect, in_own_process, measured_on, provenance, store, with_earlier, with_earlier_commits
+from common import about_all, collect, in_own_process, measured_on, provenance, store, with_earlier
 
 LARGER = ("resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
 PRECISIONS = ("resnet-18", "resnet-50", "bert")
@@ -248,9 +248,7 @@ def _report(db: Path, beside: list[dict[str, Any]], *, here: bool) -> None:
         f"{statistics.median(large):.1%} and {max(large):.1%}"
     )
     print(headline)
-    about = measured_where(db, here=here)
-    commits = with_earlier_commits(__file__, about["commit"])
-    store(__file__, headline, tables, whole=True, provenance=about | {"commit": commits})
+    store(__file__, headline, tables, whole=True, provenance=about_all(__file__, measured_where(db, here=here)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import measured_on, run_command, store, with_earlier, with_earlier_commits
+from common import about_all, measured_on, run_command, store, with_earlier
 
 MODELS = ("squeezenet_v1.1", "inception_v3", "randwire-0", "nasnetamobile")
 STREAMS = (1, 2, 4, 8)
@@ -81,8 +81,7 @@ def main() -> None:
         f"speed-up over TVM's executor with four streams: {told} ({len(rows)} of {len(MODELS) * len(STREAMS)} runs)"
     )
     print(headline)
-    commits = with_earlier_commits(__file__, about["commit"])
-    store(__file__, headline, {"plans": rows}, whole=True, provenance=about | {"commit": commits})
+    store(__file__, headline, {"plans": rows}, whole=True, provenance=about_all(__file__, about))
 
 
 if __name__ == "__main__":

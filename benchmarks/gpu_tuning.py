@@ -29,7 +29,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import collect, in_own_process, measured_on, store, with_earlier, with_earlier_commits
+from common import about_all, collect, in_own_process, measured_on, store, with_earlier
 from tuned_speedup import MODELS, SOURCES, mean_of
 from tuning_throughput import stock
 
@@ -122,7 +122,7 @@ def row_of(entry: dict[str, Any]) -> dict[str, Any]:
     """What one summary says."""
     tuned = entry["tuning"]
     valid = sum(one["trials"] - one["failed"] for one in tuned)
-    seconds = entry["stage_seconds"]["tuning"]
+    seconds = entry["stage_seconds"].get("tuning", 0.0)  # 0 where the dataset had all trials
     alone = [v["default_us"] / v["tuned_us"] for v in entry["vendor"] if v["default_us"] and v["tuned_us"]]
     vendor = [v["vendor_us"] / v["tuned_us"] for v in entry["vendor"] if v["vendor_us"] and v["tuned_us"]]
     keys = {key for one in tuned for key in one["operators"]}
@@ -134,7 +134,7 @@ def row_of(entry: dict[str, Any]) -> dict[str, Any]:
         "trials": sum(one["trials"] for one in tuned),
         "valid": valid,
         "seconds": round(seconds, 1),
-        "valid_per_minute": round(valid / seconds * 60),
+        "valid_per_minute": round(valid / seconds * 60) if seconds else None,
         **{f"whole_{name}": round(whole[name], 3) for name in ("speedup", "speedup_low", "speedup_high") if whole},
         "heavy_ops_in_it": mean_of(inside),
         "ops_alone": mean_of(alone),
@@ -190,8 +190,8 @@ def report(folder: Path, db: Path) -> None:
     ratios = [row["default_over_best"] for row in ended if row["default_over_best"]]
     rate = _rate(db, ended or found)
     headline = (
-        f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of {len(ended)} that ended have a time "
-        f"of the default); {rate:.0f} valid trials a minute"
+        f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of the {len(ended)} searches that ended have a "
+        f"time of the default); {rate:.0f} valid trials a minute"
     )
     if rows:
         told = ", ".join(f"{row['model']} {row.get('whole_speedup', 'failed')}" for row in rows)
@@ -202,8 +202,9 @@ def report(folder: Path, db: Path) -> None:
         headline += f"; {rate / theirs:.1f} times those of stock AutoTVM"
     print(json.dumps(tables, indent=1))
     print(headline)
-    about["commit"] = with_earlier_commits(__file__, about["commit"])
-    store(__file__, headline, tables, whole=bool(found), provenance=about)
+    if measured_stock := with_earlier(__file__, "stock", tables.get("stock", []), ["tasks"]):
+        tables["stock"] = measured_stock
+    store(__file__, headline, tables, whole=True, provenance=about_all(__file__, about))
 
 
 def _of_last_run(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -49,6 +49,25 @@ def test_a_part_of_a_benchmark_replaces_no_result(common: ModuleType, tmp_path: 
     assert (tmp_path / "speed.json").read_text() == before
 
 
+def test_runs_of_parts_add_up(common: ModuleType, tmp_path: Path) -> None:
+    """As on a GPU that is lent for minutes."""
+    about = {"date": "2026-11-26", "machine": "a, driver 1", "processor": "GPU", "commit": "one,two (a part)"}
+    rows = [{"model": "mlp", "batch": 1, "us": 6.0}, {"model": "mlp", "batch": 8, "us": 9.0}]
+    common.store("speed.py", "fast", {"models": rows}, whole=True, folder=tmp_path, provenance=about)
+    new = [{"model": "mlp", "batch": 8, "us": 8.0}, {"model": "rnn", "batch": 1, "us": 29.9}]
+    found = common.with_earlier("speed.py", "models", new, ["model", "batch"], folder=tmp_path)
+    assert found == [rows[0], *new]
+    assert common.with_earlier("speed.py", "others", new, ["model", "batch"], folder=tmp_path) == new
+    later = about | {"date": "2026-12-01", "machine": "b, driver 1", "commit": "two (a part),three"}
+    assert common.about_all("speed.py", later, folder=tmp_path) == {
+        "date": "2026-11-26, 2026-12-01",
+        "machine": "a, driver 1, b",
+        "processor": "GPU",
+        "commit": "one, two (a part), three",
+    }
+    assert common.about_all("first.py", later, folder=tmp_path)["date"] == "2026-12-01"
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_every_benchmark_says_its_question_and_stores_its_result(script: Path) -> None:
     tree = ast.parse(script.read_text())

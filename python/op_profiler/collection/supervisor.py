@@ -107,7 +107,7 @@ class Collection:
         if not base.threads:
             return base
         heavy = frozenset(operator.key for operator, _ in base.heavy())
-        found, seconds = StudyReport(), dict[str, float]()
+        found, seconds = StudyReport(), dict(base.stage_seconds)
         steps: tuple[tuple[Work, float, float], ...] = (("tune", 0.1, 0.7), ("compare", 0.7, 0.8), ("vendor", 0.8, 0.9))
         for work, begin, end in steps:
             if not getattr(request.studies, work):
@@ -120,10 +120,11 @@ class Collection:
                 found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
             else:
                 found = found.with_result(work, outcome.result)
-        named = request.build.schedules != records.NONE
-        report = self._one(frontend, request, progress, index, (0.9, 1.0)) if named else base
-        _add(seconds, report.stage_seconds)
-        return dataclasses.replace(report, base=base, studies=found, stage_seconds=dict(seconds))
+        report = base
+        if request.build.schedules != records.NONE:
+            report = self._one(frontend, request, progress, index, (0.9, 1.0))
+            _add(seconds, report.stage_seconds)
+        return dataclasses.replace(report, base=base, studies=found, stage_seconds=seconds)
 
     def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
         """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""

@@ -195,6 +195,7 @@ class TestTheModelOfLaunches:
         plain = Query.of(known.operators[:1], threads=0)
         both = Query.joined([plain, query])
         assert both.has_loops.tolist() == [False, *[True] * len(query)]
+        assert not Query.joined([plain, query.without_loops()]).has_loops.any(), "also where no compiler told any"
 
 
 def kernel(rng: np.random.Generator, blocks: int) -> Kernel:

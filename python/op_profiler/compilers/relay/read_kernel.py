@@ -16,7 +16,7 @@ _FLATTENED = 1
 
 
 def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
-    """Of the kernel that a fused Relay function becomes; it is built for a processor, and not for another device.
+    """Of the kernel that a fused Relay function becomes. It is built for a processor, and only lowered for a GPU.
 
     Args:
         lanes: values of 32 bits in a vector register of the target; not used for a GPU.

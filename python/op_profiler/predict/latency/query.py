@@ -172,7 +172,8 @@ def _with_loops_alike(queries: Sequence[Query]) -> Sequence[Query]:
     """Where loops are known of a part, as of kernels of a GPU, there are as many columns for the others."""
     if len({query.loops.shape[1] for query in queries}) == 1:
         return queries
-    columns = next(query.loops.shape[1] for query in queries if query.has_loops.any())
+    first = queries[0].loops.shape[1]  # of none are they known: any
+    columns = next((query.loops.shape[1] for query in queries if query.has_loops.any()), first)
     return [
         query
         if query.loops.shape[1] == columns
