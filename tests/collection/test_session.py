@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.session import OperatorResult, Session
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.measurement import Settings
+from op_profiler.measure.measurement import Measurement, Settings
 from op_profiler.measure.samples import Samples
 from op_profiler.targets.llvm.host import Host
 
@@ -79,3 +80,17 @@ def test_a_round_that_its_call_cost_more_than_is_no_failure() -> None:
 def test_an_operator_that_costs_no_more_than_its_call_is_a_failure() -> None:
     found = _one_operator([0.009] * 60 + [0.060]).measurement
     assert found.median_us is None and "cannot be told from the cost of a call" in str(found.error)
+
+
+def test_what_a_call_takes_now_is_taken_off_of_what_was_measured_earlier_too() -> None:
+    """One window of rounds in which a call took 0.05 us, then some in which it takes 0.10."""
+    operators: Any = [SimpleNamespace(key=str(number)) for number in range(30)]
+    model: Any = SimpleNamespace(call_overhead_us=lambda: 0.10)
+    machine: Any = SimpleNamespace(threads=None, steadiness_probe=lambda: None)
+    session = Session(_request(), machine, model, operators, limits=cast("Any", SimpleNamespace()))
+    stored = {one.key: Measurement(samples_us=((0.2,),) * 5, call_overhead_us=0.05) for one in operators}
+    samples = session.restore(stored, Measurement(samples_us=((9.0,),) * 5))
+    assert samples.rounds == 5
+    for _ in range(2):
+        samples.extend(Samples([9.0] * 5, [[0.3] * 30] * 5, call_overhead_us=[0.10]), False)
+    assert np.allclose(samples.matrix() - cast("float", samples.overhead_us()), 0.2)

@@ -334,12 +334,13 @@ class Session:
         """Samples of one thread count from what an earlier process stored; empty where they do not fit together.
 
         Hot and cold operators may have been timed in some of the rounds only (`Rounds._wanted`). In which is not told,
-        and nothing depends on it: they come back in the first ones.
+        and nothing depends on it: they come back in the first ones. What a call took then was taken off; what it takes
+        now is put in its place, as it will be taken off of all rounds.
         """
         rounds = len(whole.samples_us)
         overheads_us = [kept.call_overhead_us for kept in stored.values() if kept.error is None]
-        holds_none = self.model.call_overhead_us() is None if overheads_us else True
-        if any((one is None) != holds_none for one in overheads_us):
+        now_us = self.model.call_overhead_us() if overheads_us else None
+        if any((one is None) != (now_us is None) for one in overheads_us):
             return Samples()  # an older version timed calls in another way
         matrix = np.full((rounds, len(self.groups)), np.nan)
         for group, operator in enumerate(self.operators):
@@ -351,10 +352,10 @@ class Session:
             expected = len(rows) if self.request.build.cache != "model" and len(rows) < rounds else rounds
             if rows.shape != (expected, len(columns)):
                 return Samples()
-            matrix[: len(rows), columns] = rows + (kept.call_overhead_us or 0.0)
+            matrix[: len(rows), columns] = rows + (now_us or 0.0)
         return Samples(
             [row[0] for row in whole.samples_us],
             matrix.tolist(),
             [whole.foreign_load] * rounds,
-            call_overhead_us=[one for one in overheads_us if one is not None],
+            call_overhead_us=[] if now_us is None else [now_us],
         )

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from op_profiler.dataset import coruns, schema
-from op_profiler.dataset.quality import or_better
+from op_profiler.dataset.quality import or_better, or_newer
 from op_profiler.dataset.statements import insert
 from op_profiler.dataset.store import Dataset
 
@@ -139,6 +139,4 @@ def _moved(target: Connection, table: Table, staged: Table) -> Any:
         return or_better(statement, table, [column.name for column in table.c])
     if table is not schema.failures:
         return statement.on_conflict_do_nothing(index_elements=keys)
-    newer = statement.excluded.failed_at > table.c.failed_at
-    values = {name: statement.excluded[name] for name in ("failed_at", "machine_state", "settings_key")}
-    return statement.on_conflict_do_update(index_elements=keys, set_=values, where=newer)
+    return or_newer(statement)

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, fal
 
 from op_profiler.dataset import convert, keys, schema
 from op_profiler.dataset.row import Failure
-from op_profiler.dataset.statements import insert, labelled, upsert
+from op_profiler.dataset.statements import insert, labelled
 from op_profiler.measure.measurement import Settings
 
 _CHECK_POINT, _FAILED, _BARE, _NOISY = 1, 2, 3, 4
@@ -81,7 +81,7 @@ def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[
 
 
 def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Note the failures among rows with times, whether these are stored or not; the same one again renews its time.
+    """Note the failures among rows with times, whether these are stored or not; the same one renews its time if newer.
 
     Args:
         rows: columns of `schema.measurements` or `schema.model_timings`, and ``machine_state``.
@@ -97,7 +97,16 @@ def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> 
         for row in rows
         if row["complete"] and row["error"] is not None
     ]
-    upsert(connection, schema.failures, failures, replace=("failed_at", "machine_state", "settings_key"))
+    if failures:
+        connection.execute(or_newer(insert(connection, schema.failures)), failures)
+
+
+def or_newer(statement: Any) -> Any:
+    """An INSERT of failures; of one that is there already, the newer time counts."""
+    table = schema.failures
+    newer = statement.excluded.failed_at > table.c.failed_at
+    values = {name: statement.excluded[name] for name in ("failed_at", "machine_state", "settings_key")}
+    return statement.on_conflict_do_update(index_elements=[table.c.key], set_=values, where=newer)
 
 
 def select_failures(model_key: str | None) -> Select[Any]:

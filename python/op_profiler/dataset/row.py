@@ -22,6 +22,7 @@ class Row:
         model_key: the model that left the caches as they were; empty unless ``settings.cache`` is ``model``.
         complete: False for a check point of a measurement that is still going on.
         machine_state: of a failure, how the machine was; plain JSON values.
+        measured_at: when it was measured, UTC, ISO 8601; None: now.
     """
 
     operator_key: str
@@ -32,6 +33,7 @@ class Row:
     model_key: str = ""
     complete: bool = True
     machine_state: dict[str, Any] | None = None
+    measured_at: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -173,8 +173,8 @@ class Dataset(OpenDatabase):
     def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> set[str]:
         """Store measurements in one transaction, and their failures beside them.
 
-        A measurement that is there already is replaced by one that is as good or better: complete before a check point,
-        settled and without foreign load before others. A failure never takes the place of a time.
+        A measurement that is there already is replaced by one that is better, or as good and newer: complete before a
+        check point, settled and without foreign load before others. A failure never takes the place of a time.
 
         Args:
             replace: these were asked for again: every complete time takes the place of what is there.
@@ -184,7 +184,7 @@ class Dataset(OpenDatabase):
         """
         rows = list(rows)
         now = utc_now()
-        columns = [convert.row_columns(row) | {"measured_at": now} for row in rows]
+        columns = [convert.row_columns(row) | {"measured_at": row.measured_at or now} for row in rows]
         failures = [c | {"machine_state": row.machine_state} for c, row in zip(columns, rows)]
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
@@ -206,12 +206,13 @@ class Dataset(OpenDatabase):
         machine_state: Mapping[str, Any] | None = None,
         project_revision: str | None = None,
         user_revision: str | None = None,
+        measured_at: str | None = None,
     ) -> bool:
         """Store the timing of a whole model, by the rule of `record_all`.
 
         Args:
             complete: False for a check point of a measurement that is still going on.
-            machine_state: see `Row`.
+            machine_state, measured_at: see `Row`.
             project_revision, user_revision: see `StoredTiming`.
 
         Returns:
@@ -223,7 +224,7 @@ class Dataset(OpenDatabase):
             "settings_key": settings.key,
             "device_key": device.key,
             "complete": complete,
-            "measured_at": utc_now(),
+            "measured_at": measured_at or utc_now(),
             "project_revision": project_revision,
             "user_revision": user_revision,
         }

@@ -85,7 +85,7 @@ def _parsed(folder: Path, conditions: Conditions | None) -> list[tuple[str, Reco
 
 
 def _lines(path: Path) -> list[str]:
-    return lines_of(path) if path.is_file() else []
+    return list(lines_of(path).values()) if path.is_file() else []
 
 
 def _workload(line: str) -> tuple[str, str] | None:

@@ -239,22 +239,29 @@ def read_records(path: Path) -> tuple[list[Record], int]:
     Raises:
         OpProfilerError: a file cannot be read.
     """
+    numbered, unreadable = numbered_records(path)
+    return list(numbered.values()), unreadable
+
+
+def numbered_records(path: Path) -> tuple[dict[int, Record], int]:
+    """As `read_records`, by the numbers of their lines, from 1; of a folder, by their place among its records."""
     if path.is_dir():
         from op_profiler.schedules.metaschedule_database import read_databases
 
-        return read_databases(path)
-    lines = lines_of(path)
-    parsed = [parse_line(line) for line in lines]
-    return [record for record in parsed if record is not None], sum(record is None for record in parsed)
+        records, unreadable = read_databases(path)
+        return dict(enumerate(records, 1)), unreadable
+    parsed = {number: parse_line(line) for number, line in lines_of(path).items()}
+    found = {number: record for number, record in parsed.items() if record is not None}
+    return found, len(parsed) - len(found)
 
 
-def lines_of(path: Path) -> list[str]:
-    """Lines of a file that hold something."""
+def lines_of(path: Path) -> dict[int, str]:
+    """Lines of a file that hold something, by their numbers from 1."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise OpProfilerError(f"{path} cannot be read: {error.strerror}") from error
-    return [line for line in text.split("\n") if line.strip()]
+    return {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}
 
 
 def _tuples(value: Any, levels: int = _MOST_LEVELS) -> Any:
@@ -354,7 +361,7 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
 
             replace_in_databases(own, rivals, record)
         else:
-            lines = lines_of(known) if known.exists() else []
+            lines = list(lines_of(known).values()) if known.exists() else []
             kept = [line for line in lines if parse_line(line) not in rivals]
             text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
             with atomic_file(own) as partial:

@@ -97,6 +97,15 @@ def test_a_damaged_line_costs_itself_only(text: str, damaged: str, tmp_path: Pat
     assert (done.rows, done.unreadable) == (1, 1)
 
 
+def test_a_suspicious_record_is_told_by_its_line(tmp_path: Path) -> None:
+    records = [line("dense_nopack.x86", DENSE, [2e-6]).replace("-1, 8", f"-1, {tile}") for tile in range(1, 40)]
+    wrong = line("dense_nopack.x86", DENSE, [1e-11]).replace("-1, 8", "-1, 50")
+    (tmp_path / "log.json").write_text("\n".join(["no record", "", *records, wrong]))
+    with Dataset.open(f"sqlite:///{tmp_path / 'x.db'}") as dataset:
+        done = import_autotvm(dataset, tmp_path / "log.json")
+    assert done.rows == 40 and done.examples[0].startswith("line 42: ")
+
+
 @pytest.mark.skipif(not LOGS, reason=f"no AutoTVM logs in {SHARED}")
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
 def test_real_logs_are_imported_whole(path: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyarrow import parquet as pyarrow_parquet
 from sqlalchemy import select
@@ -15,6 +16,7 @@ from op_profiler.dataset.formats.importing import import_table, store_flat
 from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Measurement
+from op_profiler.measure.statistics import summarize
 from op_profiler.shipped import shipped_processors, shipped_trials
 
 EACH = pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
@@ -64,6 +66,39 @@ def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_
     (row,) = [r for r in flat_rows(other) if r["cache"] == "model" and r["complete"] and r["error"] is None]
     assert row["rounds"] == 7
     assert len(other.model_operators("m")) == 2 and other.models()[0].extracted
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("measurement", "complete"),
+    [
+        (Measurement(error="CUDA: out of memory"), True),
+        (summarize(np.full((8, 1), 50.0), foreign_load=True), True),
+        (summarize(np.full((3, 1), 6.0)), False),
+    ],
+    ids=["failure", "foreign load", "check point"],
+)
+def test_an_older_time_takes_the_place_of_what_is_worse(
+    measurement: Measurement,
+    complete: bool,
+    filled: Dataset,
+    other: Dataset,
+    example: Any,
+    tmp_path: Path,
+    format: str,
+) -> None:
+    """Whatever comes first, the same stays."""
+    settings = example.changed(cache="hot")
+    filled.record(example.row(0, settings=settings, model_key="", measurement=summarize(np.full((8, 1), 5.0))))
+    worse = example.row(0, settings=settings, model_key="", measurement=measurement, complete=complete)
+    export_table(filled, tmp_path / "table", format=format, where="cache = 'hot'")
+    example.add_model(other)
+    other.record(worse)
+    done = import_table(other, tmp_path / "table", format=format)
+    assert (done.rows, done.failed, done.known) == (1, 0, 0)
+    for _ in range(2):
+        assert list(flat_rows(other)) == list(flat_rows(filled, where="cache = 'hot'"))
+        other.record(worse)
 
 
 def test_a_newer_failure_moves_neither_a_time_nor_another_failure(

@@ -278,3 +278,17 @@ def test_a_part_of_a_real_library_comes_back(dataset: Dataset, tmp_path: Path) -
         for p in (path, tmp_path / "out")
     ]
     assert values[0] == pytest.approx(values[1])
+
+
+def test_one_device_that_is_named_for_a_table_of_several_takes_the_rows_of_all(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    rows = [LUT | {"runtime_us_p50": time_us, "device": phone} for phone, time_us in (("A", 100.0), ("B", 900.0))]
+    for row in rows:
+        for percentile in [name for name in row if name.startswith("runtime_us_") and name != "runtime_us_p50"]:
+            del row[percentile]
+    path = write(tmp_path, "\n".join(map(json.dumps, rows)))
+    done = import_table(dataset, path, format="runtime_lut", device="mine")
+    assert (done.rows, done.known, done.merged) == (1, 0, 1)
+    (stored,) = flat_rows(dataset)
+    assert (stored["processor"], stored["median_us"], stored["samples_us"]) == ("mine", 500.0, [[100.0], [900.0]])

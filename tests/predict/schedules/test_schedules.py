@@ -153,6 +153,20 @@ def test_too_many_trials_are_drawn_and_the_best_are_among_them(monkeypatch: pyte
     assert len(said) == 1 and "drawn by chance" in said[0]
 
 
+def test_trials_of_an_unknown_number_of_threads_are_left_out_with_a_word(searched: str, tmp_path: Path) -> None:
+    """Logs of AutoTVM do not tell it."""
+    from op_profiler.dataset import import_autotvm
+
+    said: list[str] = []
+    (file,) = (path for path in (tmp_path / "schedules").rglob("*") if path.is_file())
+    before = load_trials(searched, None, said.append)
+    with Dataset.open(searched) as dataset:
+        imported = import_autotvm(dataset, file)
+    assert imported.rows > 0 and not said
+    assert load_trials(searched, None, said.append) == before
+    assert said == [f"{imported.rows} trials do not say on how many threads they ran; they are not used"]
+
+
 def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
     rows: list[dict[str, Any]], target: Any, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from op_profiler.measure.measurement import Device, Measurement, Precision, Sett
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import factors_of_knobs
-from op_profiler.schedules.records import Record, read_records
+from op_profiler.schedules.records import Record, numbered_records
 from op_profiler.schedules.schedule import Schedule
 
 _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
@@ -37,11 +37,11 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
     Raises:
         OpProfilerError: the file cannot be read.
     """
-    records, unreadable = read_records(path)
+    records, unreadable = numbered_records(path)
     unknown: collections.Counter[str] = collections.Counter()
     operators: dict[str, Operator | None] = {}
     groups: dict[tuple[str, str, str, bool], list[tuple[int, Record]]] = {}
-    for number, record in enumerate(records, 1):
+    for number, record in records.items():
         if record.task not in operators:
             operators[record.task] = operator_of(record)
         operator = operators[record.task]
@@ -57,12 +57,14 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
     with dataset.transaction():
         for key in dict.fromkeys(operator.key for operator in measured):
             dataset.add_anchor(found[key])
-        for failed in (False, True):  # one after the other, as a configuration may have a time and a failure
-            dataset.record_all(row for row in rows if (row.measurement.error is not None) == failed)
+        stored = dataset.record_all(row for row in rows if row.measurement.error is None)
+        dataset.record_all(row for row in rows if row.measurement.error is not None)  # they stand beside a time
     failures = sum(1 for row in rows if row.measurement.error is not None)
     merged = sum(map(len, groups.values())) - len(rows)
     first = [group[0][0] for group in groups.values()]
-    return report(Imported(len(rows), failures, unreadable, dict(unknown), merged=merged), measured, rows, first)
+    known = len(rows) - failures - len(stored)
+    done = Imported(len(rows) - known, failures, unreadable, dict(unknown), known=known, merged=merged)
+    return report(done, measured, rows, first)
 
 
 def _schedule(record: Record) -> Schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from op_profiler.dataset import keys, schema
 from op_profiler.dataset.row import Row
@@ -27,15 +27,16 @@ def add_models(dataset: Dataset, rows: Sequence[Measured]) -> None:
     seen: set[str] = set()
     for flat, row, operator in inside:
         dataset.add_anchor(operator)
-        dataset.add_device(row.device)
+        if row.device.key not in seen and dataset.find_device(row.device.key) is None:
+            dataset.add_device(row.device)
         if row.model_key not in seen:
-            seen.add(row.model_key)
             _add_model(dataset, flat, row)
+        seen |= {row.device.key, row.model_key}
     _add_links(dataset, inside)
     timed = sorted((item for item in inside if item[0]["whole_model_us"] is not None), key=_measured_at)
     newest = {keys.timing_key(row.model_key, row.device.key, row.settings): (flat, row) for flat, row, _ in timed}
-    for key, (flat, row) in newest.items():
-        _add_timing(dataset, key, flat, row)
+    for flat, row in newest.values():
+        _add_timing(dataset, flat, row)
 
 
 def _measured_at(item: Measured) -> str:
@@ -84,12 +85,8 @@ def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
             connection.execute(table.insert(), list(links.values()))
 
 
-def _add_timing(dataset: Dataset, key: str, flat: dict[str, Any], row: Row) -> None:
-    """The latency of a model, as of the newest row that tells it."""
-    table = schema.model_timings
-    there = dataset.rows(select(table.c.measured_at).where(table.c.key == key))
-    if there and there[0]["measured_at"] >= flat["measured_at"]:
-        return
+def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
+    """The latency of a model, as of the newest row that tells it; what is there with its rounds stays."""
     timing = ModelTiming(
         whole_model=Measurement(median_us=flat["whole_model_us"]),
         before_us=None,
@@ -97,9 +94,5 @@ def _add_timing(dataset: Dataset, key: str, flat: dict[str, Any], row: Row) -> N
         sum_of_operators_us=None,
         details=flat["timing_details"] or {},
     )
-    revisions = {name: flat[name] for name in ("project_revision", "user_revision")}
-    if not dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **revisions):
-        return  # what is there has its rounds
-    when = update(table).where(table.c.key == key).values(measured_at=flat["measured_at"])
-    with dataset.read() as connection:  # the connection of the transaction that this is inside of
-        connection.execute(when)  # as of the rows: `importing._keep_times`
+    told = {name: flat[name] for name in ("project_revision", "user_revision", "measured_at")}
+    dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **told)

@@ -63,6 +63,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         measurement=build(Measurement, flat),
         model_key=flat["model_key"] or "",
         complete=bool(flat["complete"]),
+        measured_at=flat["measured_at"],
     )
     return operator, row
 

@@ -9,20 +9,17 @@ import collections
 import dataclasses
 import itertools
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import bindparam, select, update
 
-from op_profiler.dataset import schema
 from op_profiler.dataset.checks import Finding, check_rows
 from op_profiler.dataset.formats import FORMATS, flat_table
 from op_profiler.dataset.formats.flat_models import Measured, add_models
 from op_profiler.dataset.formats.format import Entry, Imported, Progress, Table
 from op_profiler.dataset.formats.shapes import dtype_of, operator_of, precision_of
-from op_profiler.dataset.keys import failure_key
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import OpProfilerError
@@ -103,19 +100,20 @@ def store_entries(
         kept.append((line, entry))
     make = _Rows(device, f"unnamed, of {path.name}", table.mechanism)
     keys = {shape: operator.key for shape, operator in operators.items()}
-    groups: dict[tuple[str, str | None], list[Entry]] = {}
+    groups: dict[tuple[str, str], list[Entry]] = {}
     for _, entry in kept:
-        groups.setdefault((keys[entry.shape], entry.device), []).append(entry)
+        groups.setdefault((keys[entry.shape], make.device_name(entry)), []).append(entry)
     rows = [make.row(key, entries) for (key, _), entries in groups.items()]
     with dataset.transaction():
-        _store(dataset, {keys[shape]: operator for shape, operator in operators.items()}, rows, progress)
+        stored = _store(dataset, {keys[shape]: operator for shape, operator in operators.items()}, rows, progress)
     failed = sum(row.measurement.error is not None for row in rows)
     beside = sum(entry.median_us is None for _, entry in kept) - failed
     done = Imported(
-        rows=len(rows),
+        rows=len(stored),
         failed=failed,
         unreadable=len(unreadable),
         unknown=table.unknown,
+        known=len(rows) - len(stored),
         merged=len(kept) - len(rows) - beside,
         failed_beside=beside,
         problems=tuple(f"line {line}: {reason}" for line, reason in sorted(unreadable)[:_SHOWN]),
@@ -147,8 +145,13 @@ class _Rows:
         self._devices: dict[str, Device] = {}
         self._settings: dict[Precision, Settings] = {}
 
+    def device_name(self, entry: Entry) -> str:
+        """Of the device that a row was measured on."""
+        return self._device or entry.device or self._unnamed
+
     def row(self, operator_key: str, entries: Sequence[Entry]) -> Row:
-        name = self._device or entries[0].device or self._unnamed
+        """One measurement, of all rows of an operator on one device."""
+        name = self.device_name(entries[0])
         precision = precision_of(dtype_of(entries[0].shape))
         if name not in self._devices:
             about = {"imported_from": self._mechanism}
@@ -290,64 +293,11 @@ def _store_chunk(dataset: Dataset, numbered: Sequence[tuple[int, flat_table.Flat
             continue
         seen.add(number, operator, row)
         read.append((flat, row, operator))
-    for part in _without_repetition(read):
-        _store_part(dataset, part, seen)
-
-
-def _without_repetition(read: Iterable[Measured]) -> list[list[Measured]]:
-    """The rows, older ones first, parted so that no part has a measurement twice: each is compared with what the part
-    before it left in the dataset."""
-    parts: list[list[Measured]] = []
-    times: collections.Counter[str] = collections.Counter()
-    for one in sorted(read, key=lambda one: one[0]["measured_at"]):
-        key = one[0]["measurement_key"]
-        if times[key] == len(parts):
-            parts.append([])
-        parts[times[key]].append(one)
-        times[key] += 1
-    return parts
-
-
-def _store_part(dataset: Dataset, read: Sequence[Measured], seen: _Seen) -> None:
-    """Store rows of different measurements."""
-    present = _measured_at(dataset, [flat["measurement_key"] for flat, _, _ in read])
-    new = [one for one in read if present.get(one[0]["measurement_key"], "") < one[0]["measured_at"]]
-    add_models(dataset, new)
-    stored = _store(dataset, {operator.key: operator for _, _, operator in new}, [row for _, row, _ in new], None)
-    _keep_times(dataset, [flat for flat, _, _ in new], stored)
+    add_models(dataset, read)
+    rows = [row for _, row, _ in read]
+    stored = _store(dataset, {operator.key: operator for _, _, operator in read}, rows, None)
     seen.stored += len(stored)
-    failed = (flat for flat, row, _ in new if row.measurement.error is not None)
-    seen.failed += sum(flat["measurement_key"] in stored for flat in failed)
-
-
-def _measured_at(dataset: Dataset, keys: Sequence[str]) -> dict[str, str]:
-    table = schema.measurements.c
-    query = select(table.key, table.measured_at).where(table.key.in_(keys))
-    return {row["key"]: row["measured_at"] for row in dataset.rows(query)}
-
-
-def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], stored: Collection[str]) -> None:
-    """`Dataset.record_all` writes when it was called; these were measured before, and the file says when.
-
-    Args:
-        stored: keys of the measurements that are the file's now; those that are better than the file's keep their time.
-    """
-    table, failures = schema.measurements, schema.failures
-    measured = update(table).where(table.c.key == bindparam("row")).values(measured_at=bindparam("when"))
-    failed = update(failures).where(failures.c.key == bindparam("failure")).values(failed_at=bindparam("when"))
-    of_rows = [
-        {"row": row["measurement_key"], "when": row["measured_at"]} for row in rows if row["measurement_key"] in stored
-    ]
-    of_failures = [
-        {"failure": failure_key(row["measurement_key"], row["error"]), "when": row["measured_at"]}
-        for row in rows
-        if row["error"] is not None
-    ]
-    with dataset.read() as connection:  # the connection of the transaction that this is inside of
-        if of_rows:
-            connection.execute(measured, of_rows)
-        if of_failures:
-            connection.execute(failed, of_failures)
+    seen.failed += len(stored & {flat["measurement_key"] for flat, row, _ in read if row.measurement.error is not None})
 
 
 def refuse_nothing(done: Imported, path: Path, format: str) -> None:

@@ -178,7 +178,8 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     """Trials of a dataset, and those that ship with the project.
 
     More than `MOST_TRIALS` are drawn. The best trial of each operator on a device, at a thread count and state of the
-    caches, is always there: others are judged by it, and a query for this very operator asks for it.
+    caches, is always there: others are judged by it, and a query for this very operator asks for it. Trials of which
+    nobody knows the thread count (imported ones) are left out.
 
     Args:
         db: SQLAlchemy address; None: only what ships.
@@ -190,7 +191,11 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     """
     draw, rows = Draw(MOST_TRIALS), list[dict[str, Any]]()
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
+    of_unknown_threads = 0
     for row in _trials(db, shipped):
+        if row["threads"] == 0:
+            of_unknown_threads += 1
+            continue
         if row["median_us"] is not None and not math.isnan(row["median_us"]):
             known = best.setdefault(tuple(row[name] for name in _ALIKE), row)
             if row["median_us"] < known["median_us"]:
@@ -199,6 +204,8 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
             rows.append(row)
             if gone := draw.dropped():
                 rows = [one for one in rows if one["measurement_key"] not in gone]
+    if of_unknown_threads:
+        warn(f"{of_unknown_threads:,} trials do not say on how many threads they ran; they are not used")
     if not draw.left_out:
         return rows
     of_all = f"of {len(rows) + draw.left_out:,} trials {len(rows):,}"
