@@ -6,13 +6,14 @@ import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from op_profiler.analysis import table as table_module
 from op_profiler.analysis.correlations import MINIMUM, Correlation, correlations
-from op_profiler.analysis.table import FactorTable, factor_table, load_rows, plain_anchor
+from op_profiler.analysis.table import Factor, FactorTable, factor_table, load_rows, plain_anchor
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.report.page.analyses import analysis_part
@@ -167,6 +168,38 @@ def shipped() -> Iterator[FactorTable]:
     if path is None:
         pytest.skip("no results/schedule_trials.parquet here")
     yield factor_table(load_rows(None, Path(path)))
+
+
+@pytest.mark.parametrize(("kind", "levels", "groups"), [("number", 2, 15), ("number", 8, 3), ("category", 2, 15)])
+def test_nothing_is_found_within_operators_where_nothing_is(
+    kind: Literal["number", "category"], levels: int, groups: int
+) -> None:
+    """Of two samples a group one tells nothing new: p below 0.05 comes in 5 % of cases."""
+    noise, found = np.random.default_rng(0), list[Correlation]()
+    for _ in range(300):
+        rows = [
+            row(operator_key=str(group), threads=threads, median_us=(1 + group) * np.exp(noise.normal(0, 0.05)))
+            for group in range(groups)
+            for threads in range(1, levels + 1)
+        ]
+        frame = factor_table(rows).frame
+        frame["threads"] = frame["threads"].astype(str if kind == "category" else float)
+        table = FactorTable(frame, {"threads": Factor("threads", "setting", kind, "threads")}, 0)
+        found += correlations(table, ["threads"])
+    for name in ("eta_p",) if kind == "category" else ("pearson_p", "spearman_p", "kendall_p"):
+        assert 0.02 < np.mean([getattr(one, name) < 0.05 for one in found]) < 0.09
+
+
+def test_of_combinations_that_all_operators_have_the_same_is_chosen_in_whatever_order() -> None:
+    noise = np.random.default_rng(0)
+    rows = [
+        row(operator_key=str(n), size=n, threads=threads, median_us=n**2 * (1 if threads == 1 else noise.uniform(1, 9)))
+        for n in range(2, 14)
+        for threads in (1, 2)
+    ]
+    found = [one(rows, "input_size"), one(rows[::-1], "input_size")]
+    assert found[0] == found[1] and found[0].pearson == pytest.approx(1)
+    assert found[0].under == {"threads": 1}
 
 
 def test_the_shipped_trials(shipped: FactorTable) -> None:

@@ -2,7 +2,7 @@
 
 **Factors of an operator** (sizes, FLOPs, bytes) are compared between operators: one sample an operator, the fastest of
 its measured schedules, in the one combination of device and settings that most operators of the anchor were measured
-in. Hundreds of trials of one operator are one sample here, since they would make any p-value small. Pearson's r is
+in (`Correlation.under`). Hundreds of trials of one operator are one sample here, since they would make any p-value small. Pearson's r is
 taken between the logarithms of latency and factor, so that 1 is a power law; a factor that can be 0 is taken as it is.
 
 **Factors of a schedule or a setting** are compared within an operator, where differences between operators cannot hide
@@ -20,7 +20,8 @@ share of the variance of log latency that lies between the categories, 0 to 1). 
 Wallis' test. eta rises with the number of categories even by chance; read it beside p and the count.
 
 p-values are not corrected for the number of factors, and take samples as independent: the trials of a search are not
-quite, as a tuner goes where it was fast. They say whether there is anything, not how much. Schedules that failed have
+quite, as a tuner goes where it was fast. Within operators every group's mean took one degree of freedom (Wooldridge,
+10.5): of two samples a group one tells nothing new. They say whether there is anything, not how much. Schedules that failed have
 no latency and are in none of this.
 """
 
@@ -45,6 +46,7 @@ MINIMUM = 10
 _FEW_VALUES = 0.2
 """A number with fewer different values than this share of the samples counts as discrete for mutual information."""
 
+_COMBINATION = ["device_key", *SETTINGS]
 _SEED = 0
 
 
@@ -57,6 +59,8 @@ class Correlation:
         samples: that the figures rest on.
         operators: that these samples come from.
         levels: different values of the factor.
+        under: of several devices and settings, those that operators were compared under; empty where there is one only,
+            or within operators.
         pearson, spearman, kendall: -1 to 1 (Kendall's tau-b), each with its two-sided p-value.
         mutual_information: nats.
         eta: of a category, 0 to 1; see the module.
@@ -71,6 +75,7 @@ class Correlation:
     samples: int
     operators: int
     levels: int
+    under: dict[str, Any] = dataclasses.field(default_factory=dict)
     pearson: float | None = None
     pearson_p: float | None = None
     spearman: float | None = None
@@ -109,7 +114,8 @@ def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
     the latency over its group's median) and ``group``."""
     known = frame[frame[factor.name].notna()]
     if factor.level == "operator":
-        best = _fastest(known)
+        same = _in_one_combination(known)
+        best = same.loc[same.groupby("operator_key")["latency_us"].idxmin()]
         samples = best.assign(x=best[factor.name], y=np.log(best["latency_us"]), group=0)
     else:
         groups = known.groupby(group_columns(factor), dropna=False)
@@ -120,15 +126,21 @@ def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
     return samples[["operator_key", "x", "y", "group"]]
 
 
-def _fastest(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The fastest measurement of each operator, under the device and settings that most operators have."""
+def _in_one_combination(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The measurements under the device and settings that most operators have; of several such the first by value."""
     if frame.empty:
         return frame
-    context = ["device_key", *SETTINGS]
-    operators = frame.groupby(context, dropna=False)["operator_key"].transform("nunique")
-    number = frame.groupby(context, dropna=False).ngroup()
-    same = frame[number == number[operators.idxmax()]]
-    return same.loc[same.groupby("operator_key")["latency_us"].idxmin()]
+    combinations = frame.groupby(_COMBINATION, dropna=False)
+    operators, number = combinations["operator_key"].transform("nunique"), combinations.ngroup()
+    return frame[number == number[operators == operators.max()].min()]
+
+
+def _under(frame: pandas.DataFrame, factor: Factor) -> dict[str, Any]:
+    """See `Correlation.under`."""
+    known = frame[frame[factor.name].notna()]
+    chosen = _in_one_combination(known).head(1)
+    several = [name for name in _COMBINATION if known[name].nunique(dropna=False) > 1]
+    return {name: None if chosen[name].isna().item() else chosen[name].item() for name in several}
 
 
 def _correlation(anchor: str, frame: pandas.DataFrame, factor: Factor) -> Correlation:
@@ -142,11 +154,14 @@ def _correlation(anchor: str, frame: pandas.DataFrame, factor: Factor) -> Correl
         "samples": len(samples),
         "operators": samples["operator_key"].nunique(),
         "levels": samples["x"].nunique(),
+        "under": _under(frame, factor) if between else {},
     }
     reason = _not_enough(frame[factor.name], samples, between=between)
     if reason is not None:
         return Correlation(**known, not_enough=reason)
-    known |= _of_numbers(samples, between=between) if factor.kind == "number" else _of_categories(samples)
+    known |= (
+        _of_numbers(samples, between=between) if factor.kind == "number" else _of_categories(samples, between=between)
+    )
     return Correlation(**known)
 
 
@@ -188,24 +203,45 @@ def _of_numbers(samples: pandas.DataFrame, *, between: bool) -> dict[str, float 
         "spearman": stats.spearmanr(ranked["x"], ranked["y"]),
         "kendall": stats.kendalltau(ranked["x"], ranked["y"]),
     }
+    free = 1.0 if between else _free(samples)
     for name, result in tests.items():
-        figures[name], figures[f"{name}_p"] = _finite(result.statistic), _finite(result.pvalue)
+        p = result.pvalue if between else _p_value(name, result, len(samples), free)
+        figures[name], figures[f"{name}_p"] = _finite(result.statistic), _finite(p)
     few = len(np.unique(raw)) < _FEW_VALUES * len(raw)
     figures["mutual_information"] = _information(raw if few else x, latency, discrete=few)
     return figures
 
 
-def _of_categories(samples: pandas.DataFrame) -> dict[str, float | None]:
+def _free(samples: pandas.DataFrame) -> float:
+    """Share of the samples that is left when each group's mean is taken off."""
+    return 1.0 - samples["group"].nunique() / len(samples)
+
+
+def _p_value(name: str, result: Any, samples: int, free: float) -> float:
+    """Of a correlation between deviations from the means of groups, by the degrees of freedom that are left."""
+    from scipy import stats
+
+    if name == "kendall":  # the variance of tau falls with the number of samples
+        return float(2 * stats.norm.sf(stats.norm.isf(result.pvalue / 2) * math.sqrt(free)))
+    freedom = samples * free - 1
+    with np.errstate(divide="ignore"):
+        t = result.statistic * np.sqrt(freedom / (1 - np.square(result.statistic)))
+    return float(2 * stats.t.sf(abs(t), freedom))
+
+
+def _of_categories(samples: pandas.DataFrame, *, between: bool) -> dict[str, float | None]:
     from scipy import stats
 
     codes, latency = samples["x"].astype(str).factorize()[0], samples["y"].to_numpy(float)
     groups = [latency[codes == code] for code in np.unique(codes)]
-    between = sum(len(group) * (group.mean() - latency.mean()) ** 2 for group in groups)
+    explained = sum(len(group) * (group.mean() - latency.mean()) ** 2 for group in groups)
     total = float(((latency - latency.mean()) ** 2).sum())
+    test = stats.kruskal(*groups)
+    p = test.pvalue if between else stats.chi2.sf(test.statistic * _free(samples), len(groups) - 1)
     return {
         "mutual_information": _information(codes.astype(float), latency, discrete=True),
-        "eta": math.sqrt(between / total),
-        "eta_p": _finite(stats.kruskal(*groups).pvalue),
+        "eta": math.sqrt(explained / total),
+        "eta_p": _finite(p),
     }
 
 

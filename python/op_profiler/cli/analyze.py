@@ -177,6 +177,10 @@ def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
         cells = [c.anchor, c.factor, c.compared, str(c.samples), str(c.operators), *(_pair(*pair) for pair in pairs)]
         table.add_row(*cells, information, _pair(c.eta, c.eta_p).removeprefix("+"))
     console.print(table, markup=False)
+    places = {(c.anchor, tuple(c.under.items())): c.under for c in found if c.under and c.not_enough is None}
+    for (anchor, _), under in places.items():
+        told = ", ".join(f"{name} {'not set' if value is None else value}" for name, value in under.items())
+        console.print(f"between operators: {anchor}: under {told}", markup=False, highlight=False)
     reasons: dict[tuple[str, str], list[str]] = {}
     for c in (c for c in found if c.not_enough is not None):
         reasons.setdefault((c.anchor, str(c.not_enough)), []).append(c.factor)
