@@ -1,9 +1,10 @@
 """How closely the latency of operators goes with each factor.
 
 **Factors of an operator** (sizes, FLOPs, bytes) are compared between operators: one sample an operator, the fastest of
-its measured schedules, in the one combination of device and settings that most operators of the anchor were measured
-in (`Correlation.under`). Hundreds of trials of one operator are one sample here, since they would make any p-value small. Pearson's r is
-taken between the logarithms of latency and factor, so that 1 is a power law; a factor that can be 0 is taken as it is.
+its measured schedules, in the one combination of device and settings that most operators of the anchor were measured in
+(`Correlation.under`). Hundreds of trials of one operator are one sample here, since they would make any p-value small.
+Pearson's r is taken between the logarithms of latency and factor, so that 1 is a power law; a factor that can be 0 is
+taken as it is.
 
 **Factors of a schedule or a setting** are compared within an operator, where differences between operators cannot hide
 them: a group is one operator on one device under the same settings (for a setting: also of the same schedule). Groups
@@ -21,8 +22,8 @@ Wallis' test. eta rises with the number of categories even by chance; read it be
 
 p-values are not corrected for the number of factors, and take samples as independent: the trials of a search are not
 quite, as a tuner goes where it was fast. Within operators every group's mean took one degree of freedom (Wooldridge,
-10.5): of two samples a group one tells nothing new. They say whether there is anything, not how much. Schedules that failed have
-no latency and are in none of this.
+10.5): of two samples a group one tells nothing new. They say whether there is anything, not how much. Schedules that
+failed have no latency and are in none of this.
 """
 
 from __future__ import annotations
