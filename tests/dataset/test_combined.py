@@ -14,9 +14,11 @@ from sqlalchemy import make_url
 
 from op_profiler.dataset import Dataset, flat_rows, read_parquet, schema
 from op_profiler.dataset.checks import Finding
+from op_profiler.dataset.explanations import explanations_of, record_explanations
 from op_profiler.dataset.formats import importing
 from op_profiler.dataset.formats.combined import combine, is_parquet
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.measure.measurement import Measurement
 
 from ..command_line import op_profiler
 
@@ -298,3 +300,30 @@ def test_memory_does_not_grow_with_the_rows(two: tuple[str, str], monkeypatch: p
         for checked in (True, False):
             assert importing.store_flat(dataset, rows, None, checked=checked).known == len(rows) == 3
     assert looked == [3, 0]
+
+
+@pytest.mark.parametrize("into", ["sqlite", "postgresql"])
+def test_newer_facts_stay_and_gaps_are_filled(
+    into: str, place: Callable[[str, str], str], example: Any, tmp_path: Path
+) -> None:
+    """Whichever dataset is merged into which."""
+    failed = example.row(0, measurement=Measurement(error="kernel hung"))
+    older, newer = f"sqlite:///{tmp_path}/older.db", f"sqlite:///{tmp_path}/newer.db"
+    for url in (older, newer):
+        with Dataset.open(url) as dataset:
+            example.add_model(dataset, recipe=None if url == older else {"a": 1})
+            operators = dataset.model_operators("m")
+            dataset.add_operators("m", operators, code=None if url == older else {operators[0][0].key: "kernel"})
+            record_explanations(dataset, "m", {operators[0][0].key: {"of": url}})
+            dataset.record(failed)
+            (last,) = dataset.failures()
+    for number, order in enumerate([(older, newer), (newer, older)]):
+        target = place(into, f"target{number}")
+        for url in order:
+            combine([url], target)
+        with Dataset.open(target) as dataset:
+            (model,), (failure,) = dataset.models(), dataset.failures()
+            assert (model.recipe, failure.failed_at) == ({"a": 1}, last.failed_at)
+            ((_, explained),) = explanations_of(dataset, "m").values()
+            assert explained == {"of": newer}
+            assert [row["code"] for row in dataset.rows(LINKS)].count("kernel") == 1

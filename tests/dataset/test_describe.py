@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from op_profiler.dataset import Dataset, hardware_table, operator_table
@@ -40,6 +41,9 @@ def test_hardware_settings_with_their_range_and_use(filled: Dataset, example: An
     assert ("governor", "powersave", "performance") in hardware_table(filled, model_key="m").rows
     assert rows["load of others"] == ("0 to 1", "0.00 to 0.02")
     assert rows["energy per call"] == ("", "1.500 mJ")
+    louder = dataclasses.replace(example.measurement(), load_before=0.5, load_after=0.25)
+    filled.record(example.row(settings=example.changed(threads=4), measurement=louder))
+    assert ("load of others", "0 to 1", "0.00 to 0.50") in hardware_table(filled, model_key="m").rows
 
 
 def test_an_empty_dataset_is_described_too(dataset: Dataset) -> None:

@@ -143,6 +143,7 @@ def test_many_rows_come_in_order(dataset: Dataset, example: Any, tmp_path: Path)
     [
         ("anchor = 'nn.conv2d' and threads = 2", 3),
         ("ANCHOR LIKE 'nn.%' AND Threads==1", 1),
+        ("anchor like 'NN.%'", 0),
         ("error is null", 3),
         ("not complete", 1),
         ("complete and foreign_load = true", 2),

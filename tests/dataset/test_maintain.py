@@ -127,6 +127,23 @@ def test_a_removed_model_leaves_what_holds_without_it(filled: Dataset, example: 
     assert filled.failures() == [] and counts["devices"] == 1
 
 
+def test_any_number_of_groups_goes(postgres_url: str, example: Any) -> None:
+    """A statement of PostgreSQL takes 65,535 values."""
+    with Dataset.open(postgres_url) as dataset:
+        example.fill(dataset)
+        dataset.record_corun(example.device, side_by_side(example, "m"))
+        for table, columns in (
+            ("coruns", [column.name for column in schema.coruns.c]),
+            ("corun_members", [column.name for column in schema.corun_members.c]),
+        ):
+            copied = ", ".join({"key": "'k' || n", "corun_key": "'k' || n"}.get(name, name) for name in columns)
+            copy = f"INSERT INTO {table} SELECT {copied} FROM {table}, generate_series(1, 70000) AS n"
+            with dataset.transaction(), dataset.read() as connection:
+                connection.exec_driver_sql(copy)
+        assert remove_models(dataset, ["m"])["coruns"] == 70_001
+        assert not dataset.rows(schema.coruns.select())
+
+
 def test_a_side_by_side_run_that_failed_does_not_replace_one_with_times(dataset: Dataset, example: Any) -> None:
     example.add_model(dataset)
     members = side_by_side(example, "m")

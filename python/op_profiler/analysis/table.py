@@ -185,6 +185,8 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
             columns.add(_record(row))
             if gone := draw.dropped():
                 columns.forget(gone)
+    if gone := draw.rest():
+        columns.forget(gone)
     if not columns.values:
         raise DatasetError(
             f"no usable measurement ({left_out} rows failed, are not complete or were disturbed); measure some with "

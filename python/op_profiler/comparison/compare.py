@@ -72,6 +72,8 @@ def _drawn(
         drafts[before.title] = draft
         for gone in draw.dropped():
             del drafts[gone]
+    for gone in draw.rest():
+        del drafts[gone]
     return list(drafts.values())
 
 

@@ -70,7 +70,7 @@ def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
         ("parallel type", _each(settings, "parallel_type"), f"{_each(settings, 'streams')} streams"),
         ("precision", _each(settings, "precision"), ""),
         ("executor", _each(settings, "executor"), ""),
-        ("load of others", "0 to 1", _range(limits["load_least"], limits["load_most"], ".2f")),
+        ("load of others", "0 to 1", _range(*_least_and_most(limits), ".2f")),
         ("energy per call", "", _range(limits["energy_least"], limits["energy_most"], ".3f", " mJ")),
     ]
     return Table(("hardware setting", "range", "resource usage"), tuple(rows))
@@ -108,13 +108,22 @@ def _used(table: Any, column: str, model_key: str | None) -> Select[Any]:
     return select(table).where(table.c.key.in_(keys)).order_by(*order)
 
 
+def _least_and_most(limits: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Of the loads that were read before and after."""
+    read = [limits[f"{which}_{when}"] for which in ("least", "most") for when in ("before", "after")]
+    known = [load for load in read if load is not None]
+    return min(known, default=None), max(known, default=None)
+
+
 def _limits(model_key: str | None) -> Select[Any]:
     measured, operators = schema.measurements.c, schema.operators.c
     moved = operators.bytes_read + operators.bytes_written
     query = (
         select(
-            func.min(measured.load_before).label("load_least"),
-            func.max(measured.load_after).label("load_most"),
+            func.min(measured.load_before).label("least_before"),
+            func.max(measured.load_before).label("most_before"),
+            func.min(measured.load_after).label("least_after"),
+            func.max(measured.load_after).label("most_after"),
             func.min(measured.energy_mj).label("energy_least"),
             func.max(measured.energy_mj).label("energy_most"),
             func.max(moved).label("most_moved_bytes"),

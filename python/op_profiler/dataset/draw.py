@@ -9,12 +9,12 @@ _KEPT_OF_MOST = 0.8  # so that rows are rarely let go of, and many at a time
 
 
 class Draw:
-    """A draw of whole groups of rows, at most so many rows.
+    """A draw of whole groups of rows.
 
     What is compared within a group (the settings of an operator, the operators of a model) can so be compared in the
     draw too. A group's place follows from its name, like a random number that is the same each time; when there are too
-    many rows, the groups with the last places go. So none is more likely to stay than another, whenever its rows come,
-    and the same stream gives the same draw. All rows are kept where they are not too many.
+    many rows, the groups with the last places go. So none is more likely to stay than another, and the same rows give
+    the same draw in whatever order they come. All are kept where they are not too many.
 
     >>> draw = Draw(most=10)
     >>> kept = []
@@ -24,11 +24,13 @@ class Draw:
     ...         kept.append(group)
     ...     gone = draw.dropped()
     ...     kept = [one for one in kept if one not in gone]
+    >>> gone = draw.rest()
+    >>> kept = [one for one in kept if one not in gone]
     >>> len(kept), draw.left_out, len(set(kept))
-    (10, 90, 2)
+    (5, 95, 1)
 
     Attributes:
-        most: rows that are kept.
+        most: rows that are kept; where there are more, four fifths of it at most.
         left_out: rows that are not, so far.
     """
 
@@ -58,9 +60,14 @@ class Draw:
 
     def dropped(self) -> set[str]:
         """Groups whose rows are to be let go of; asked after each row that was taken."""
+        return self._cut() if self._kept > self.most else set()
+
+    def rest(self) -> set[str]:
+        """The same, behind the last row."""
+        return self._cut() if self.left_out else set()
+
+    def _cut(self) -> set[str]:
         gone: set[str] = set()
-        if self._kept <= self.most:
-            return gone
         while self._kept > _KEPT_OF_MOST * self.most and len(self._rows) > 1:
             place, group = heapq.heappop(self._last)
             self._end = -place

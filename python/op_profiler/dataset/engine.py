@@ -174,6 +174,7 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
     # With WAL this keeps every transaction through a killed process, and the file whole through a loss of power;
     # waiting for the disk at each check point would disturb what is being measured.
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA case_sensitive_like = ON")  # as in PostgreSQL
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -200,13 +200,13 @@ def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
     """
     member = schema.corun_members
     groups = select(member.c.corun_key).where(member.c.model_key.in_(keys))
+    without_members = select(schema.coruns.c.key).where(schema.coruns.c.key.not_in(select(member.c.corun_key)))
     with dataset.transaction(), dataset.read() as connection:
-        gone = list(connection.execute(groups.distinct()).scalars())
         removed = {
             table.name: connection.execute(delete(table).where(column.in_(values))).rowcount
             for table, column, values in (
-                (member, member.c.corun_key, gone),
-                (schema.coruns, schema.coruns.c.key, gone),
+                (member, member.c.corun_key, groups),
+                (schema.coruns, schema.coruns.c.key, without_members),
                 (schema.failures, schema.failures.c.model_key, keys),
                 (schema.measurements, schema.measurements.c.model_key, keys),
                 (schema.model_timings, schema.model_timings.c.model_key, keys),

@@ -22,6 +22,8 @@ from sqlalchemy import (
     and_,
     delete,
     false,
+    func,
+    or_,
     select,
     text,
     type_coerce,
@@ -46,7 +48,8 @@ _TIMED = (schema.measurements, schema.model_timings)
 def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
     """Put all that some datasets hold into another one, in one transaction; what is there already is not stored again.
 
-    Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`).
+    Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`). What is
+    not known of a model, of an operator in it or of a device is taken from where it is.
 
     Returns:
         By table, the rows that were added, or that took the place of worse ones.
@@ -82,7 +85,19 @@ def _copy(source: Connection, target: Connection, table: Table, written: collect
             written[table.name] += target.execute(moved, execution_options=_COUNTED).rowcount
             if table is schema.models:
                 written[schema.model_operators.name] -= _make_whole(target, staged)
+            _fill_gaps(target, table, staged)
             target.execute(delete(staged))
+
+
+def _fill_gaps(target: Connection, table: Table, staged: Table) -> None:
+    """What is not known of rows that are there already is taken from the source."""
+    gaps = [column for column in table.c if column.nullable]
+    if not gaps or table in (*_TIMED, schema.failures):
+        return
+    told = or_(*(and_(column.is_(None), staged.c[column.name].is_not(None)) for column in gaps))
+    same = and_(*(column == staged.c[column.name] for column in table.primary_key.columns))
+    values = {column.name: func.coalesce(column, staged.c[column.name]) for column in gaps}
+    target.execute(update(table).where(same, told).values(values))
 
 
 def _make_whole(target: Connection, staged: Table) -> int:
@@ -137,6 +152,10 @@ def _moved(target: Connection, table: Table, staged: Table) -> Any:
     keys = list(table.primary_key.columns)
     if table in _TIMED:
         return or_better(statement, table, [column.name for column in table.c])
-    if table is not schema.failures:
-        return statement.on_conflict_do_nothing(index_elements=keys)
-    return or_newer(statement)
+    if table is schema.failures:
+        return or_newer(statement)
+    if table is schema.explanations:
+        newer = statement.excluded.explained_at > table.c.explained_at
+        values = {name: statement.excluded[name] for name in ("found", "explained_at")}
+        return statement.on_conflict_do_update(index_elements=keys, set_=values, where=newer)
+    return statement.on_conflict_do_nothing(index_elements=keys)

@@ -8,14 +8,18 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from op_profiler.dataset import Dataset, flat_rows, import_autotvm
+from op_profiler.dataset import Dataset, Row, flat_rows, import_autotvm
 from op_profiler.dataset.formats import exporting, gsoc, paddle, tinynas
 from op_profiler.dataset.formats.exporting import export_table
 from op_profiler.dataset.formats.importing import import_table
-from op_profiler.dataset.formats.shapes import operator_of
+from op_profiler.dataset.formats.shapes import Conv, operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.measure.measurement import Device, Settings
+from op_profiler.measure.statistics import summarize
+from op_profiler.schedules.schedule import UNKNOWN
 
 from ...tables import LUT, TABLES
 
@@ -30,6 +34,11 @@ FILES = TABLES | {
 def dataset(tmp_path: Path) -> Any:
     with Dataset.open(f"sqlite:///{tmp_path / 'x.db'}") as opened:
         yield opened
+
+
+CONVOLUTION = Conv(
+    batch=1, in_channels=8, height=8, width=8, out_channels=8, kernel=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1)
+)
 
 
 def write(folder: Path, text: str | bytes, name: str = "table.txt") -> Path:
@@ -292,3 +301,41 @@ def test_one_device_that_is_named_for_a_table_of_several_takes_the_rows_of_all(
     assert (done.rows, done.known, done.merged) == (1, 0, 1)
     (stored,) = flat_rows(dataset)
     assert (stored["processor"], stored["median_us"], stored["samples_us"]) == ("mine", 500.0, [[100.0], [900.0]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "devices", "column", "where"),
+    [
+        ([{"core_set": (0, 2)}, {"core_set": (7,)}], [{}, {}], "core_set", "core_set = '[0,2]'"),
+        ([{}, {}], [{"machine_id": "a"}, {"machine_id": "b"}], "machine_id", "machine_id = 'a'"),
+        ([{}, {}], [{"llvm_version": "15"}, {"llvm_version": "19"}], "llvm_version", "llvm_version = '15'"),
+        ([{}, {}], [{"l2_bytes": 1}, {"l2_bytes": 2}], "device_key", None),
+    ],
+    ids=["core set", "machine", "LLVM", "device"],
+)
+def test_times_of_other_conditions_are_not_mixed(
+    settings: list[dict[str, Any]],
+    devices: list[dict[str, Any]],
+    column: str,
+    where: str | None,
+    dataset: Dataset,
+    tmp_path: Path,
+) -> None:
+    operator = operator_of(CONVOLUTION)
+    dataset.add_anchor(operator)
+    for of_settings, of_device, time_us in zip(settings, devices, (5.0, 50.0)):
+        dataset.record(
+            Row(
+                operator_key=operator.key,
+                schedule=UNKNOWN,
+                settings=Settings(threads=1, cache="hot", **of_settings),
+                device=Device(kind="llvm", target="llvm", processor="p", cores=8, **of_device),
+                measurement=summarize(np.full((8, 1), time_us)),
+            )
+        )
+    with pytest.raises(UsageError, match=f"more than one {column} fit") as refused:
+        export_table(dataset, tmp_path / "out", format="tinynas")
+    if where is not None:
+        assert f'--where "{where}"' in str(refused.value)
+        assert export_table(dataset, tmp_path / "out", format="tinynas", where=where).rows == 1
+        assert lines_of(tmp_path / "out")[0].endswith(" 0.005")

@@ -66,6 +66,18 @@ def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples
     assert said[-1].startswith("adapted to")
 
 
+def test_another_predictor_of_the_same_rows_is_adapted_anew(known: Examples, predictor: Predictor) -> None:
+    """It may have other laws or trees, of a newer version."""
+    device = dataclasses.replace(known.devices[0], key="fedcba9876543210")
+    examples = dataclasses.replace(known, devices=[device])
+    roofline = dataclasses.replace(predictor.roofline, call_us=predictor.roofline.call_us + 100.0)
+    slower = dataclasses.replace(predictor, base=dataclasses.replace(predictor.base, roofline=roofline))
+    assert slower.fingerprint == predictor.fingerprint
+    for known_before in (predictor, slower):
+        found = calibration._learned(lambda: known_before, examples, lambda text: None)
+        assert np.array_equal(found.roofline.call_us, known_before.roofline.call_us)
+
+
 def test_what_ships_of_all_processors_teaches() -> None:
     found = open_predictor.shipped_examples()
     assert len(found) > 1 and len({one.devices[0].processor for one in found}) == len(found)

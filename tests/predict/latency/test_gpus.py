@@ -85,6 +85,15 @@ class TestLaunching:
         left = Launching.of(examples.where(examples.operator > 0))
         assert left is not None and set(left.several) == {one.key for one in examples.operators[1:]}
 
+    def test_what_was_measured_to_launch_once_counts_once(self, known: Examples) -> None:
+        """Others of its anchor launch three kernels."""
+        examples = launched(known, 3.0, kernels=3)
+        anchor = examples.operators[0].anchor
+        assert [one.anchor for one in examples.operators].count(anchor) > 2
+        examples.launches[0] = 1
+        law = Launching.of(examples)
+        assert law is not None and law.several[examples.operators[0].key] == 1 and law.usual[anchor] == 3.0
+
     def test_processors_launch_nothing(self, known: Examples) -> None:
         assert Launching.of(known) is None
 

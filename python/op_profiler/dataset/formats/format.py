@@ -6,7 +6,7 @@ import abc
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -237,20 +237,21 @@ def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], Entry]
     return Table(entries, unreadable, dict(unknown), mechanism)
 
 
-def numbered_lines(path: Path) -> list[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines that hold something, without the blanks around them, with their numbers from 1; ``#`` begins a comment.
 
     Raises:
         DatasetError: it cannot be read, or is no text.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                if (stripped := line.strip()) and not stripped.startswith("#"):
+                    yield number, stripped
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is no text file; give a table of the format that --format names") from error
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
-    stripped = ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
-    return [(number, line) for number, line in stripped if line and not line.startswith("#")]
 
 
 def latency(text: str, *, us: float) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,7 @@ def read_table(path: Path, *, dtype: str = "float32") -> Table:
         DatasetError: it cannot be read, or columns are missing.
     """
     lines = numbered_lines(path)
-    header = next(csv.reader([lines[0][1]])) if lines else []
+    header = next(csv.reader(line for _, line in itertools.islice(lines, 1)), [])
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise DatasetError(f"{path} is no table of the TFLite estimator: it lacks the columns {', '.join(missing)}")
@@ -108,7 +109,7 @@ def read_table(path: Path, *, dtype: str = "float32") -> Table:
             raise ValueError(f"{len(cells)} cells instead of {len(header)}")
         return parse_row(dict(zip(header, cells)), dtype=dtype)
 
-    return read_entries(lines[1:], parse, mechanism=MECHANISM)
+    return read_entries(lines, parse, mechanism=MECHANISM)
 
 
 def format_line(cells: list[str]) -> str:

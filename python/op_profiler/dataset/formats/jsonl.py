@@ -35,11 +35,10 @@ class JsonLines(FlatTextFormat):
         return count
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        lines = numbered_lines(path)
-        if lines:
-            check_columns(path, _object(lines[0][1]) or {})
-        for number, line in lines:
+        for place, (number, line) in enumerate(numbered_lines(path)):
             row = _object(line)
+            if place == 0:
+                check_columns(path, row or {})
             yield number, None if row is None else _checked(row)
 
 

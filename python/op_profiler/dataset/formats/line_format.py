@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 FlatRow = dict[str, Any]
 _ALIKE = (
     *("processor", "threads", "cache", "parallel_type", "precision", "origin", "compiler", "target", "executor"),
-    *RESOURCE_FIELDS,
+    *("core_set", *RESOURCE_FIELDS),
+    *("machine_id", "tvm_version", "llvm_version", "cores", "device_key"),
 )
-"""Columns of the flat table that decide a time as much as the operator does."""
+"""Columns of the flat table that decide a time as much as the operator does. The last ones tell devices of one
+processor apart; ``device_key`` covers what has no column of its own here."""
 _NO_TIMES = {"median_us": 1.0, "min_us": 1.0, "samples_us": []}
 """In place of a row's times, so that the line says the operator alone."""
 
@@ -40,11 +43,14 @@ class Line:
     Attributes:
         shape: what the format says about the operator: the same for measurements of which only one can be kept.
         text: the line.
+        median_us: None for a failure.
+        conditions: values of `_ALIKE`.
     """
 
     shape: str
     text: str
-    row: FlatRow
+    median_us: float | None
+    conditions: tuple[Any, ...]
 
 
 class LineFormat(Format):
@@ -78,18 +84,25 @@ class LineFormat(Format):
         from op_profiler.dataset.flat import flat_rows
 
         left_out: collections.Counter[str] = collections.Counter()
-        lines: list[Line] = []
-        for row in flat_rows(dataset, where=where):
+        found, written, slower = self._lines(flat_rows(dataset, where=where), left_out), 0, 0
+        if not self.every_row:
+            lines = list(found)
+            _refuse_choices(lines, self.told)
+            found = iter(fastest := _fastest(lines))
+            slower = len(lines) - len(fastest)
+        with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in self.header)
+            for written, line in enumerate(found, 1):  # noqa: B007 - the last one is the number of lines
+                file.write(f"{line.text}\n")
+        return Exported(written, dict(left_out), slower)
+
+    def _lines(self, rows: Iterable[FlatRow], left_out: collections.Counter[str]) -> Iterator[Line]:
+        """The lines of rows; what has none is counted in `left_out`, by the reason."""
+        for row in rows:
             try:
-                lines.append(self._line(row))
+                yield self._line(row)
             except Unfit as error:
                 left_out[str(error)] += 1
-        if not self.every_row:
-            _refuse_choices(lines, self.told)
-        kept = lines if self.every_row else _fastest(lines)
-        with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in (*self.header, *(line.text for line in kept)))
-        return Exported(len(kept), dict(left_out), len(lines) - len(kept))
 
     def _line(self, row: FlatRow) -> Line:
         from op_profiler.dataset.formats.flat_table import operator_of_row
@@ -98,7 +111,8 @@ class LineFormat(Format):
             raise Unfit("a check point of a run that did not finish")
         operator = operator_of_row(row)
         text = self.line(operator, row)
-        return Line(text if self.every_row else self.line(operator, {**row, **_NO_TIMES}), text, row)
+        shape = text if self.every_row else self.line(operator, {**row, **_NO_TIMES})
+        return Line(shape, text, row["median_us"], tuple(_stored(row[name]) for name in _ALIKE))
 
 
 class TableFormat(LineFormat):
@@ -153,7 +167,7 @@ def convolution(shape: Shape) -> Conv:
 
 
 def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
-    """What a line does not say has to be the same in all lines.
+    """What a line does not say has to be the same in all lines that say the same besides.
 
     Args:
         told: columns that it says.
@@ -161,13 +175,23 @@ def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
     Raises:
         UsageError: it is not; names the values and the option that chooses.
     """
-    for column in _ALIKE:
+    said = [at for at, column in enumerate(_ALIKE) if column in told]
+    for at, column in enumerate(_ALIKE):
         if column in told:
             continue
-        values = sorted({line.row[column] for line in lines}, key=lambda value: (value is not None, value))
-        if len(values) > 1:
+        groups: dict[tuple[Any, ...], set[Any]] = {}
+        for line in lines:
+            groups.setdefault(tuple(line.conditions[one] for one in said), set()).add(line.conditions[at])
+        several = next((found for found in groups.values() if len(found) > 1), None)
+        if several is not None:
+            values = sorted(several, key=lambda value: (value is not None, value))
             choices = " or ".join(_choice(column, value) for value in values[:8])
             raise UsageError(f"measurements with more than one {column} fit, which the format does not tell; {choices}")
+
+
+def _stored(value: Any) -> Any:
+    """A value as the database compares it: lists are text there."""
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else value
 
 
 def _choice(column: str, value: Any) -> str:
@@ -183,7 +207,7 @@ def _fastest(lines: Iterable[Line]) -> list[Line]:
     """Of measurements of one line the least median, for no table has two values; any time before a failure."""
     best: dict[str, Line] = {}
     for line in lines:
-        time, known = line.row["median_us"], best.get(line.shape)
-        if known is None or (time or np.inf) < (known.row["median_us"] or np.inf):
+        known = best.get(line.shape)
+        if known is None or (line.median_us or np.inf) < (known.median_us or np.inf):
             best[line.shape] = line
     return list(best.values())

@@ -112,10 +112,10 @@ def read_table(path: Path, *, dtype: str = "float32") -> Table:
     """
     lines = numbered_lines(path)
     try:
-        device = parse_header(lines[0][1] if lines else "")
+        device = parse_header(next(lines, (0, ""))[1])
     except ValueError as error:
         raise DatasetError(f"{path} is no latency table of Paddle: {error}") from error
-    return read_entries(lines[1:], lambda line: parse_row(line, dtype=dtype, device=device), mechanism=MECHANISM)
+    return read_entries(lines, lambda line: parse_row(line, dtype=dtype, device=device), mechanism=MECHANISM)
 
 
 class Paddle(TableFormat):

@@ -117,7 +117,7 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
         note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
         return adapted(known, examples)
 
-    found = predictor_files.kept(f"adapted-{known.fingerprint}-{here}", made, note)
+    found = predictor_files.kept(f"adapted-{predictor_files.digest(known)}-{here}", made, note)
     drawn = f", by {MOST_LEARNED:,} of {len(examples):,} times" if len(examples) > MOST_LEARNED else ""
     note(f"adapted to {measured} operators that were measured on this machine{drawn}")
     return found

@@ -214,6 +214,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
             left_out[reason] = left_out.get(reason, 0) + 1
         if reason == DENORMAL:
             denormal.add(row["model_name"])
+    kept.end()
     if gone := kept.forget(kept.keys_of(denormal)):
         left_out[DENORMAL] += gone
     if kept.not_drawn:
@@ -277,6 +278,11 @@ class _Kept:
         self._numbers.extend(_gauge(row))
         if gone := draw.dropped():
             self.forget(gone)
+
+    def end(self) -> None:
+        """No more rows come."""
+        for draw in self._draws.values():
+            self.forget(draw.rest())
 
     def _table(self) -> np.ndarray:
         return np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))

@@ -31,7 +31,8 @@ class Launching:
         turn_us: from the end of a kernel to the begin of the next one.
         launch_us: of the host for a kernel.
         ends_us: before the first launch and behind the last kernel.
-        several: how many kernels an operator launches that launches several, by workload key.
+        several: how many kernels a measured operator launches, by workload key; of anchors with one in all that were
+            measured nothing is told.
         usual: the same for operators that were not measured, by anchor: the median.
     """
 
@@ -64,9 +65,10 @@ class Launching:
 
         fitted = least_squares(off, np.log(_START), loss="soft_l1", f_scale=_CLEAR).x
         turn_us, launch_us, ends_us = (float(part) for part in np.exp(fitted))
-        several = {operator.key: count for operator, count in used if count > 1}
-        usual = {anchor: float(np.median(found)) for anchor, found in of_anchor.items()}
-        return cls(turn_us, launch_us, ends_us, several, {anchor: n for anchor, n in usual.items() if n > 1})
+        several = {anchor: found for anchor, found in of_anchor.items() if max(found) > 1}
+        counted = {operator.key: count for operator, count in used if operator.anchor in several}
+        usual = {anchor: float(np.median(found)) for anchor, found in several.items()}
+        return cls(turn_us, launch_us, ends_us, counted, usual)
 
     def total_us(self, kernels_us: float, operators: Sequence[Operator], calls: np.ndarray) -> float:
         """Time of a network.

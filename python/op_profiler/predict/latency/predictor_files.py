@@ -51,6 +51,20 @@ _LARGEST_BYTES = 1 << 30
 
 def save(predictor: Predictor, path: Path) -> None:
     """Write a predictor; for errors see `whole_file`."""
+    contents, members = _written(predictor)
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_CONTENTS, contents)
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def digest(predictor: Predictor) -> str:
+    """16 hex digits over all that decides its answers."""
+    return hashlib.sha256(_written(predictor)[0].encode()).hexdigest()[:16]
+
+
+def _written(predictor: Predictor) -> tuple[str, dict[str, bytes]]:
+    """The table of contents, with the digests of the members, and these."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
         members[f"model{number}{model.suffix}"] = model.to_bytes()
@@ -92,10 +106,7 @@ def save(predictor: Predictor, path: Path) -> None:
         "versions": _versions(),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
-    with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_CONTENTS, json.dumps(contents, indent=1))
-        for name, content in members.items():
-            archive.writestr(name, content)
+    return json.dumps(contents, indent=1), members
 
 
 def load(path: Path) -> Predictor:

@@ -204,6 +204,8 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
             rows.append(row)
             if gone := draw.dropped():
                 rows = [one for one in rows if one["measurement_key"] not in gone]
+    gone = draw.rest()
+    rows = [one for one in rows if one["measurement_key"] not in gone]
     if of_unknown_threads:
         warn(f"{of_unknown_threads:,} trials do not say on how many threads they ran; they are not used")
     if not draw.left_out:

@@ -207,6 +207,8 @@ class _Compared:
         """Spearman's correlation of the time with each number that a schedule sets, the strongest first."""
         from scipy.stats import spearmanr
 
+        for key in self._draw.rest():
+            del self._trials[key]
         trials, found = list(self._trials.values()), []
         for name in dict.fromkeys(name for numbers, _ in trials for name in numbers):
             pairs = [(numbers[name], us) for numbers, us in trials if name in numbers]
