@@ -136,12 +136,17 @@ def code_digest(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def keep(folder: Path, fill: Callable[[Path], None]) -> None:
+def keep(folder: Path, fill: Callable[[Path], None], *, damaged: bool = False) -> None:
     """Keep what `fill` writes into the folder that it is given as the entry `folder`: a reader never sees half of it.
 
     What was there stays: another process was faster. A full disk, or a cache that cannot be written, costs the entry,
     no more.
+
+    Args:
+        damaged: what is there cannot be read, and makes room.
     """
+    if damaged:
+        _take_away(folder)
     with contextlib.suppress(OSError), atomic_folder(folder) as partial:
         fill(partial)
     trim()
@@ -170,12 +175,17 @@ def trim() -> None:
 
 def remove(entry: Entry) -> None:
     """Take an entry away at once, for whoever looks for it."""
-    gone = entry.path.with_name(f".{entry.path.name}.gone-{os.getpid()}")
     with contextlib.suppress(OSError):
-        entry.path.rename(gone)
+        _take_away(entry.path)
+        if entry.kind in _DEPTHS:
+            entry.path.parent.rmdir()  # where it was the last
+
+
+def _take_away(path: Path) -> None:
+    gone = path.with_name(f".{path.name}.gone-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        path.rename(gone)
         if gone.is_dir():
             shutil.rmtree(gone, ignore_errors=True)
         else:
             gone.unlink()
-        if entry.kind in _DEPTHS:
-            entry.path.parent.rmdir()  # where it was the last

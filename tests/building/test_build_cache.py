@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from op_profiler import cache
+from op_profiler.building import build_cache
 from op_profiler.building.build import build_model, fuse_model
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers.compiled_model import BuiltModel
@@ -306,3 +307,32 @@ def test_the_code_of_a_gpu_is_kept_with_its_host_part(tmp_path: Path) -> None:
     done = run(tmp_path, "-c", GPU, str(tmp_path / "kept"))
     assert done.returncode == 0, done.stderr
     assert "library0.bc" in done.stdout and "library1." in done.stdout
+
+
+def test_a_damaged_build_is_replaced(folder: Path, small: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = build_cache.folder_of(build_model(REQUEST, small, target).kept)
+    for name in ("graph.json", cache.ABOUT):
+        (place / name).write_text("{")
+        assert build_cache.read_kept(build_model(REQUEST, small, target).kept) is not None
+    monkeypatch.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
+    assert build_model(REQUEST, small, target).kept
+
+
+def test_a_build_with_a_shared_library_is_not_read(folder: Path, small: Any, target: Any) -> None:
+    """Reading one runs code."""
+    from op_profiler.compilers.relay import compiled_files
+
+    kept = build_cache.folder_of(build_model(REQUEST, small, target).kept)
+    build = json.loads((kept / "build.json").read_text())
+    for name in ("evil.so", "../evil.bc"):
+        (kept / "build.json").write_text(json.dumps(build | {"modules": [name]}))
+        with pytest.raises(ValueError, match="is no module of a build"):
+            compiled_files.read_compiled(kept)
+
+
+def test_targets_of_opposite_options_have_records_of_their_own() -> None:
+    wide, narrow = (
+        dataclasses.replace(REQUEST, schedules="auto", target=f"llvm -mcpu=skylake-avx512 -mattr={sign}prefer-256-bit")
+        for sign in "+-"
+    )
+    assert wide.record_file() != narrow.record_file()

@@ -33,3 +33,24 @@ def test_denormal_numbers_are_told(below: float, share: float | None, tmp_path: 
     with contextlib.closing(sqlite3.connect(tmp_path / "d.db")) as connection:
         (details,) = connection.execute("SELECT details FROM model_timings").fetchone()
     assert list(json.loads(details)["denormal"].values()) == ([share] if share is not None else [])
+
+
+def test_a_tensor_without_values_has_none(tmp_path: Path) -> None:
+    """Such a model is measured, and predicted."""
+    made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "z")]
+    read = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])]
+    starts, ends = (helper.make_tensor(name, TensorProto.INT64, [1], [0]) for name in ("starts", "ends"))
+    nodes = [
+        helper.make_node("Slice", ["x", "starts", "ends"], ["none"]),
+        helper.make_node("Relu", ["none"], ["y"]),
+        helper.make_node("Exp", ["x"], ["z"]),
+    ]
+    graph = helper.make_graph(nodes, "empty", read, made, [starts, ends])
+    path = tmp_path / "empty.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    model = ["--modelsource", "file", "--modelname", str(path), "--threads", "1"]
+    for _ in range(2):
+        done = op_profiler("collect", *model, "--db", f"sqlite:///{tmp_path}/d.db", "--quiet")
+        assert done.returncode == 0, done.stderr
+    predicted = op_profiler("predict", f"file:{path}", "--format", "json")
+    assert predicted.returncode == 0, predicted.stderr

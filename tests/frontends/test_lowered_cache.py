@@ -30,3 +30,22 @@ def test_what_other_code_lowered_is_lowered_again(tvm: object, tmp_path: Path, m
     monkeypatch.setattr("op_profiler.cache.code_digest", lambda *parts: "of another commit")
     assert lowered_cache.load_cached(frontend, request).inputs[0].shape == (1, 1, 28, 28)
     assert len(lowered) == 2
+
+
+def test_a_damaged_one_is_lowered_again_once(tvm: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Path] = []
+    written = lowered_cache._write
+
+    def noted(folder: Path, model: ImportedModel) -> None:
+        kept.append(folder)
+        written(folder, model)
+
+    monkeypatch.setattr(lowered_cache, "_write", noted)
+    monkeypatch.setattr(lowered_cache, "_WORTH_KEEPING_SECONDS", 0.0)
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
+    frontend, request = FRONTENDS.get("local"), ModelRequest(source="local", name="mlp")
+    lowered_cache.load_cached(frontend, request)
+    (kept[0] / "module.json").write_text("{")
+    for _ in range(2):
+        assert lowered_cache.load_cached(frontend, request).inputs[0].shape == (1, 1, 28, 28)
+        assert len(kept) == 2

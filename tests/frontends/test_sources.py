@@ -268,6 +268,22 @@ class TestFiles:
         assert not (tmp_path.parent / "evil.onnx").exists()
 
     @needs_onnx
+    def test_an_input_named_as_tvm_names_weights_stays_an_input(self, tmp_path: Path) -> None:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+
+        weight = np.random.default_rng(0).standard_normal((64, 64)).astype("float32")
+        tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in ("p0", "y")]
+        node = helper.make_node("MatMul", ["p0", "w"], ["y"])
+        graph = helper.make_graph([node], "named", tensors[:1], tensors[1:], [numpy_helper.from_array(weight, "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "named.onnx")
+        model = load("file", str(tmp_path / "named.onnx"))
+        assert [one.name for one in model.inputs] == ["p0_input"] and "'p0_input' here" in model.notes[0]
+        data = np.random.default_rng(1).standard_normal((64, 64)).astype("float32")
+        (found,) = outputs(model, {"p0_input": data})
+        np.testing.assert_allclose(found, data @ weight, rtol=1e-4, atol=1e-4)
+
+    @needs_onnx
     def test_onnx_with_an_input_that_is_no_tensor_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
         import onnx
         from onnx import TensorProto, helper

@@ -81,7 +81,9 @@ class BuildCache:
             write_about(folder, about)
 
         with contextlib.suppress(NotKept):  # what it was built into has no form as files; it is built again next time
-            cache.keep(self._folder / self._name(built.asked), fill)
+            place = self._folder / self._name(built.asked)
+            damaged = place.is_dir() and read_kept(f"{self._folder.name}/{place.name}") is None
+            cache.keep(place, fill, damaged=damaged)
 
     def _name(self, asked: frozenset[str] | list[str]) -> str:
         return self._records.digest(asked) or _DEFAULT

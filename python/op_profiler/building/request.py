@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
@@ -131,7 +132,7 @@ class BuildRequest:
         kind = self.kind
         folder = kind.name if self.compiler == DEFAULT_COMPILER else f"{self.compiler}/{kind.name}"
         name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
-        name = name if self.target.strip() == kind.name else f"{name} {self.target}"
+        name = name if self.target.strip() == kind.name else f"{name} {_in_words(self.target)}"
         return records.record_file(self.schedules, folder, name, COMPILERS.get(self.compiler).record_form)
 
     def base_key(self, content: str, machine: str, label: str = "") -> str:
@@ -168,6 +169,11 @@ class BuildRequest:
         if not found:
             return base_key
         return _digest([base_key, found])
+
+
+def _in_words(target: str) -> str:
+    """A target whose options stay apart in the name of a file, where neither plus nor minus can stand."""
+    return re.sub(r"(?<=[=,])[+-]", lambda sign: " plus " if sign[0] == "+" else " minus ", target)
 
 
 def _digest(identity: list[str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.errors import ModelError, UsageError
+from op_profiler.frontends.input_shapes import shapes_by_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,15 +122,16 @@ def static_inputs(model: ImportedModel, request: BuildRequest) -> list[Any]:
         ModelError: there are dynamic dimensions, and no sizes for them or not the executor that can run them.
     """
     specs = []
-    given = list(request.model.input_shapes)
-    for index, spec in enumerate(model.inputs):
+    given = shapes_by_name(request.model, [spec.name for spec in model.inputs])
+    for spec in model.inputs:
         if None in spec.shape:
-            fits = index < len(given) and len(given[index]) == len(spec.shape)
-            if not fits or request.executor != "vm":
+            shape = given.get(spec.name, ())
+            fixed = all(size in (None, wanted) for size, wanted in zip(spec.shape, shape))
+            if len(shape) != len(spec.shape) or not fixed or request.executor != "vm":
                 raise ModelError(
                     f"input {spec.name!r} of {model.name} has the dynamic shape {spec.shape}; "
                     "give the sizes to measure with --inputshape, and --executor vm"
                 )
-            spec = dataclasses.replace(spec, shape=given[index])
+            spec = dataclasses.replace(spec, shape=shape)
         specs.append(spec)
     return specs

@@ -32,7 +32,7 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
 
     found: dict[str, float] = {}
     for operator, output in zip(operators, outputs):
-        if output.dtype.kind != "f" or output.dtype.itemsize < _SMALLEST_ITEM_BYTES:
+        if not output.size or output.dtype.kind != "f" or output.dtype.itemsize < _SMALLEST_ITEM_BYTES:
             continue
         size = np.abs(output)
         share = float(np.mean((size > 0) & (size < np.finfo(output.dtype).tiny)))

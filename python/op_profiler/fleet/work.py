@@ -88,6 +88,10 @@ def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:
         code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
         finished = msgspec.structs.replace(finished, error=str(error), error_code=code)
         problem: str | None = finished.error
+    except Exception as error:  # a defect: whoever asked gets it from the scheduler, and the fleet is told
+        said = f"{type(error).__name__}: {error}"
+        tell(FINISHED, Done(machine.host_id, task.name, round(time.monotonic() - started, 3), said, None))
+        raise
     else:
         code = getattr(answer, "error_code", 0)
         encoded = msgspec.msgpack.encode(answer)

@@ -81,4 +81,4 @@ def _write(folder: Path, model: ImportedModel) -> None:
         (partial / "params.bin").write_bytes(params)
         (partial / cache.ABOUT).write_text(json.dumps(about))
 
-    cache.keep(folder, fill)
+    cache.keep(folder, fill, damaged=folder.is_dir())  # it could not be read

@@ -50,6 +50,9 @@ def test_peaks_of_an_earlier_version_are_measured_again(target: Any) -> None:
     for missing in ("read_bytes", "cache_bytes_per_us"):
         file.write_text(json.dumps({name: value for name, value in peaks.items() if name != missing}))
         assert "peaks" not in Host(target).device.properties
+    for damaged in ("", "null", "{"):
+        file.write_text(damaged)
+        assert "peaks" not in Host(target).device.properties
     file.write_text(json.dumps(peaks))
 
 

@@ -136,7 +136,7 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
     tvm = load_tvm()
     about = json.loads((folder / _ABOUT).read_text())
     graph: dict[str, Any] | None = None
-    kernels, *imported = [_read_module(folder / name) for name in about["modules"]]
+    kernels, *imported = [_read_module(folder, name) for name in about["modules"]]
     for module in imported:
         kernels.import_module(module)
     if about["executor"] == "vm":
@@ -170,9 +170,13 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
     )
 
 
-def _read_module(path: Path) -> RuntimeModule:
-    form = path.suffix.removeprefix(".")
-    return load_tvm().runtime.load_module(str(path), "ll" if form == "bc" else form)  # LLVM reads both by one name
+def _read_module(folder: Path, name: str) -> RuntimeModule:
+    """Raises ValueError for a file that `_write_module` does not write: a shared library runs code when it is read."""
+    form = Path(name).suffix.removeprefix(".")
+    if form not in ("bc", *_GPU_FORMATS) or Path(name).name != name:
+        raise ValueError(f"{name!r} is no module of a build")
+    of_llvm = "ll" if form == "bc" else form  # LLVM reads both by one name
+    return load_tvm().runtime.load_module(str(folder / name), of_llvm)
 
 
 def _occurrences(rows: Iterable[_Row], functions: Sequence[Function]) -> list[Occurrence]:

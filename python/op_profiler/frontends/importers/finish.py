@@ -18,6 +18,9 @@ _MISSING = (
     re.compile(r"Operator (?P<names>[\w:]+) (?:is )?not (?:supported|implemented)"),
 )
 
+_OF_WEIGHTS = re.compile(r"p\d+")
+"""How TVM's build names them."""
+
 # Function of an importer that goes through the operators: its variable that holds the operator's name.
 _LOOPS = {"_construct_nodes": "op_name", "convert_op_to_relay": "op_code_str", "convert_operators": "operator"}
 
@@ -66,6 +69,20 @@ def output_shapes(module: IRModule) -> list[tuple[int | None, ...]]:
     return [() if shape is None else tuple(getattr(size, "value", None) for size in shape) for shape in shapes]
 
 
+def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, dict[str, str]]:
+    """The module without inputs named as TVM's build names weights, one of which would take the place of such an input;
+    and their new names."""
+    relay, main = load_tvm().relay, module["main"]
+    taken = {v.name_hint for v in main.params}
+    renamed = {n: f"{n}_input" for n in sorted(taken - set(params)) if _OF_WEIGHTS.fullmatch(n)}
+    if not renamed:
+        return module, renamed
+    new = {v: relay.var(renamed.get(v.name_hint, v.name_hint), v.checked_type) for v in main.params}
+    function = relay.Function(list(new.values()), relay.bind(main.body, new), main.ret_type, attrs=main.attrs)
+    module.update_func(module.get_global_var("main"), function)
+    return relay.transform.InferType()(module), renamed
+
+
 def finish(
     module: IRModule,
     params: Mapping[str, DeviceArray],
@@ -87,6 +104,9 @@ def finish(
     except tvm.TVMError as error:
         raise unsupported(name, error) from error
     known = {spec.name: spec for spec in specs}
+    module, renamed = _rename(module, params)
+    known |= {new: known[old] for old, new in renamed.items() if old in known}
+    notes = [*notes, *(f"the input {old!r} is {new!r} here: TVM names weights so" for old, new in renamed.items())]
     variables = module["main"].params
     used = {v.name_hint for v in variables}
     inputs = []

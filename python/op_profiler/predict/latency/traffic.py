@@ -294,11 +294,11 @@ def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple
         return 1, -1
     if "vectorized" in kinds:
         at = len(kinds) - 1 - kinds[::-1].index("vectorized")
-        return nest.loops[at].extent, at
+        return max(nest.loops[at].extent, 1), at
     last = len(kinds) - 1 - _unrolled_sums(nest, stored)
     steady = all(access.strides[last] in (0, 1) and not access.gathers for access in accesses)
     if last not in nest.guarded and stored.strides[last] == 1 and steady:
-        return min(_VECTOR_BYTES // stored.item_bytes, nest.loops[last].extent), last
+        return max(min(_VECTOR_BYTES // stored.item_bytes, nest.loops[last].extent), 1), last  # a loop may be empty
     return 1, len(kinds) - 1
 
 

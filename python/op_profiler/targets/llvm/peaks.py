@@ -66,12 +66,17 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
         text = json.dumps(dataclasses.asdict(peaks))
         with contextlib.suppress(OSError), atomic_file(file) as partial:  # later processes measure them again
             partial.write_text(text)
-    elif file.is_file():
-        text = file.read_text()
     else:
-        return device
-    found = json.loads(text)
-    if any(field.name not in found for field in dataclasses.fields(Peaks)):  # of an earlier version
+        try:
+            text = file.read_text()
+        except OSError:
+            return device
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return device  # damaged
+    known = isinstance(found, dict) and all(field.name in found for field in dataclasses.fields(Peaks))
+    if not known:  # of an earlier version
         return device
     return dataclasses.replace(device, properties=device.properties | {"peaks": found})
 
