@@ -191,6 +191,13 @@ def test_pads_go_to_their_axes(case: str, value: bool, mode: str, tmp_path: Path
     check(run, write(tmp_path / "x.onnx", nodes, {"x": [2, 4, 6]}, constants), x=FLOATS)
 
 
+@pytest.mark.parametrize(("pads", "axes"), [([1, 2, 3], [1]), ([1, 2], [7])])
+def test_pads_that_do_not_fit_their_axes_are_refused(pads: list[int], axes: list[int], tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("Pad", ["x", "pads", "", "axes"], ["y"])]
+    with pytest.raises(ModelError, match="does not lower: Pad"):
+        load(write(tmp_path / "x.onnx", nodes, {"x": [2, 4, 6]}, {"pads": pads, "axes": axes}))
+
+
 def test_pads_without_axes_keep_their_value(tmp_path: Path, run: Run) -> None:
     nodes = [node("Pad", ["x", "pads", "value", ""])]
     constants = {"pads": [0, 0, 1, 0, 2, 0], "value": HALF}

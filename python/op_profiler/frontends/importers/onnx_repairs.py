@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from op_profiler.errors import ModelError
+from op_profiler.frontends.importers.finish import said
 from op_profiler.frontends.importers.onnx_graph import (
     Constants,
     Dims,
@@ -30,9 +31,9 @@ def with_tensors(graph: Any) -> None:
 
     for one in graphs_in(graph):
         for node in one.node:
-            if node.op_type != "Constant" or node.attribute[0].name not in _VALUES:
+            number = next((a for a in node.attribute if a.name in _VALUES), None)
+            if node.op_type != "Constant" or number is None:
                 continue
-            (number,) = node.attribute
             array = np.array(helper.get_attribute_value(number), _VALUES[number.name])
             replace(node.attribute, [helper.make_attribute("value", numpy_helper.from_array(array))])
 
@@ -70,7 +71,10 @@ class Repairs:
             nodes: list[Any] = []
             for node in graph.node:
                 own = node.domain in ("", "ai.onnx") and node.op_type in rewrites
-                nodes += rewrites[node.op_type](graph, node) if own else [node]
+                try:
+                    nodes += rewrites[node.op_type](graph, node) if own else [node]
+                except (ValueError, TypeError, IndexError) as error:  # what the node was given does not fit together
+                    raise self._refused(node, f"is not valid: {said(error)}") from error
             replace(graph.node, nodes)
 
     @functools.cached_property
