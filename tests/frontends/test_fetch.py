@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.server
+import io
 import json
 import subprocess
+import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +99,29 @@ def test_a_kept_file_that_is_not_what_was_fetched_is_fetched_again(server: Serve
     server.stop()
     with pytest.raises(ModelError, match="does not answer"):
         downloads.download(server.address)
+
+
+def test_a_file_with_the_name_of_the_state_beside_it_stays_whole(server: Server) -> None:
+    address = server.address.replace("net.onnx", "state.json")
+    for _ in range(2):
+        assert downloads.download(address).read_bytes() == server.content and server.answers == 1
+
+
+def test_what_is_no_address_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ModelError, match="does not answer: Invalid IPv6"):
+        downloads.download("http://[::1/net.onnx")
+
+
+def test_an_archive_with_a_name_that_no_file_can_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+    with tarfile.open(tmp_path / "nul.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("net.onnx")
+        member.pax_headers = {"path": "net\0.onnx"}
+        tar.addfile(member, io.BytesIO())
+    with pytest.raises(ModelError, match="cannot be unpacked"):
+        downloads.unpack(tmp_path / "nul.tar.gz", "digest")
 
 
 @pytest.mark.parametrize("etags", [("", ""), ('"a"', '"b"')])

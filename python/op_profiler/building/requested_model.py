@@ -121,6 +121,8 @@ def static_inputs(model: ImportedModel, request: BuildRequest) -> list[Any]:
     Raises:
         ModelError: there are dynamic dimensions, and no sizes for them or not the executor that can run them.
     """
+    if all(None not in spec.shape for spec in model.inputs):
+        return list(model.inputs)
     specs = []
     given = shapes_by_name(request.model, [spec.name for spec in model.inputs])
     for spec in model.inputs:

@@ -21,6 +21,7 @@ _TIMEOUT_SECONDS = 20
 _LARGEST_BYTES = 16 << 30
 _MOST_FILES = 10_000
 _CHUNK = 1 << 20
+_STATE = "state.json"
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # of an answer, and how to ask with them
 
 
@@ -40,8 +41,7 @@ def download(address: str, *, again: bool = False) -> Path:
         ModelError: the address does not answer, or not with a file; what was kept stays.
     """
     folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
-    file = folder / (PurePosixPath(urllib.parse.urlsplit(address).path).name or "model")
-    state = folder / "state.json"
+    file, state = folder / _file_name(address), folder / _STATE
     kept = _kept(file, state)
     if kept is not None and not again:
         return file
@@ -61,6 +61,19 @@ def download(address: str, *, again: bool = False) -> Path:
     except OSError as error:
         raise ModelError(f"{address} cannot be kept in {folder}: {error.strerror or error}") from error
     return file
+
+
+def _file_name(address: str) -> str:
+    """The last part of an address, which tells what kind of file it is; it may be no name for a file, or be taken.
+
+    Raises:
+        ModelError: it is no address.
+    """
+    try:
+        name = PurePosixPath(urllib.parse.urlsplit(address).path).name
+    except ValueError as error:
+        raise ModelError(f"{address} does not answer: {error}") from error
+    return "model" if name in ("", "..", _STATE) else name
 
 
 def _kept(file: Path, state: Path) -> dict[str, str] | None:
@@ -114,7 +127,7 @@ def unpack(archive: Path, digest: str) -> Path:
     try:
         with atomic_folder(folder) as partial, tarfile.open(archive, "r:gz") as tar:
             _unpack_members(tar, partial, archive)
-    except (tarfile.TarError, EOFError, OSError) as error:  # gzip's errors are among them
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:  # gzip's are among them; a name may hold a NUL
         raise ModelError(f"{archive} cannot be unpacked: {error}") from error
     except Exception as error:
         if type(error).__module__ == "zlib":

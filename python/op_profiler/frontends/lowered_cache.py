@@ -33,7 +33,8 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     code = cache.code_digest("compilers", "frontends")[:16]
     folder = cache_folder() / compiler_in_use().name / load_tvm().__version__ / f"{content}-{code}"
     try:
-        found = dataclasses.replace(_read(folder), content=content)
+        # the same content may lie at another path, which is then the name
+        found = dataclasses.replace(_read(folder), content=content, name=request.name)
     except (OSError, ValueError, KeyError, RuntimeError):
         pass  # not there, or unusable: lower it again
     else:

@@ -108,7 +108,11 @@ def _from_tflite(program: Any, inputs: Mapping[str, InputSpec], layers: NotedLay
 
 
 def _shapes(inputs: Mapping[str, InputSpec]) -> dict[str, list[int]]:
-    return {name: [int(size) for size in spec.shape if size is not None] for name, spec in inputs.items()}
+    shapes = {name: [size for size in spec.shape if size is not None] for name, spec in inputs.items()}
+    for name, spec in inputs.items():
+        if len(shapes[name]) < len(spec.shape):
+            raise ValueError(f"input {name} has the dynamic shape {spec.shape}; give its sizes with --inputshape")
+    return shapes
 
 
 _FORMS: dict[str, Callable[[Any, Mapping[str, Any], NotedLayers], Any]] = {

@@ -16,12 +16,10 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
+from op_profiler.frontends.importers import onnx_repairs
+from op_profiler.frontends.importers.finish import finish, output_shapes, said, unsupported
+from op_profiler.frontends.importers.onnx_graph import WEIGHT_ELEMENTS, Dims, dims_of, replace, sizes_in
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
-
-_WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which the importer has to know
-
-Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
 
 
 def load_onnx() -> ModuleType:
@@ -105,16 +103,22 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """
     model = read(path)
     graph = model.graph
+    onnx_repairs.with_tensors(graph)
     _fold_constants(graph)
     constants = {t.name for t in graph.initializer}
-    own = {i.name: _dims(i) for i in graph.input if i.name not in constants}
-    shapes, batch = _shapes(request, own)
+    inputs = [i for i in graph.input if i.name not in constants]
+    own = {i.name: dims_of(i) for i in inputs}
+    shapes, batch = _shapes(request, own, {i.name: _leading_name(i) for i in inputs})
     if batch is not None:
         _free_batch(graph, own)
+        _check_inputs(model, request.name, own, shapes)
+    repairs = onnx_repairs.Repairs(model, shapes, request.name)
+    repairs.for_all()
     itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, _leading(shapes, own) or 1)
     if itself is not None:
         _check_batch(itself, graph, own, batch)
         return itself
+    repairs.for_relay()
     weights = _weights_as_inputs(graph, shapes)
     module, params = _convert(model, shapes, request.name)
     specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
@@ -144,31 +148,62 @@ def _by_the_compiler(model: Any, request: ModelRequest, shapes: Mapping[str, Dim
     return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch)
 
 
-def _dims(value: Any) -> Dims:
-    dims = value.type.tensor_type.shape.dim
-    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims)
-
-
 def _leading(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> int | None:
     return next((shapes[name][0] for name in own if shapes[name]), None)
 
 
-def _shapes(request: ModelRequest, own: Mapping[str, Dims]) -> tuple[dict[str, Dims], int | None]:
+def _leading_name(value: Any) -> str:
+    """The name of an input's first dimension where it is open; empty where it has none. What torch's exporter names
+    after the input, where nobody gave it a name, is the same for all."""
+    return next((d.dim_param for d in value.type.tensor_type.shape.dim), "").removeprefix(f"{value.name}_")
+
+
+def _shapes(
+    request: ModelRequest, own: Mapping[str, Dims], leading_names: Mapping[str, str]
+) -> tuple[dict[str, Dims], int | None]:
     """The shape of every input, and the batch size where it is not the model's own.
 
-    The batch is the leading dimension of the first input and of every other one that has the same. Batch 1 leaves a
-    model that was made with another fixed size as it is.
+    The batch is the leading dimension of the first input and of every other one that has the same, and where it is open
+    the same name. Batch 1 leaves a model that was made with another fixed size as it is.
     """
     given = shapes_by_name(request, tuple(own))
-    first = next((dims[0] for dims in own.values() if dims), None)
+    leads = {name: (dims[0], leading_names[name]) for name, dims in own.items() if dims}
+    leading = next(iter(leads), None)
+    first = own[leading][0] if leading else None
     batch = request.batch_size if first is None or request.batch_size > 1 else first
-    leading = next((name for name, dims in own.items() if dims), None)
     if leading in given:
         batch = batch_of(request, given[leading])
     shapes: dict[str, Dims] = {}
     for name, dims in own.items():
-        shapes[name] = given.get(name) or ((batch, *dims[1:]) if dims and dims[0] == first else dims)
+        has_batch = leading is not None and leads.get(name) == leads[leading]
+        shapes[name] = given.get(name) or ((batch, *dims[1:]) if has_batch else dims)
     return shapes, (batch if batch != first else None)
+
+
+def _check_inputs(model: Any, name: str, own: Mapping[str, Dims], shapes: Mapping[str, Dims]) -> None:
+    """The sizes that inputs were made with may be equal by chance: with a batch in one that holds none they do not fit.
+
+    Relay does not check that of all operators.
+
+    Raises:
+        ModelError: they do not, and did before.
+    """
+    changed = [n for n, dims in own.items() if dims and dims[0] is not None and shapes[n] != dims]
+    if len(changed) < 2:
+        return
+    try:
+        sizes_in(model, own, strict=True)
+    except Exception:  # onnx takes the model for wrong as it is, and so tells nothing
+        return
+    try:
+        sizes_in(model, shapes, strict=True)
+    except Exception as error:
+        told = ", ".join(f"{n} {shapes[n]}" for n in changed)
+        reason = said(error).removeprefix("[ShapeInferenceError] Inference error(s): ").rstrip(".")
+        raise ModelError(
+            f"{name} does not lower with the inputs {told}: {reason}. Give the shape of every input that holds no "
+            "batch with --inputname and --inputshape."
+        ) from error
 
 
 def _fold_constants(graph: Any) -> None:
@@ -199,9 +234,9 @@ def _fold_constants(graph: Any) -> None:
             continue
         known[node.output[0]] = tensor
     used = {name for node in kept for name in node.input} | {o.name for o in graph.output} | _used_inside(kept)
-    _replace(graph.node, kept)
-    _replace(graph.initializer, [tensor for name, tensor in known.items() if name in used])
-    _replace(graph.input, [i for i in graph.input if i.name not in known])
+    replace(graph.node, kept)
+    replace(graph.initializer, [tensor for name, tensor in known.items() if name in used])
+    replace(graph.input, [i for i in graph.input if i.name not in known])
 
 
 def _used_inside(nodes: Any) -> set[str]:
@@ -213,11 +248,6 @@ def _used_inside(nodes: Any) -> set[str]:
                 names |= {name for inner in body.node for name in inner.input} | _used_inside(body.node)
                 names |= {o.name for o in body.output}
     return names
-
-
-def _replace(field: Any, values: list[Any]) -> None:
-    del field[:]
-    field.extend(values)
 
 
 def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
@@ -249,13 +279,13 @@ def _weights_as_inputs(graph: Any, shapes: dict[str, Dims]) -> dict[str, Any]:
     tvm, weights, kept = load_tvm(), {}, []
     for tensor in graph.initializer:
         array = numpy_helper.to_array(tensor)
-        if array.dtype.kind != "f" or array.size < _WEIGHT_ELEMENTS:
+        if array.dtype.kind != "f" or array.size < WEIGHT_ELEMENTS:
             kept.append(tensor)
             continue
         weights[tensor.name] = tvm.nd.array(array)
         shapes[tensor.name] = tuple(array.shape)
         graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, array.shape))
-    _replace(graph.initializer, kept)
+    replace(graph.initializer, kept)
     return weights
 
 
@@ -290,7 +320,7 @@ def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], ba
     if batch is None or first is None:
         return
     for shape, output in zip(output_shapes(lowered.mod), graph.output, strict=False):
-        dims = _dims(output)
+        dims = dims_of(output)
         if dims and dims[0] == first and shape and shape[0] != batch:
             raise ModelError(
                 f"{lowered.name} was made for batch size {first} and cannot be given {batch}: its output {output.name} "

@@ -90,11 +90,11 @@ def _types(model: Any) -> dict[str, str]:
 
 
 def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
-    """The model, and the shape of its inputs by name."""
-    import tflite
+    """The model, and the shape of its inputs by name; those that have none of their own get one."""
+    from op_profiler.frontends.importers import tflite_names
 
     try:
-        model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
+        model = tflite_names.read(path.read_bytes())
         graph = model.Subgraphs(0)
         tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
         shapes = {t.Name().decode(): tuple(int(d) for d in t.ShapeAsNumpy()) for t in tensors}

@@ -135,6 +135,39 @@ def test_ops_that_layouts_do_not_go_through_are_written_in_others(tmp_path: Path
     np.testing.assert_allclose(outputs_of(model, {"x": data})[0], expected, atol=1e-4)
 
 
+def test_what_relax_s_own_importer_refuses_is_written_in_another_way(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    values = [helper.make_tensor_value_info(name, kind, shape) for name, shape in (("x", [1, 2, 4, 4]), ("y", None))]
+    nodes = [
+        helper.make_node("Constant", [], ["scales"], value_floats=[2.0]),
+        helper.make_node("Constant", [], ["low"], value_float=0.5),
+        helper.make_node("Resize", ["x", "", "scales"], ["wide"], mode="nearest", axes=[3]),
+        helper.make_node("Clip", ["wide", "low"], ["y"]),
+    ]
+    file = tmp_path / "wide.onnx"
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(file))
+    load_tvm()
+    model = RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), importer="relax"))
+    data = np.random.default_rng(0).random((1, 2, 4, 4), "float32")
+    expected = np.maximum(data.repeat(2, axis=3), 0.5)
+    np.testing.assert_allclose(outputs_of(model, {"x": data})[0], expected)
+
+
+def test_an_own_import_needs_every_size(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    shapes = {"x": ["N", 8], "b": ["M", 8], "y": None}
+    values = [helper.make_tensor_value_info(name, kind, shape) for name, shape in shapes.items()]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "b"], ["y"])], "g", values[:2], values[2:])
+    file = tmp_path / "open.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(file))
+    load_tvm()
+    with pytest.raises(ModelError, match=r"input b has the dynamic shape \(None, 8\); .*--inputshape"):
+        RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), importer="relax"))
+
+
 def test_a_fingerprint_is_the_same_in_a_process_that_has_not_got_this_tvm() -> None:
     request = ModelRequest(source="local", name="mlp")
     here = FRONTENDS.get("local").fingerprint(request)

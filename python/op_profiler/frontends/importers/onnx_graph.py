@@ -1,0 +1,129 @@
+"""What is known of an ONNX graph before it runs: the sizes of its tensors, and values that are constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which importers have to know
+
+Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
+
+
+def dims_of(value: Any) -> Dims:
+    """The sizes that a graph declares for one of its inputs or outputs."""
+    dims = value.type.tensor_type.shape.dim
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims)
+
+
+def replace(field: Any, values: list[Any]) -> None:
+    """Put other values into a repeated field."""
+    del field[:]
+    field.extend(values)
+
+
+def attribute(node: Any, name: str, default: Any) -> Any:
+    """The value of a node's attribute, or what it is without one."""
+    from onnx import helper
+
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def graphs_in(graph: Any) -> Iterator[Any]:
+    """The bodies of If and Loop, the innermost first, and the graph itself."""
+    for node in graph.node:
+        for one in node.attribute:
+            for body in [one.g, *one.graphs]:
+                if body.node:
+                    yield from graphs_in(body)
+    yield graph
+
+
+def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Dims]:
+    """The sizes of all tensors that onnx can tell; empty where it takes the graph for wrong.
+
+    Args:
+        shapes: of the inputs.
+        strict: raise what onnx says where tensors do not fit each other.
+    """
+    import onnx
+    from onnx import helper
+
+    graph = model.graph
+    inputs = [_with_sizes(one, shapes.get(one.name, ())) for one in graph.input]
+    weights = [t for t in graph.initializer if _elements(t) >= WEIGHT_ELEMENTS]  # a model of 2 GB is not taken
+    inputs += [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in weights]
+    small = [t for t in graph.initializer if _elements(t) < WEIGHT_ELEMENTS]
+    outputs = [onnx.ValueInfoProto(name=one.name) for one in graph.output]  # what is declared may be of another batch
+    light = helper.make_model(
+        helper.make_graph(graph.node, "sizes", inputs, outputs, small),
+        opset_imports=model.opset_import,
+        functions=model.functions,
+        ir_version=model.ir_version,
+    )
+    try:
+        inferred = onnx.shape_inference.infer_shapes(light, strict_mode=strict, data_prop=True)
+    except Exception:  # onnx's own errors, and those of protobuf
+        if strict:
+            raise
+        return {}
+    known = {t.name: tuple(t.dims) for t in graph.initializer}
+    for one in graphs_in(inferred.graph):
+        for value in [*one.input, *one.value_info, *one.output]:
+            if value.type.tensor_type.HasField("shape"):
+                known[value.name] = dims_of(value)
+    return known
+
+
+def _with_sizes(value: Any, dims: Dims) -> Any:
+    from onnx import helper
+
+    kind = value.type.tensor_type
+    if not dims or not kind.elem_type:
+        return value
+    return helper.make_tensor_value_info(value.name, kind.elem_type, dims)
+
+
+def _elements(tensor: Any) -> int:
+    count = 1
+    for size in tensor.dims:
+        count *= size
+    return count
+
+
+class Constants:
+    """The small constants of a model: initializers, and what nodes make of these alone."""
+
+    def __init__(self, model: Any) -> None:
+        graphs = list(graphs_in(model.graph))
+        self._tensors = {t.name: t for graph in graphs for t in graph.initializer}
+        self._makers = {name: node for graph in graphs for node in graph.node for name in node.output}
+        self._opsets = {one.domain: one.version for one in model.opset_import}
+
+    def value(self, name: str) -> Any:
+        """The array of that name; None where it is none of them."""
+        from onnx import numpy_helper
+
+        if name not in self._tensors and name in self._makers:
+            self._make(self._makers[name])
+        tensor = self._tensors.get(name)
+        if tensor is None or _elements(tensor) >= WEIGHT_ELEMENTS:
+            return None
+        return numpy_helper.to_array(tensor)
+
+    def _make(self, node: Any) -> None:
+        from onnx import ValueInfoProto, helper, numpy_helper
+        from onnx.reference import ReferenceEvaluator
+
+        needed = [name for name in node.input if name]
+        if node.op_type != "Constant" and (not needed or any(self.value(name) is None for name in needed)):
+            return
+        taken = [self._tensors[name] for name in dict.fromkeys(needed)]
+        made = [ValueInfoProto(name=name) for name in node.output if name]
+        graph = helper.make_graph([node], "constant", [], made, taken)
+        try:
+            values = ReferenceEvaluator(graph, opsets=self._opsets).run(None, {})
+        except Exception:  # the evaluator raises anything of what it does not know
+            return
+        for one, value in zip(made, values, strict=True):
+            self._tensors[one.name] = numpy_helper.from_array(value, one.name)

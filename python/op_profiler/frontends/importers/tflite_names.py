@@ -1,0 +1,75 @@
+"""TFLite files whose tensors can be told apart by their names. Imported where the package tflite is installed.
+
+TFLite tells tensors by their numbers and needs no names; the importers of TVM tell them by their names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tflite
+
+
+class NamedModel(tflite.Model):
+    """A model of `NamedGraph`s."""
+
+    __slots__ = ()
+
+    def Subgraphs(self, j: int) -> Any:  # noqa: N802 - the library's name
+        return _as(NamedGraph(), super().Subgraphs(j))
+
+
+class NamedGraph(tflite.SubGraph):
+    """A graph of `NamedTensor`s.
+
+    Attributes:
+        names: of the tensors, by their numbers; each is there once.
+    """
+
+    __slots__ = ("names",)
+
+    def Init(self, buf: Any, pos: int) -> None:  # noqa: N802
+        super().Init(buf, pos)
+        given = [super(NamedGraph, self).Tensors(number).Name() for number in range(self.TensorsLength())]
+        inputs = {self.Inputs(place): f"input_{place}" for place in range(self.InputsLength())}
+        taken = {*given}
+        self.names: list[bytes] = []
+        seen: set[bytes] = set()
+        for number, name in enumerate(given):
+            if not name or name in seen:
+                name = inputs.get(number, f"tensor_{number}").encode()
+                while name in taken:
+                    name += b"_"
+                taken.add(name)
+            self.names.append(name)
+            seen.add(name)
+
+    def Tensors(self, j: int) -> Any:  # noqa: N802
+        tensor = NamedTensor()
+        tensor.own_name = self.names[j]
+        return _as(tensor, super().Tensors(j))
+
+
+class NamedTensor(tflite.Tensor):
+    """A tensor with a name, and with a shape where it is a scalar that was written without one."""
+
+    __slots__ = ("own_name",)
+
+    def Name(self) -> bytes:  # noqa: N802
+        return self.own_name
+
+    def ShapeAsNumpy(self) -> Any:  # noqa: N802
+        return np.zeros(0, "int32") if self.ShapeIsNone() else super().ShapeAsNumpy()
+
+
+def read(content: bytes) -> NamedModel:
+    """The model in the content of a file."""
+    model: NamedModel = _as(NamedModel(), tflite.Model.GetRootAs(content))
+    return model
+
+
+def _as(one: Any, found: Any) -> Any:
+    """What a reader of the library found, read by another one."""
+    one.Init(found._tab.Bytes, found._tab.Pos)
+    return one
