@@ -20,7 +20,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.predict.latency import calibration, open_predictor
 from op_profiler.predict.latency import fit as fitting
 from op_profiler.predict.latency.examples import Examples
-from op_profiler.predict.latency.predictor import Predictor, query_of
+from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 
@@ -65,6 +65,23 @@ def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples
     found = calibration._learned(lambda: predictor, dataclasses.replace(known, devices=[device]), said.append)
     assert found.base.correction is not None
     assert said[-1].startswith("adapted to")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_ships_of_the_same_processor_is_looked_up_still(known: Examples, predictor: Predictor, same: bool) -> None:
+    """What was measured here comes first."""
+    processor = known.devices[0].processor if same else "another one"
+    device = dataclasses.replace(known.devices[0], key="fedcba9876543210", processor=processor)
+    few = dataclasses.replace(known.where(known.operator < 20), devices=[device])
+    slower = dataclasses.replace(few, latency_us=3.0 * few.latency_us)
+    found = calibration._learned(lambda: predictor, slower, lambda text: None)
+    here = Measured.mixed(query_of(few))
+    assert np.isin(here, found.measured.keys).all()
+    assert set(found.measured.keys) == set(predictor.measured.keys if same else here)
+    for table, factor in ((found.measured, 3.0), (predictor.measured, 1.0)):
+        at = np.searchsorted(table.keys, here)
+        assert np.median(table.latency_us[at] / few.latency_us) == pytest.approx(factor, rel=0.05)
+    assert (found.measured.keys[1:] > found.measured.keys[:-1]).all()
 
 
 def test_another_predictor_of_the_same_rows_is_adapted_anew(known: Examples, predictor: Predictor) -> None:

@@ -6,6 +6,7 @@ later counts too, since the dataset is read again whenever a predictor is opened
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -60,7 +61,8 @@ def calibrated(
 
     On a processor that does not ship, where the loops of enough measurements are known, a predictor is fitted to them,
     which what ships of other processors teaches too (`others` of `op_profiler.predict.latency.fit.fit`). Else `source`
-    is adapted to them.
+    is adapted to them; where it is of the same processor, what it looks up is looked up still, unless it was measured
+    here too.
 
     Args:
         source: gives the predictor that answers without a calibration.
@@ -115,7 +117,11 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
 
     def made() -> Predictor:
         note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
-        return adapted(known, examples)
+        found = adapted(known, examples)
+        if slug(known.device.processor) != slug(device.processor):
+            return found
+        # Another machine of the same kind measured it, and it would be looked up without a calibration.
+        return dataclasses.replace(found, measured=found.measured.before(known.measured))
 
     found = predictor_files.kept(f"adapted-{predictor_files.digest(known)}-{here}", made, note)
     drawn = f", by {MOST_LEARNED:,} of {len(examples):,} times" if len(examples) > MOST_LEARNED else ""

@@ -93,6 +93,14 @@ class Measured:
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
 
+    def before(self, others: Measured) -> Measured:
+        """These, and of the others what is not among them."""
+        more = ~np.isin(others.keys, self.keys)
+        fields = [field.name for field in dataclasses.fields(self)]
+        joined = {name: np.concatenate([getattr(self, name), getattr(others, name)[more]]) for name in fields}
+        order = np.argsort(joined["keys"], kind="stable")
+        return Measured(**{name: values[order] for name, values in joined.items()})
+
     def as_sampled(self, query: Query, at: np.ndarray) -> Query:
         """The same operators as they were called in the batches of sampled operators where `find` found them."""
         context = {name: getattr(self, name)[at] for name in ("traffic_bytes", "working_set_bytes", "calls")}
