@@ -221,6 +221,7 @@ def test_a_resize_is_along_its_axes(which: str, values: Any, axes: list[int], tm
 @pytest.mark.parametrize(
     ("attributes", "told"),
     [
+        ({"antialias": 1}, "smooths what it makes smaller"),
         ({"axes": [1, 2]}, "resizes one of the first two axes"),
         ({"keep_aspect_ratio_policy": "not_larger", "axes": [2, 3]}, "keeps the aspect ratio"),
     ],
@@ -263,3 +264,12 @@ def test_a_size_that_is_equal_by_chance_is_told(tmp_path: Path) -> None:
     model = load(path, batch_size=2, input_names=("b",), input_shapes=((8, 8),))
     assert shapes_of(model) == {"a": (2, 8), "b": (8, 8)}
     assert shapes_of(load(path)) == {"a": (8, 8), "b": (8, 8)}
+
+
+def test_a_norm_as_in_training_is_refused(tmp_path: Path) -> None:
+    """Importers take it for the norm of a trained model."""
+    ones = dict.fromkeys("sbmv", np.ones(4, "float32"))
+    norm = node("BatchNormalization", ["x", *"sbmv"], ["y", "means", "variances"], training_mode=1)
+    path = write(tmp_path / "x.onnx", [norm], {"x": [2, 4, 5]}, ones)
+    with pytest.raises(ModelError, match="BatchNormalization norms by the statistics of the batch"):
+        load(path)

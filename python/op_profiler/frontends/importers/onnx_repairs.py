@@ -56,7 +56,9 @@ class Repairs:
         Raises:
             ModelError: a node cannot be written in another way.
         """
-        self._rewrite({"Pad": self._pad, "Resize": self._resize, "Split": self._split})
+        self._rewrite(
+            {"Pad": self._pad, "Resize": self._resize, "Split": self._split, "BatchNormalization": self._norm}
+        )
 
     def for_relay(self) -> None:
         """What Relay's importer alone gets wrong. The graph is then one that only this importer reads.
@@ -113,6 +115,11 @@ class Repairs:
         replace(node.input, node.input[:1])
         return [node]
 
+    def _norm(self, graph: Any, node: Any) -> list[Any]:
+        if attribute(node, "training_mode", 0):  # importers would take the statistics that were learned
+            raise self._refused(node, "norms by the statistics of the batch, as in training; export the model for use")
+        return [node]
+
     def _split(self, graph: Any, node: Any) -> list[Any]:
         """Parts of which the last one is smaller: importers divide into equal ones."""
         parts, axis = attribute(node, "num_outputs", None), attribute(node, "axis", 0)
@@ -146,6 +153,8 @@ class Repairs:
         """Axes become all axes: importers take what is given for that of all, and never resize the first two."""
         import numpy as np
 
+        if attribute(node, "antialias", 0):
+            raise self._refused(node, "smooths what it makes smaller, which TVM does not; export it without antialias")
         if attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch":
             raise self._refused(node, "keeps the aspect ratio, which TVM does not; export it with sizes of both axes")
         axes = attribute(node, "axes", None)
