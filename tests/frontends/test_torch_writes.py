@@ -43,6 +43,15 @@ WRITES: dict[str, Callable[..., Any]] = {
     "part of a part": lambda torch, y: y[0].masked_fill_(y[0] > 0, 2.0),
     "rounded quotient": lambda torch, y: y[0].div_(0.5, rounding_mode="trunc"),
     "calculated places": lambda torch, y: y[:, y.numel() // 36 : y.shape[1] - 1].zero_(),
+    "mask": lambda torch, y: both(y.__setitem__(y > 0, 0.5), y[1].__setitem__(y[1, :, 0] < 0, -1.0), y[0]),
+    "places": lambda torch, y: both(y.__setitem__((torch.tensor([0, -1]), torch.tensor([[2], [1]])), 0.5), y[0]),
+    "scatter": lambda torch, y: y.scatter_(1, torch.tensor([2, 0, 5]).view(1, 1, 3).repeat(4, 1, 1), y.abs()),
+    "scatter of numbers": lambda torch, y: y.scatter_(-1, torch.ones(4, 6, 1, dtype=torch.long), 7.0),
+    "scatter, added": lambda torch, y: both(
+        index := torch.tensor([1, 1]).view(1, 2, 1).repeat(4, 1, 3),
+        y.scatter_add(1, index, y * 2),
+        y.scatter_reduce(1, index, y * 2, "amax"),
+    ),
     "views from before": lambda torch, y: both(views := (y[0], y.view(-1)), y.add_(1), views),
     "views that overlap": lambda torch, y: both(a := y[:, :3], b := y[:, 2:], a.add_(1), b + 0),
     "views that do not": lambda torch, y: both(a := y[:, :3], b := y[:, 3:], a.add_(1), b.mul_(2), (a * 1, b * 1)),
@@ -88,9 +97,18 @@ def test_a_write_that_nobody_sees_changes_no_more_than_its_tensor(torch: Any, tv
     assert "concatenate" not in str(lower(Unseen(), torch.randn(4, 6, 3)).mod)
 
 
-def test_a_write_that_cannot_be_followed_is_refused(torch: Any) -> None:
-    with pytest.raises(ModelError, match="aten::add_ of what aten::diagonal gives"):
-        lower(writes(torch, lambda _, y: y.diagonal().add_(1)), torch.randn(4, 4))
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda torch, y: y.diagonal().add_(1), "aten::add_ of what aten::diagonal gives"),
+        (lambda torch, y: y.scatter_(0, torch.zeros(1, 1, dtype=torch.long), 1.0), "fewer indices than data"),
+        (lambda torch, y: both(y.__setitem__(y > -9, torch.ones(16)), y[0]), "by a mask of more than one"),
+        (lambda torch, y: both(y.__setitem__((slice(None), [0, 1]), 1.0), y[0]), "axes that are taken whole"),
+    ],
+)
+def test_a_write_that_cannot_be_followed_is_refused(torch: Any, write: Callable[..., Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        lower(writes(torch, write), torch.randn(4, 4))
 
 
 def scripted(torch: Any, body: str) -> Any:

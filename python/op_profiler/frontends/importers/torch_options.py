@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from op_profiler.compilers.tvm_build import load_tvm
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
@@ -291,52 +289,12 @@ def _round(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.where(half, even, relay.round(data))
 
 
-def _copy(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::copy(data, source, _): the source in the shape and type of the data."""
-    relay = _relay()
-    source = inputs[1] if isinstance(inputs[1], relay.Expr) else relay.const(inputs[1])
-    return relay.broadcast_to(relay.cast(source, _dtype_of(inputs[0])), _shape_of(inputs[0]))
-
-
-def _select_scatter(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::select_scatter(whole, part, axis, place)"""
-    whole, part, axis, place = inputs
-    place = int(place) % _shape_of(whole)[axis]
-    return _slice_scatter(
-        [whole, _relay().expand_dims(part, axis % len(_shape_of(whole))), axis, place, place + 1, 1], types
-    )
-
-
-def _slice_scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::slice_scatter(whole, part, axis, start, end, step)"""
-    relay = _relay()
-    whole, part, axis, *places = inputs
-    shape = _shape_of(whole)
-    axis, size = axis % len(shape), shape[axis]
-    if any(isinstance(place, relay.Expr) for place in places):
-        raise NotImplementedError("writing in place to a part whose place is computed while running")
-    begin, end, step = slice(*places).indices(size)
-    part = relay.cast(part, _dtype_of(whole))
-    if step == 1:
-        before = relay.strided_slice(whole, [0], [begin], axes=[axis])
-        after = relay.strided_slice(whole, [end], [size], axes=[axis])
-        parts = [piece for piece, has in ((before, begin > 0), (part, end > begin), (after, end < size)) if has]
-        return relay.concatenate(parts, axis) if len(parts) > 1 else parts[0]
-    order = np.arange(size)
-    order[begin:end:step] = size + np.arange(len(order[begin:end:step]))
-    return relay.take(relay.concatenate([whole, part], axis), relay.const(order), axis=axis)
-
-
 def _relay() -> Any:
     return load_tvm().relay
 
 
 def _dtype_of(data: Any) -> str:
     return str(_relay().frontend.common.infer_type(data).checked_type.dtype)
-
-
-def _shape_of(data: Any) -> list[int]:
-    return [int(size) for size in _relay().frontend.common.infer_shape(data)]
 
 
 def _name_of_dtype(number: int) -> str:
@@ -354,9 +312,6 @@ OPTION_CONVERTERS = {
     "aten::to": _to,
     "aten::meshgrid": _meshgrid,
     "aten::round": _round,
-    "aten::copy": _copy,
-    "aten::slice_scatter": _slice_scatter,
-    "aten::select_scatter": _select_scatter,
     "aten::lift_fresh_copy": lambda inputs, _: inputs[0],
 }
 """By the name of the operator."""
