@@ -83,6 +83,13 @@ def test_a_function_that_goes_elsewhere(torch: Any, tmp_path: Path, monkeypatch:
     assert (Path(os.getcwd()), sys.path) == (tmp_path, before)
 
 
+def test_a_function_that_ends_the_program(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "quits.py").write_text("def build():\n    raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="quits:build failed: SystemExit: 3"):
+        load("quits:build")
+
+
 @pytest.mark.parametrize("example", ["None", "3", "[]", "[3]", "'x'"])
 def test_examples_that_are_no_tensors(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str

@@ -11,16 +11,14 @@ from op_profiler.errors import ModelError
 
 from .lowered import check, lower
 
-_ALPHA: Callable[..., Any] = lambda torch, x: (  # noqa: E731
-    torch.add(x, x, alpha=2),
-    torch.sub(x, x.abs(), alpha=-3),
-    torch.rsub(x, 1.0, alpha=2),
-    (x * 1).add_(x, alpha=0.5),
-    x.long().add(3, alpha=2),
-)
-
 OPTIONS: dict[str, Callable[..., Any]] = {
-    "alpha": _ALPHA,
+    "alpha": lambda torch, x: (
+        torch.add(x, x, alpha=2),
+        torch.sub(x, x.abs(), alpha=-3),
+        torch.rsub(x, 1.0, alpha=2),
+        (x * 1).add_(x, alpha=0.5),
+        x.long().add(3, alpha=2),
+    ),
     "floor": lambda torch, x: (
         torch.div(x, -1.5, rounding_mode="floor"),
         torch.div((x * 9).long(), 3, rounding_mode="floor"),
@@ -63,6 +61,11 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         torch.nn.functional.batch_norm(x, torch.ones(3), torch.full((3,), 2.0), training=True),
         torch.nn.functional.batch_norm(x, torch.ones(3), torch.full((3,), 2.0)),
     ),
+    "indices from behind": lambda torch, x: (
+        x[:, torch.tensor([-1, 0])],
+        x[0, 1, torch.tensor([[-2], [1]]), torch.tensor([0, -1])],
+        x[:, [0, 2]],
+    ),
     "halves": lambda torch, x: (torch.round(x), torch.round(torch.arange(-5.0, 6.0) / 2 + 0 * x[0, 0, 0, 0])),
     "whole scales": lambda torch, x: (
         torch.nn.functional.interpolate(x, scale_factor=1.6, mode="bilinear"),
@@ -92,11 +95,12 @@ def test_attention_by_a_scale(torch: Any, run: Any, shared: bool) -> None:
     check(scaled, run, torch, query, key)
 
 
-def test_an_exported_program_heeds_them_too(torch: Any, run: Any) -> None:
-    x = torch.randn(3, 4)
-    exported = torch.export.export(module(torch, _ALPHA), (x,)).module()
+@pytest.mark.parametrize("name", ["alpha", "indices from behind"])
+def test_an_exported_program_heeds_them_too(torch: Any, run: Any, name: str) -> None:
+    x = torch.randn(2, 3, 5, 5)
+    exported = torch.export.export(module(torch, OPTIONS[name]), (x,)).module()
     outputs = run(lower(exported, x), {"x0": x.numpy()})
-    for output, expected in zip(outputs, _ALPHA(torch, x), strict=True):
+    for output, expected in zip(outputs, OPTIONS[name](torch, x), strict=True):
         torch.testing.assert_close(torch.from_numpy(output), expected)
 
 

@@ -220,7 +220,7 @@ def _call(name: str) -> tuple[Any, Any]:
     sys.path.insert(0, folder)
     try:
         made = getattr(importlib.import_module(module), function)()
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
     finally:
         os.chdir(folder)  # the user's code may have left it, and names of files are meant from here

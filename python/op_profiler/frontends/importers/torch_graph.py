@@ -42,7 +42,7 @@ def prepare(traced: Any, model: Any) -> None:
     _open_functions(graph, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
-    spell_out_options(graph)
+    spell_out_options(traced)
     say_without_writing(graph)
 
 

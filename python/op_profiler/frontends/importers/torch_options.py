@@ -5,6 +5,7 @@ What plainer operators can say is rewritten in the graph of the trace; the rest 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,8 +25,9 @@ _TRUNCATED = "aten::divide"
 _SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
 
 
-def spell_out_options(graph: Any) -> None:
-    """Rewrite a graph, in place, so that no option is left that the importer would overlook."""
+def spell_out_options(traced: Any) -> None:
+    """Rewrite the graph of a trace, in place, so that no option is left that the importer would overlook."""
+    graph = traced.graph
     for node in list(_nodes(graph)):
         kind = node.kind()
         if kind in _SCALED and node.inputsSize() > 2:
@@ -40,6 +42,8 @@ def spell_out_options(graph: Any) -> None:
                 _divide_by_another(graph, node)
         elif kind == _ATTENTION and node.inputsSize() > 7:
             _name_scaled_attention(graph, node)
+        elif kind == "aten::index":
+            _count_from_the_front(traced, node)
         elif kind == "aten::slice":
             _close_slice(graph, node)
         elif kind.startswith("aten::upsample_"):
@@ -77,6 +81,38 @@ def _multiply_by_alpha(graph: Any, node: Any) -> None:
             product.setType(other.type())
         node.replaceInput(at, product)
         node.replaceInput(2, graph.insertConstant(1))
+
+
+def _count_from_the_front(traced: Any, node: Any) -> None:
+    """Indices that are known and count from behind. Relay reads other memory by these."""
+    graph, places = traced.graph, node.inputsAt(1).node()
+    sizes = node.inputsAt(0).type().sizes()
+    for at, index in enumerate(places.inputs()):
+        known = _known_tensor(traced, index)
+        if known is None or known.is_floating_point() or not known.numel() or int(known.min()) >= 0:
+            continue
+        if sizes is None:
+            raise NotImplementedError("negative indices of data whose size is not known; count from the front")
+        with graph.insert_point_guard(places):
+            remainder = _insert(graph, "aten::remainder", [index, graph.insertConstant(sizes[at])], node.output())
+            remainder.setType(index.type())
+            places.replaceInput(at, remainder)
+
+
+def _known_tensor(traced: Any, value: Any) -> Any:
+    """The tensor that a value is, where it is a constant or is kept in the module."""
+    import torch
+
+    path: list[str] = []
+    while value.node().kind() in ("aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone"):
+        value = value.node().inputsAt(0)
+    known = value.toIValue()
+    while known is None and value.node().kind() == "prim::GetAttr":
+        path.append(value.node().s("name"))
+        value = value.node().inputsAt(0)
+    if path:
+        known = functools.reduce(getattr, reversed(path), traced)
+    return known if isinstance(known, torch.Tensor) else None
 
 
 def _close_slice(graph: Any, node: Any) -> None:
