@@ -43,6 +43,12 @@ WRITES: dict[str, Callable[..., Any]] = {
     "part of a part": lambda torch, y: y[0].masked_fill_(y[0] > 0, 2.0),
     "rounded quotient": lambda torch, y: y[0].div_(0.5, rounding_mode="trunc"),
     "calculated places": lambda torch, y: y[:, y.numel() // 36 : y.shape[1] - 1].zero_(),
+    "again and again": lambda torch, y: both(
+        v := y.view(-1), a := v[:3], v.mul_(2), a.add_(1), v.add_(1), y[0].relu_(), a.mul_(3), (a * 1, v * 1)
+    ),
+    "chunks again": lambda torch, y: both(
+        parts := y.chunk(3, 1), parts[1].mul_(2), y.add_(1), parts[1].relu_(), parts[2].mul_(3), [p * 1 for p in parts]
+    ),
     "mask": lambda torch, y: both(y.__setitem__(y > 0, 0.5), y[1].__setitem__(y[1, :, 0] < 0, -1.0), y[0]),
     "places": lambda torch, y: both(y.__setitem__((torch.tensor([0, -1]), torch.tensor([[2], [1]])), 0.5), y[0]),
     "scatter": lambda torch, y: y.scatter_(1, torch.tensor([2, 0, 5]).view(1, 1, 3).repeat(4, 1, 1), y.abs()),

@@ -42,11 +42,11 @@ def say_without_writing(graph: Any) -> None:
 
 
 class _Writes:
-    """The views of a graph by their names: each with the node that makes it, and of what."""
+    """The views of a graph by their names: each with the node that makes it, of what, and as which output."""
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
-        self.views: dict[str, tuple[Any, Any, Any]] = {}
+        self.views: dict[str, tuple[Any, Any, Any, int]] = {}
 
     def follow(self, block: Any, *, outermost: bool) -> None:
         nodes = list(block.nodes())
@@ -65,13 +65,13 @@ class _Writes:
                     self._refuse_elsewhere(node, written)
                 self._write(node, written)
 
-    def _note(self, value: Any, view: Any, base: Any) -> None:
-        self.views[value.debugName()] = (value, view, base)
+    def _note(self, value: Any, view: Any, base: Any, at: int = 0) -> None:
+        self.views[value.debugName()] = (value, view, base, at)
 
     def _note_views(self, node: Any) -> None:
         if node.kind() == "prim::ListUnpack" and node.inputsAt(0).node().kind() in _SPLITS:
-            for out in node.outputs():
-                self._note(out, node, node.inputsAt(0).node().inputsAt(0))
+            for at, out in enumerate(node.outputs()):
+                self._note(out, node, node.inputsAt(0).node().inputsAt(0), at)
         elif _gives_view(node) and _shares(node) is not False:
             self._note(node.output(), node, node.inputsAt(0))
 
@@ -84,7 +84,7 @@ class _Writes:
         """All values that share the memory of one, in the order in which they were made."""
         root = self._root(written)
         name = root.debugName()
-        return [root, *(v for v, _, _ in self.views.values() if self._root(v).debugName() == name)]
+        return [root, *(v for v, *_ in self.views.values() if self._root(v).debugName() == name)]
 
     def _refuse_elsewhere(self, node: Any, written: Any) -> None:
         """A write inside a branch or a loop to what was made outside of it, and is used elsewhere too."""
@@ -138,19 +138,19 @@ class _Writes:
     def _put_back(self, kind: str, part: Any, now: dict[str, Any], last: Any) -> Any:
         """The wholes that a part that was written to belongs to, of the part as it is now; the last node of these."""
         while part.debugName() in self.views:
-            _, view, base = self.views[part.debugName()]
+            _, view, base, at = self.views[part.debugName()]
             new = now[part.debugName()]
             _settle_sizes(self.graph, view)
             whole = self._whole(kind, part, new, last)
             last = last if whole is new else whole.node()
             now[base.debugName()] = whole
-            self._note(new, view, whole)
+            self._note(new, view, whole, at)
             part = base
         return last
 
     def _whole(self, kind: str, part: Any, new: Any, last: Any) -> Any:
         """What a part was taken of, with the part as it is now."""
-        _, view, base = self.views[part.debugName()]
+        _, view, base, at = self.views[part.debugName()]
         short, rest = _short(view).removesuffix("_"), list(view.inputs())[1:]
         known = _shares(view)
         if known and short in _UNCHANGED:
@@ -166,16 +166,15 @@ class _Writes:
         elif short == "permute" and (order := _inverse(self.graph, view)):
             made = self._after(last, "aten::permute", [new, order], new.node())
         elif view.kind() == "prim::ListUnpack":
-            made = self._joined(view, part, base, new, last)
+            made = self._joined(view, at, base, new, last)
         else:
             raise NotImplementedError(f"{kind} of what {view.kind()} gives {_ADVICE}")
         made.output().setType(base.type())
         return made.output()
 
-    def _joined(self, unpack: Any, part: Any, base: Any, new: Any, last: Any) -> Any:
+    def _joined(self, unpack: Any, at: int, base: Any, new: Any, last: Any) -> Any:
         split = unpack.inputsAt(0).node()
         parts = self._split_again(unpack, base, last)
-        at = [out.debugName() for out in unpack.outputs()].index(part.debugName())
         inputs = [new if i == at else out for i, out in enumerate(parts.outputs())]
         joined = self._after(parts, "prim::ListConstruct", inputs, split)
         kind = "aten::stack" if split.kind() == "aten::unbind" else "aten::cat"
@@ -190,7 +189,7 @@ class _Writes:
         """A view of a tensor that has changed, as it is now, and the views that it is taken of."""
         if value.debugName() in now:
             return last
-        _, view, base = self.views[value.debugName()]
+        _, view, base, at = self.views[value.debugName()]
         if _shares(view) is None:
             raise NotImplementedError(f"{kind} of what {view.kind()} may give {_ADVICE}")
         last = self._take_again(kind, base, now, last)
@@ -199,38 +198,37 @@ class _Writes:
         else:
             inputs = [now[base.debugName()], *list(view.inputs())[1:]]
             made = self._after(last, view.kind().removesuffix("_"), inputs, view)
-        for old, new in zip(view.outputs(), made.outputs(), strict=True):
-            self._note(new, made, now[base.debugName()])
-            now.setdefault(old.debugName(), new)
+        now[value.debugName()] = made.outputsAt(at)
+        self._note(made.outputsAt(at), view, now[base.debugName()], at)
         return made
 
     def _base_anew(self, value: Any, now: dict[str, Any]) -> None:
         """A part that was not touched stays, as a part of what is there now."""
-        _, view, base = self.views[value.debugName()]
+        _, view, base, at = self.views[value.debugName()]
         while base.debugName() not in now:  # only a slice of everything can be between
             base = self.views[base.debugName()][2]
-        self._note(value, view, now[base.debugName()])
+        self._note(value, view, now[base.debugName()], at)
 
     def _apart(self, one: Any, other: Any) -> bool:
         """Whether two parts of a tensor certainly have nothing in common."""
         if not {one.debugName(), other.debugName()} <= self.views.keys():
             return False
-        (_, view, base), (_, view2, base2) = self.views[one.debugName()], self.views[other.debugName()]
+        (_, view, base, at), (_, view2, base2, at2) = self.views[one.debugName()], self.views[other.debugName()]
         if self._taken_of(base) != self._taken_of(base2):
             return False
         if view.kind() == "prim::ListUnpack":
-            return bool(view == view2)
+            return bool(view == view2) and at != at2
         if view.kind() != view2.kind() or view.kind() not in ("aten::select", "aten::slice"):
             return False
-        (axis, *at), (axis2, *at2) = ([i.toIValue() for i in list(v.inputs())[1:]] for v in (view, view2))
-        if axis is None or axis != axis2 or any(i is None or i < 0 for i in at + at2):
+        (axis, *here), (axis2, *there) = ([i.toIValue() for i in list(v.inputs())[1:]] for v in (view, view2))
+        if axis is None or axis != axis2 or any(i is None or i < 0 for i in here + there):
             return False
-        return at != at2 if len(at) == 1 else at[1] <= at2[0] or at2[1] <= at[0]
+        return here != there if len(here) == 1 else here[1] <= there[0] or there[1] <= here[0]
 
     def _taken_of(self, base: Any) -> str:
         """The name of a base, through slices of everything."""
         while base.debugName() in self.views:
-            _, view, whole = self.views[base.debugName()]
+            _, view, whole, _at = self.views[base.debugName()]
             given = [i.toIValue() for i in list(view.inputs())[2:]]
             if view.kind() != "aten::slice" or given[0] not in (0, None) or given[1:] != [2**63 - 1, 1]:
                 break
