@@ -45,7 +45,8 @@ def _slice_scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     if any(isinstance(place, relay.Expr) for place in places):
         raise NotImplementedError("writing in place to a part whose place is computed while running")
     begin, end, step = slice(*places).indices(size)
-    part = relay.cast(part, _dtype_of(whole))
+    wanted = _dtype_of(whole)
+    part = part if _dtype_of(part) == wanted else relay.cast(part, wanted)
     if step == 1:
         before = relay.strided_slice(whole, [0], [begin], axes=[axis])
         after = relay.strided_slice(whole, [end], [size], axes=[axis])

@@ -19,6 +19,8 @@ _RESHAPED = ("view", "view_as", "unsqueeze", "squeeze", "unflatten", "reshape", 
 _SWAPPED = ("transpose", "swapaxes", "swapdims", "t", "numpy_T", "mT")
 """Done twice, they give what was there."""
 _UNCHANGED = ("detach", "alias", "contiguous", "to", "dropout")
+_MASKED = ("slice", "select", "unsqueeze")
+"""Of these views a mask is made where one value is written."""
 _RENAMING = ("unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_")
 """These look at a tensor in another way from now on, and write nothing."""
 _NUMBERS = ("prim::NumToTensor", "aten::Int", "aten::IntImplicit", "aten::ScalarImplicit")
@@ -96,18 +98,22 @@ class _Writes:
         return any(out.debugName() in self.views for out in node.outputs())
 
     def _write(self, node: Any, written: Any) -> None:
-        kind, name, shared = node.kind(), written.debugName(), self._shared(written)
-        new = self._left_by(node)
+        kind, name, root = node.kind(), written.debugName(), self._root(written)
+        filled = self._fill_part(node, written)
+        if filled is not None:
+            self._note(node.output(), *self.views[name][1:])
+        shared = self._shared(written)
+        new = self._left_by(node) if filled is None else filled
         last = new.node()
         if any(_kept_in_list(value, last) for value in shared):
             raise NotImplementedError(f"{kind} of a tensor that is in a list already {_ADVICE}")
-        others = [value for value in shared if value.debugName() != name and _used_after(value, last)]
-        now = {name: new}
-        if name in self.views:
+        now = {name if filled is None else root.debugName(): new}
+        others = [value for value in shared if value.debugName() not in now and _used_after(value, last)]
+        if filled is None and name in self.views:
             self._note(new, *self.views[name][1:])
         apart = [value for value in others if self._apart(value, written)]
         if len(apart) < len(others):
-            last = self._put_back(kind, written, now, last)
+            last = self._put_back(kind, written, now, last) if filled is None else last
             for value in apart:
                 self._base_anew(value, now)
             for value in others:
@@ -115,6 +121,31 @@ class _Writes:
         for value in shared:
             if value.debugName() in now:
                 value.replaceAllUsesAfterNodeWith(last, now[value.debugName()])
+
+    def _fill_part(self, node: Any, written: Any) -> Any:
+        """One value for a part that is known here is a mask over the whole, which is a single operator."""
+        import torch
+
+        chain, whole = [], written
+        while whole.debugName() in self.views:
+            _, view, whole, _at = self.views[whole.debugName()]
+            _settle_sizes(self.graph, view)
+            chain.append((_short(view), [given.toIValue() for given in list(view.inputs())[1:]]))
+        value = 0 if node.kind() == "aten::zero_" else node.inputsAt(1).toIValue() if node.inputsSize() > 1 else None
+        known = all(short in _MASKED and None not in given for short, given in chain)
+        if node.kind() not in ("aten::fill_", "aten::zero_") or not chain or not known:
+            return None
+        if value is None or whole.type().sizes() is None:
+            return None
+        part = mask = torch.zeros(whole.type().sizes(), dtype=torch.bool)
+        for short, given in reversed(chain):
+            part = getattr(torch.ops.aten, short)(part, *given)
+        part.fill_(True)
+        with self.graph.insert_point_guard(node):
+            inputs = [whole, self.graph.insertConstant(mask), self.graph.insertConstant(float(value))]
+        filled = self._after(node, "aten::masked_fill", inputs, node).output()
+        filled.setType(whole.type())
+        return filled
 
     def _left_by(self, node: Any) -> Any:
         """What an operator leaves where it writes. copy_ goes by another name: the importer would follow it too."""
