@@ -8,25 +8,7 @@ import pytest
 
 from op_profiler.errors import ModelError
 
-
-def lower(model: Any, *examples: Any) -> Any:
-    from op_profiler.frontends.importers import torch as torch_importer
-
-    names = [f"x{i}" for i in range(len(examples))]
-    return torch_importer.lower(model, examples, name="m", source="file", input_names=names, batch_size=1)
-
-
-def check(model: Any, run: Any, torch: Any, *examples: Any) -> Any:
-    import numpy as np
-
-    model.eval()
-    with torch.no_grad():
-        expected = torch.utils._pytree.tree_leaves(model(*(e.clone() for e in examples)))
-    lowered = lower(model, *examples)
-    outputs = run(lowered, {f"x{i}": e.numpy() for i, e in enumerate(examples)})
-    for output, reference in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(output, reference.numpy(), atol=1e-4, rtol=1e-4)
-    return lowered
+from .lowered import check, lower
 
 
 def test_writing_in_place_is_seen_later(torch: Any, run: Any) -> None:

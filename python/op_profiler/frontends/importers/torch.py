@@ -18,6 +18,8 @@ from op_profiler.frontends.importers.finish import finish, unsupported
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
+from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
+from op_profiler.frontends.importers.torch_places import PLACE_CONVERTERS
 
 
 def load_torch() -> ModuleType:
@@ -179,7 +181,8 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
         with quiet():
             prepare(traced, model)
             with noted_layers() as layers:
-                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=dict(CONVERTERS))
+                converters = CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
+                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=converters)
             return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error

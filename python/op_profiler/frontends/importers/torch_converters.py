@@ -68,12 +68,13 @@ def _layer_norm(inputs: _Inputs, types: _Types) -> Any:
 
 def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
     """aten::batch_norm(data, weight, bias, mean, variance, training, momentum, eps, ...). TVM's own wants a mean that
-    was learned. Without one it is the data's own: some networks make their weights standard by that."""
+    was learned. Without one, and in training, it is the data's own: some networks make their weights standard by that.
+    """
     relay = _relay()
-    data, weight, bias, mean, variance, _training, _momentum, epsilon = inputs[:8]
+    data, weight, bias, mean, variance, training, _momentum, epsilon = inputs[:8]
     shape = _shape_of(data)
     gamma, beta = _weight_or(1, weight, shape[1:2], types), _weight_or(0, bias, shape[1:2], types)
-    if mean is None:
+    if mean is None or training:
         data = _standardized(data, [axis for axis in range(len(shape)) if axis != 1], epsilon)
         wide = (-1, *[1] * (len(shape) - 2))
         return relay.add(relay.multiply(data, relay.reshape(gamma, wide)), relay.reshape(beta, wide))

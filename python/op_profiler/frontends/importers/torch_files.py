@@ -7,6 +7,7 @@ held to weights.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import sys
@@ -31,6 +32,8 @@ def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
             model = torch.jit.load(str(path), map_location="cpu").eval()
     except RuntimeError as error:
         raise ModelError(f"{path} cannot be read as TorchScript: {said(error)}") from error
+    if not hasattr(model, "forward"):
+        raise ModelError(f"{path} has no forward, which is what runs a network; save a module that has one")
     graph = model.inlined_graph
     if graph.findAllNodes("prim::If") or graph.findAllNodes("prim::Loop"):
         # a script: what its constants and `training` decide is decided now, so that what is left is mostly straight
@@ -62,19 +65,20 @@ def _vocabularies(model: Any, graph: Any) -> dict[int, int]:
     for node in graph.findAllNodes("aten::embedding"):
         position = positions.get(node.inputsAt(1).debugName())
         if position is not None:
-            found[position] = int(_attribute(model, node.inputsAt(0)).shape[0])
+            found[position] = _rows(model, node.inputsAt(0))
     return found
 
 
-def _attribute(model: Any, value: Any) -> Any:
-    """The tensor that a chain of prim::GetAttr leads to."""
+def _rows(model: Any, table: Any) -> int:
+    """How many rows a table has: a constant, an attribute, or 2 of what is computed, since any table may have those."""
     path: list[str] = []
-    while value.node().kind() == "prim::GetAttr":
-        path.append(value.node().s("name"))
-        value = value.node().inputsAt(0)
-    for name in reversed(path):
-        model = getattr(model, name)
-    return model
+    known = table.toIValue()
+    while known is None and table.node().kind() == "prim::GetAttr":
+        path.append(table.node().s("name"))
+        table = table.node().inputsAt(0)
+    if path:
+        known = functools.reduce(getattr, reversed(path), model)
+    return 2 if known is None else int(known.shape[0])
 
 
 def _example(shape: Sequence[int], vocabulary: int | None = None) -> Any:
@@ -96,6 +100,12 @@ def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
         raise ModelError(f"{path} takes {other[0]}, which is no tensor")
     given = shapes_by_name(request, names)
     batch = batch_of(request, given[names[0]]) if names and names[0] in given else request.batch_size
+    fixed = [kinds[n] for n in names if kinds[n].shape]
+    if fixed and all(isinstance(kind.shape[0], int) and kind.shape[0] != batch for kind in fixed) and batch > 1:
+        raise ModelError(
+            f"{path} was exported for batch size {fixed[0].shape[0]} and cannot be given {batch}; "
+            "export it with a dynamic batch dimension"
+        )
     examples = [_filled(kinds[n], _sizes(path, n, kinds[n], given.get(n), batch)) for n in names]
     return torch_importer.lower(
         program.module(),
@@ -141,17 +151,9 @@ def _sizes(path: Path, name: str, kind: Any, given: tuple[int, ...] | None, batc
         return given
     sizes = []
     for position, size in enumerate(kind.shape):
-        if isinstance(size, int):
-            if position == 0 and batch not in (1, size):
-                raise ModelError(
-                    f"{path} was exported for batch size {size} and cannot be given {batch}; "
-                    "export it with a dynamic batch dimension"
-                )
-            sizes.append(size)
-        elif position == 0:
-            sizes.append(batch)
-        else:
+        if not isinstance(size, int) and position:
             raise ModelError(f"dimension {position} of input {name} of {path} is open; give --inputshape")
+        sizes.append(size if isinstance(size, int) else batch)
     return tuple(sizes)
 
 
@@ -172,12 +174,7 @@ def lower_function(request: ModelRequest) -> ImportedModel:
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"{request.name} returned {type(model).__name__} where a torch.nn.Module was expected")
     named = examples if isinstance(examples, Mapping) else None
-    if isinstance(examples, torch.Tensor):
-        tensors = [examples]
-    else:
-        tensors = list(named.values() if named is not None else examples)
-    if not tensors or not all(isinstance(t, torch.Tensor) for t in tensors):
-        raise ModelError(f"{request.name} returned example inputs that are not all tensors")
+    tensors = _tensors(request.name, examples)
     own = list(named) if named is not None else [f"input{i}" for i in range(len(tensors))]
     names = own
     if named is None and len(request.input_names) == len(own):
@@ -202,15 +199,33 @@ def lower_function(request: ModelRequest) -> ImportedModel:
     )
 
 
+def _tensors(name: str, examples: Any) -> list[Any]:
+    import torch
+
+    if isinstance(examples, torch.Tensor):
+        return [examples]
+    several = examples.values() if isinstance(examples, Mapping) else examples
+    tensors = list(several) if isinstance(examples, (Mapping, list, tuple)) else []
+    if not tensors or not all(isinstance(t, torch.Tensor) for t in tensors):
+        raise ModelError(
+            f"{name} returned example inputs that are not all tensors ({type(examples).__name__}); "
+            "return a tensor, or a list or a dict of tensors"
+        )
+    return tensors
+
+
 def _call(name: str) -> tuple[Any, Any]:
     module, _, function = name.partition(":")
-    sys.path.insert(0, os.getcwd())
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
     try:
         made = getattr(importlib.import_module(module), function)()
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.remove(os.getcwd())
+        os.chdir(folder)  # the user's code may have left it, and names of files are meant from here
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
     if not isinstance(made, (tuple, list)) or len(made) != 2:
         raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
     return made[0], made[1]

@@ -8,9 +8,7 @@ Functions: a trace holds what the user's ``torch.autograd.Function`` does inside
 Names: scripts and exported programs call conv2d where a trace has _convolution, which is what the importer knows; they
 also check their inputs, which an example has passed already.
 
-Writing in place: Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code
-that goes on with the tensor that was written to gets the old values, without a word. Here every later use is pointed at
-what the operator returned, and `fill_` and `zero_` of a part of a tensor become `masked_fill` of the whole.
+Options of operators and writing in place, which the importer would overlook: see `torch_options` and `torch_writes`.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.frontends.importers.torch_layers import inline, note_layer
+from op_profiler.frontends.importers.torch_options import spell_out_options
+from op_profiler.frontends.importers.torch_writes import say_without_writing
 
-_FILLS = ("aten::fill_", "aten::zero_")
 _FUNCTION = "prim::PythonOp"
-_VIEWS = ("aten::slice", "aten::select", "aten::unsqueeze")
 _ASSERTIONS = ("aten::_assert_tensor_metadata", "aten::_assert_async")
 _SAME = {
     "aten::clip": "aten::clamp",
@@ -44,15 +42,8 @@ def prepare(traced: Any, model: Any) -> None:
     _open_functions(graph, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
-    for node in list(graph.nodes()):
-        kind = node.kind()
-        if not kind.startswith("aten::") or not kind.endswith("_") or kind.endswith("__") or kind == "aten::copy_":
-            continue  # copy_ is the one that the importer follows itself
-        written = node.inputsAt(0)
-        if kind in _FILLS and written.node().kind() in _VIEWS:
-            _fill_part(graph, node)
-        else:
-            written.replaceAllUsesAfterNodeWith(node, node.output())
+    spell_out_options(traced)
+    say_without_writing(graph)
 
 
 def _open_functions(graph: Any, model: Any) -> None:
@@ -141,31 +132,3 @@ def _spell_out(graph: Any, node: Any) -> None:
     made.output().setType(node.output().type())
     node.output().replaceAllUsesWith(made.output())
     node.destroy()
-
-
-def _fill_part(graph: Any, node: Any) -> None:
-    """``base[part].fill_(value)`` as ``base = base.masked_fill(mask, value)``, where the part is known here."""
-    import torch
-
-    chain = []
-    view = node.inputsAt(0)
-    while view.node().kind() in _VIEWS:
-        chain.append(view.node())
-        view = view.node().inputsAt(0)
-    base, value = view, 0 if node.kind() == "aten::zero_" else node.inputsAt(1).toIValue()
-    arguments = [[i.toIValue() for i in list(n.inputs())[1:]] for n in chain]
-    if base.type().sizes() is None or value is None or any(a is None for given in arguments for a in given):
-        return  # computed while running: the importer drops the write
-    mask = torch.zeros(base.type().sizes(), dtype=torch.bool)
-    part = mask
-    for made, given in zip(reversed(chain), reversed(arguments), strict=True):
-        part = getattr(torch.ops.aten, made.kind().removeprefix("aten::"))(part, *given)
-    part.fill_(True)
-    with graph.insert_point_guard(node):
-        inputs = [base, graph.insertConstant(mask), graph.insertConstant(float(value))]
-        filled = graph.insertNode(graph.create("aten::masked_fill", inputs, 1))
-    filled.copyAttributes(node)
-    filled.output().setType(base.type())
-    base.replaceAllUsesAfterNodeWith(filled, filled.output())
-    if not node.output().uses():
-        node.destroy()

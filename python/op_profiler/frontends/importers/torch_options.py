@@ -1,0 +1,353 @@
+"""Options of torch's operators that TVM's importer reads and overlooks: without this another program comes of them.
+
+What plainer operators can say is rewritten in the graph of the trace; the rest are converters.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+_SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
+"""Operators with an alpha, and which of their inputs it multiplies."""
+_TYPED = ("aten::mean", "aten::softmax", "aten::log_softmax", "aten::sum", "aten::prod", "aten::cumsum")
+"""Operators whose last input is the type that they are to calculate in."""
+_POOLS = {f"aten::{kind}_pool{n}d": -1 if kind == "max" else 4 for kind in ("max", "avg") for n in (1, 2, 3)}
+"""Which of their inputs tells whether they count windows that stick out; the first four are alike."""
+_ATTENTION = "aten::scaled_dot_product_attention"
+
+# A graph may hold only operators that torch knows; these are torch's, and unknown to the importer.
+_TRUNCATED = "aten::divide"
+_SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
+
+
+def spell_out_options(traced: Any) -> None:
+    """Rewrite the graph of a trace, in place, so that no option is left that the importer would overlook."""
+    graph = traced.graph
+    for node in list(_nodes(graph)):
+        kind = node.kind()
+        if kind in _SCALED and node.inputsSize() > 2:
+            _multiply_by_alpha(graph, node)
+        elif kind in ("aten::div", "aten::div_") and node.inputsSize() > 2:
+            _round_quotient(graph, node)
+        elif kind in _TYPED and node.inputsAt(node.inputsSize() - 1).toIValue() is not None:
+            _cast_before(graph, node)
+        elif kind in _POOLS:
+            _drop_windows_outside(graph, node)
+            if node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
+                _divide_by_another(graph, node)
+        elif kind == _ATTENTION and node.inputsSize() > 7:
+            _name_scaled_attention(graph, node)
+        elif kind == "aten::index":
+            _count_from_the_front(traced, node)
+        elif kind == "aten::slice":
+            _close_slice(graph, node)
+        elif kind.startswith("aten::upsample_"):
+            _refuse_odd_scales(node)
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _insert(graph: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
+    """A node of the kind in front of where the graph is written to; what it gives is typed as another value is."""
+    made = graph.insertNode(graph.create(kind, list(inputs), 1))
+    made.copyAttributes(like.node())
+    made.copyMetadata(like.node())
+    made.output().setType(like.type())
+    return made.output()
+
+
+def _multiply_by_alpha(graph: Any, node: Any) -> None:
+    """``a + alpha * b`` in two steps."""
+    alpha, at = node.inputsAt(2), _SCALED[node.kind()]
+    if alpha.toIValue() == 1:
+        return
+    other = node.inputsAt(at)
+    number = other.toIValue()
+    with graph.insert_point_guard(node):
+        if isinstance(number, (int, float)) and alpha.toIValue() is not None:
+            product = graph.insertConstant(number * alpha.toIValue())
+        else:
+            product = _insert(graph, "aten::mul", [other, alpha], node.output())
+            product.setType(other.type())
+        node.replaceInput(at, product)
+        node.replaceInput(2, graph.insertConstant(1))
+
+
+def _count_from_the_front(traced: Any, node: Any) -> None:
+    """Indices that are known and count from behind. Relay reads other memory by these."""
+    graph, places = traced.graph, node.inputsAt(1).node()
+    sizes = node.inputsAt(0).type().sizes()
+    for at, index in enumerate(places.inputs()):
+        known = _known_tensor(traced, index)
+        if known is None or known.is_floating_point() or not known.numel() or int(known.min()) >= 0:
+            continue
+        if sizes is None:
+            raise NotImplementedError("negative indices of data whose size is not known; count from the front")
+        with graph.insert_point_guard(places):
+            remainder = _insert(graph, "aten::remainder", [index, graph.insertConstant(sizes[at])], node.output())
+            remainder.setType(index.type())
+            places.replaceInput(at, remainder)
+
+
+def _known_tensor(traced: Any, value: Any) -> Any:
+    """The tensor that a value is, where it is a constant or is kept in the module."""
+    import torch
+
+    path: list[str] = []
+    while value.node().kind() in ("aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone"):
+        value = value.node().inputsAt(0)
+    known = value.toIValue()
+    while known is None and value.node().kind() == "prim::GetAttr":
+        path.append(value.node().s("name"))
+        value = value.node().inputsAt(0)
+    if path:
+        known = functools.reduce(getattr, reversed(path), traced)
+    return known if isinstance(known, torch.Tensor) else None
+
+
+def _close_slice(graph: Any, node: Any) -> None:
+    """Scripts leave an end open, of which the importer makes one that is computed while running."""
+    with graph.insert_point_guard(node):
+        for at, usual in ((2, 0), (3, 2**63 - 1)):
+            if node.inputsAt(at).type().kind() == "NoneType":
+                node.replaceInput(at, graph.insertConstant(usual))
+
+
+def _cast_before(graph: Any, node: Any) -> None:
+    """What is calculated in another type is cast to it first."""
+    last = node.inputsSize() - 1
+    with graph.insert_point_guard(node):
+        no, none = graph.insertConstant(False), graph.insertConstant(None)
+        cast = _insert(graph, "aten::to", [node.inputsAt(0), node.inputsAt(last), no, no, none], node.output())
+        node.replaceInput(0, cast)
+        node.replaceInput(last, none)
+
+
+def _round_quotient(graph: Any, node: Any) -> None:
+    mode = node.inputsAt(2).toIValue()
+    if mode is None:
+        return
+    inputs = list(node.inputs())
+    with graph.insert_point_guard(node):
+        if mode == "floor":
+            rounded = _insert(graph, "aten::floor_divide", inputs[:2], node.output())
+        else:
+            rounded = _insert(graph, _TRUNCATED, inputs, node.output())
+    if node.kind().endswith("_"):  # the write stays, of what is ready now
+        with graph.insert_point_guard(node):
+            no = graph.insertConstant(False)
+            rounded = _insert(graph, "aten::copy_", [node.inputsAt(0), rounded, no], node.output())
+    node.output().replaceAllUsesWith(rounded)
+    node.destroy()
+
+
+def _numbers(value: Any) -> list[Any]:
+    """A list of numbers, None where one is computed while running."""
+    known = value.toIValue()
+    return list(known) if known is not None else [part.toIValue() for part in value.node().inputs()]
+
+
+def _drop_windows_outside(graph: Any, node: Any) -> None:
+    """Of windows that stick out, torch leaves out those that would begin in the padding. The importer keeps them."""
+    at = _POOLS[node.kind()] % node.inputsSize()
+    if not node.inputsAt(at).toIValue():
+        return
+    size, steps, around = (_numbers(node.inputsAt(i)) for i in (1, 2, 3))
+    dilation = _numbers(node.inputsAt(4)) if at == 5 else [1]
+    rank = int(node.kind()[-2])
+    data = (node.inputsAt(0).type().sizes() or [None] * rank)[-rank:]
+    wide = [numbers * rank if len(numbers) == 1 else numbers for numbers in (size, steps or size, around, dilation)]
+    outside = [_begins_outside(*given) for given in zip(data, *wide, strict=True)]
+    if True not in outside:
+        return
+    if False in outside:
+        raise NotImplementedError("windows that begin in the padding in some dimensions; set ceil_mode=False")
+    with graph.insert_point_guard(node):
+        node.replaceInput(at, graph.insertConstant(False))
+
+
+def _begins_outside(data: int | None, size: int, step: int, around: int, dilation: int) -> bool | None:
+    """Whether rounding up the count of windows gives one that begins in the padding behind the data; None where there
+    is nothing to round."""
+    if data is None:
+        if around or step > size:
+            raise NotImplementedError("ceil_mode and padding of data whose size is not known; set ceil_mode=False")
+        return False
+    room = data + 2 * around - dilation * (size - 1) - 1
+    return None if room % step == 0 else (room // step + 1) * step >= data + around
+
+
+def _divide_by_another(graph: Any, node: Any) -> None:
+    """A pool's mean over its whole windows times their size is their sum, whatever it is divided by then."""
+    size, divisor = _numbers(node.inputsAt(1)), node.inputsAt(6).toIValue()
+    if len(size) == 1:
+        size = size * int(node.kind()[-2])
+    with graph.insert_point_guard(node):
+        inputs = [*list(node.inputs())[:5], graph.insertConstant(True), graph.insertConstant(None)]
+        mean = _insert(graph, node.kind(), inputs, node.output())
+        scaled = _insert(graph, "aten::mul", [mean, graph.insertConstant(math.prod(size) / divisor)], node.output())
+    node.output().replaceAllUsesWith(scaled)
+    node.destroy()
+
+
+def _name_scaled_attention(graph: Any, node: Any) -> None:
+    """Attention by another scale than the usual, and where heads of queries share those of keys and values, under a
+    name of its own."""
+    *inputs, scale, shared = node.inputs()
+    if scale.toIValue() is None and not shared.toIValue():
+        return
+    with graph.insert_point_guard(node):
+        none = graph.insertConstant(None)
+        made = graph.insertNode(graph.create(_SCALED_ATTENTION, [*inputs, none, scale, shared], 2))
+    made.copyAttributes(node)
+    made.copyMetadata(node)
+    made.outputsAt(0).setType(node.output().type())
+    node.output().replaceAllUsesWith(made.outputsAt(0))
+    node.destroy()
+
+
+def _refuse_odd_scales(node: Any) -> None:
+    """torch goes by the scale that was given, the importer by the sizes: these may tell of slightly another scale."""
+    inputs = list(node.inputs())
+    if inputs[-1].type().kind() == "NoneType" or (len(inputs) > 3 and inputs[2].toIValue()):
+        return  # corners that are aligned fix the scale
+    scales = _numbers(inputs[-1])
+    sizes = (inputs[0].type().sizes() or [1] * (2 + len(scales)))[2:]
+    for size, scale in zip(sizes, scales, strict=True):
+        if scale is None or not _tells_scale(size, scale, nearest="nearest" in node.kind()):
+            raise NotImplementedError(f"no whole size at scale {scale}; interpolate to a size instead")
+
+
+def _tells_scale(size: int, scale: float, *, nearest: bool) -> bool:
+    """Whether what comes of a size tells the scale, or at least takes the same places."""
+    wide = int(size * scale)
+    if abs(size * scale - wide) < 1e-6:
+        return True
+    return nearest and all(int(place / scale) == place * size // wide for place in range(wide))
+
+
+def _scaled_attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, _, scale, shared). TVM's own
+    knows the scale as the seventh and last input, as it was in torch 2.1."""
+    from tvm.relay.frontend.pytorch import PyTorchOpConverter
+
+    tvm = load_tvm()
+    query, key, value, mask, dropout, causal, _dropped, scale, shared = inputs
+    if shared:
+        shape_of = tvm.relay.frontend.common.infer_shape
+        times = int(shape_of(query)[-3]) // int(shape_of(key)[-3])
+        key, value = tvm.relay.repeat(key, times, -3), tvm.relay.repeat(value, times, -3)
+    usual = PyTorchOpConverter(tvm.relay.prelude.Prelude(tvm.IRModule()), "float32").scaled_dot_product_attention
+    out = usual([query, key, value, mask, dropout, causal, scale], types[:6])
+    return out, out  # the second would be the weights, which nothing asks for
+
+
+def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """A quotient without its fraction. Whole numbers are divided as such: as floats, large ones lose digits."""
+    import torch
+
+    relay = _relay()
+    kinds = [_dtype_of(value) if isinstance(value, relay.Expr) else None for value in inputs[:2]]
+    samples = [
+        torch.ones(1, dtype=getattr(torch, k)) if k else value for k, value in zip(kinds, inputs[:2], strict=True)
+    ]
+    wanted = str(torch.result_type(*samples)).removeprefix("torch.")
+    parts = [relay.cast(v, wanted) if k else relay.const(v, wanted) for k, v in zip(kinds, inputs[:2], strict=True)]
+    quotient = relay.divide(*parts)
+    return relay.trunc(quotient) if "float" in wanted else quotient
+
+
+def _reduction(name: str) -> Any:
+    """aten::sum(data, _) and aten::sum(data, axes, keepdim, _). TVM's own counts booleans as booleans."""
+
+    def reduce(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        axes, keep = (inputs[1], bool(inputs[2])) if len(inputs) > 2 else (None, False)
+        return getattr(_relay(), name)(_countable(inputs[0]), axis=None if axes == [] else axes, keepdims=keep)
+
+    return reduce
+
+
+def _cumsum(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::cumsum(data, axis, _)"""
+    return _relay().cumsum(_countable(inputs[0]), axis=inputs[1])
+
+
+def _countable(data: Any) -> Any:
+    """Whole numbers and booleans are added up as torch does, with 64 bits."""
+    given = _dtype_of(data)
+    return data if "float" in given or given == "int64" else _relay().cast(data, "int64")
+
+
+def _to(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::to(data, dtype, ...), aten::to(data, device, dtype, ...) and aten::to(data, other, ...). TVM's own leaves
+    the data as they are for booleans, small integers and the type of another tensor."""
+    relay = _relay()
+    data, target, after = inputs[:3]
+    if target is None or isinstance(target, str):
+        target = after
+    if isinstance(target, relay.Expr):
+        wanted = _dtype_of(target)
+    elif target is None or isinstance(target, bool):  # another device only
+        return data
+    else:
+        wanted = _name_of_dtype(target)
+    if not isinstance(data, relay.Expr):
+        return float(data) if "float" in wanted else int(data)
+    return data if _dtype_of(data) == wanted else relay.cast(data, wanted)
+
+
+def _meshgrid(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::meshgrid(tensors, indexing)"""
+    return _relay().meshgrid(inputs[0], indexing=inputs[1] if len(inputs) > 1 else "ij")
+
+
+def _round(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::round(data, decimals). A half goes to the even number beside it, in Relay away from zero."""
+    relay = _relay()
+    data = inputs[0]
+    if len(inputs) > 1 and inputs[1]:
+        raise NotImplementedError("aten::round to decimals; multiply, round and divide instead")
+    dtype = _dtype_of(data)
+    if "float" not in dtype:
+        return data
+    half = relay.equal(relay.abs(relay.subtract(data, relay.trunc(data))), relay.const(0.5, dtype))
+    even = relay.multiply(relay.round(relay.multiply(data, relay.const(0.5, dtype))), relay.const(2.0, dtype))
+    return relay.where(half, even, relay.round(data))
+
+
+def _relay() -> Any:
+    return load_tvm().relay
+
+
+def _dtype_of(data: Any) -> str:
+    return str(_relay().frontend.common.infer_type(data).checked_type.dtype)
+
+
+def _name_of_dtype(number: int) -> str:
+    from tvm.relay.frontend.pytorch import _convert_dtype_value
+
+    return str(_convert_dtype_value(number))
+
+
+OPTION_CONVERTERS = {
+    _TRUNCATED: _truncated_divide,
+    _SCALED_ATTENTION: _scaled_attention,
+    "aten::sum": _reduction("sum"),
+    "aten::prod": _reduction("prod"),
+    "aten::cumsum": _cumsum,
+    "aten::to": _to,
+    "aten::meshgrid": _meshgrid,
+    "aten::round": _round,
+    "aten::lift_fresh_copy": lambda inputs, _: inputs[0],
+}
+"""By the name of the operator."""
