@@ -220,7 +220,7 @@ def test_files_are_merged_into_a_server(other: Dataset, postgres_url: str, examp
     example.fill(other)
     export_table(other, Path(table), format="parquet")
     combine([table, address], postgres_url)
-    written = combine([address, table], postgres_url)
+    written = combine([address, table], postgres_url).written
     assert written["measurements"] == written["models"] == written["operators"] == 0
     with Dataset.open(postgres_url, read_only=True) as merged:
         assert everything(merged)["measurements"] == everything(other)["measurements"]
