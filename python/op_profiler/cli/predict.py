@@ -127,7 +127,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.predict.latency import PREDICTORS, predictor_files
     from op_profiler.predict.latency.calibration import calibrated, of_another, whose_times
     from op_profiler.predict.latency.network import predict_network
-    from op_profiler.predict.latency.open_predictor import open_predictor
+    from op_profiler.predict.latency.open_predictor import device_for, open_predictor
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
     from op_profiler.targets.target import kind_of
@@ -169,6 +169,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
         if named is None and predictor == "default" and compiler == DEFAULT_COMPILER:
             found = calibrated(partial(open_predictor, on_gpu=on_gpu), target, status.step)
         wanted = named or (None if found is None else "a calibration")
+        if wanted is None:
+            device = device_for(target)
         found = found or _predictor(predictor, db, device, compiler, adapt, status.step, on_gpu=on_gpu)
         origin, another = whose_times(found.device, wanted, target), of_another(found.device, wanted, target)
         built_for = target or found.device.target

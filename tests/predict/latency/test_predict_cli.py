@@ -206,6 +206,16 @@ def test_quiet_and_json_tell_whose_times_they_are(db: str) -> None:
     assert there["of_this_machine"] == (slug(processor_name()) == slug("AMD EPYC family 26 model 2"))
 
 
+def test_the_processor_of_a_target_answers_where_it_ships_and_else_that_is_said() -> None:
+    words = ("predict", "mlp", "--quiet", "--target")
+    ships = {"znver4": "AMD EPYC family 25 model 17", "znver5": "AMD EPYC family 26 model 2"}
+    told = {cpu: json.loads(_run(*words, f"llvm -mcpu={cpu}", "--format", "json").stdout) for cpu in ships}
+    assert {cpu: one["device"]["processor"] for cpu, one in told.items()} == ships
+    assert "NOT of" not in _run(*words, "llvm -mcpu=znver4").stderr
+    other = _run(*words, "llvm -mcpu=haswell").stderr
+    assert "NOT of llvm -mcpu=haswell" in other and "--db" in other
+
+
 def test_what_ships_of_a_processor_is_made_of_datasets(
     db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
