@@ -70,6 +70,13 @@ def cpu_of(target: str) -> str | None:
     return None if named is None else named[1]
 
 
+def measure_with(compiler: str, options: str = "") -> str:
+    """The command that measures operators of a compiler: not all kernels can be sampled."""
+    if compiler == DEFAULT_COMPILER:
+        return f"op-profiler sample --count 500{options}"
+    return f"op-profiler collect --compiler {compiler} --modelname ...{options}"
+
+
 def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
     """The devices with times that can be learned from, in a dataset, a Parquet file, or both.
 

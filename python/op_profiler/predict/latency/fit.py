@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base, Lesson, trained
 from op_profiler.predict.latency.correction import MOST_LEARNED, Correction
+from op_profiler.predict.latency.devices import measure_with
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
@@ -75,9 +77,10 @@ def fit(
     method = PREDICTORS.get(choice)
     devices = np.unique(examples.device)
     if len(devices) != 1 or len(examples) < _FEWEST_ROWS:
+        compiler = examples.devices[int(devices[0])].compiler if len(devices) else DEFAULT_COMPILER
         raise DatasetError(
             f"a predictor needs at least {_FEWEST_ROWS} measurements on one device; there are {len(examples)} on "
-            f"{len(devices)}. Measure operators with: op-profiler sample --count 500"
+            f"{len(devices)}. Measure operators with: {measure_with(compiler)}"
         )
     examples = steady(examples)
     own, *elsewhere = _lessons(examples, others)
