@@ -133,6 +133,10 @@ def test_wrong_questions_get_an_answer(db: str, arguments: list[str], code: int,
     assert message in _run("predict", *arguments, "--db", db, code=code).stderr
 
 
+def test_quiet_tells_nothing_of_the_compilers_own_warnings() -> None:
+    assert "WARNING" not in _run("predict", "mlp", "--precision", "int8", "--quiet", code=1).stderr
+
+
 def test_a_target_that_does_not_fit_the_device_is_refused() -> None:
     done = _run("predict", "mlp", "--target", "llvm", "--device", "H100", code=2)
     assert "--target llvm does not fit the times of NVIDIA H100" in done.stderr and "--device" in done.stderr

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from op_profiler.addresses import without_password
 from op_profiler.dataset import schema
@@ -170,7 +170,8 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:
     """How many models, operators and so on the measurements of a dataset refer to, by table."""
     columns = {name: schema.measurements.c[key] for name, key in _NAMED_IN_ROWS.items()}
-    (counts,) = dataset.rows(select(*(func.count(column.distinct()).label(name) for name, column in columns.items())))
+    counted: list[ColumnElement[int]] = [func.count(one.distinct()).label(name) for name, one in columns.items()]
+    (counts,) = dataset.rows(select(*counted))
     return dict(counts)
 
 
