@@ -9,8 +9,9 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import Select, func, select
 
 from op_profiler.addresses import without_password
 from op_profiler.dataset import schema
@@ -170,27 +171,26 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:
     """How many models, operators and so on the measurements of a dataset refer to, by table."""
     columns = {name: schema.measurements.c[key] for name, key in _NAMED_IN_ROWS.items()}
-    counted: list[ColumnElement[int]] = [func.count(one.distinct()).label(name) for name, one in columns.items()]
-    (counts,) = dataset.rows(select(*counted))
-    return dict(counts)
+    return {name: _count(dataset, select(key).where(key.is_not(None)).distinct()) for name, key in columns.items()}
 
 
 def _left_out(dataset: Dataset, named: dict[str, int]) -> dict[str, int]:
     """What no row of a measurement has, by table; empty where there is nothing."""
     failed = select(schema.measurements.c.key).where(schema.measurements.c.error.is_not(None))
-    beside = select(schema.failures.c.key).where(schema.failures.c.measured_key.not_in(failed))
-    counted = {
+    rows = {
         "models": select(schema.models.c.key),
         "operators": select(schema.operators.c.key),
         "explanations": select(schema.explanations.c.model_key),
-        "failures": beside,
+        "failures": select(schema.failures.c.key).where(schema.failures.c.measured_key.not_in(failed)),
         "coruns": select(schema.coruns.c.key),
     }
-    left = {}
-    for name, rows in counted.items():
-        (count,) = dataset.rows(select(func.count().label("rows")).select_from(rows.subquery()))
-        left[name] = count["rows"] - named.get(name, 0)
+    left = {name: _count(dataset, these) - named.get(name, 0) for name, these in rows.items()}
     return {name: count for name, count in left.items() if count}
+
+
+def _count(dataset: Dataset, rows: Select[Any]) -> int:
+    (row,) = dataset.rows(select(func.count().label("rows")).select_from(rows.subquery()))
+    return int(row["rows"])
 
 
 def _merged(sources: Sequence[str], into: str, announce: Announce) -> dict[str, int]:
