@@ -299,7 +299,7 @@ def merge(folder: str) -> Row:
     source = f"sqlite:///{folder}/source.db"
     rows = fill(source, f"sqlite:///{folder}/shipped.db", _MERGED_ROWS)
     started = time.monotonic()
-    written = combine([source], f"sqlite:///{folder}/merged.db")
+    written = combine([source], f"sqlite:///{folder}/merged.db").written
     assert written["measurements"] == rows
     return {"rows": rows, "s": time.monotonic() - started}
 

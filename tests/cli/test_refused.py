@@ -57,6 +57,8 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     ([*MLP, "--space", "templates"], ["--space", "--iftune true"]),
     ([*MLP, "--iftune", "true", "--space", "automatic"], ["--space automatic", "--compiler relay", "templates"]),
     ([*MLP, "--by-layer", "-1"], ["--by-layer", "or equal to 0"]),
+    (["export", "--partition-by", "anchor", "part.csv"], ["--partition-by", "part.csv", "folder"]),
+    (["export", "a.parquet", "--threads", "-1"], ["--threads -1", "1 or more"]),
     ([*MLP, "--label", "-x"], ["--label '-x'", "letters"]),
     ([*MLP, "--label", "x", "--cache", "hot"], ["--label", "hot"]),
     (["collect", "--module", "f.so", "--entry", "f", "--label", "x"], ["--label", "--module"]),

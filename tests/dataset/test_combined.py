@@ -117,7 +117,7 @@ def test_each_kind_goes_into_each(
         assert held(given[-1]) == held(address)
     target = place(into, "target")
     combine([two[1]], target, partition_by=PARTS if into == "folder" else ())
-    written = combine(given, target)
+    written = combine(given, target).written
     assert written["measurements"] == 5 and written["models"] == 4, "one of six is there already"
     rows = {dict(row)["measurement_key"]: row for place_of_rows in (*given, two[1]) for row in held(place_of_rows)}
     assert len(rows) == 8 and held(target) == sorted(rows.values(), key=repr)
@@ -129,11 +129,11 @@ def test_each_kind_goes_into_each(
 def test_what_is_there_already_is_not_stored_again(two: tuple[str, str], tmp_path: Path) -> None:
     table = f"{tmp_path}/table.parquet"
     combine([two[0]], table)
-    again = combine([two[0]], table)
+    again = combine([two[0]], table).written
     assert again["measurements"] == again["models"] == again["operators"] == 0 and held(table) == held(two[0])
     combine([table], two[1])
-    assert not any(combine([table], two[1]).values())
-    assert not any(combine([table], two[0]).values())
+    assert not any(combine([table], two[1]).written.values())
+    assert not any(combine([table], two[0]).written.values())
     with Dataset.open(two[0], read_only=True) as dataset:
         (timing,) = dataset.rows(schema.model_timings.select())
     assert timing["rounds"] == 3, "what a table tells of a whole model takes the place of no time with its rounds"
@@ -154,14 +154,14 @@ def test_a_model_of_a_table_becomes_whole(
         (model,) = dataset.models()
     combine([whole], table)
     combine([table], target)
-    written = combine([whole], target)
+    written = combine([whole], target).written
     assert (written["models"], written["model_operators"]) == (0, 2), "what was there in part is no new row"
     with Dataset.open(target, read_only=True) as dataset:
         (merged,) = dataset.models()
         assert merged == dataclasses.replace(model, added_at=merged.added_at)
         assert {(row["operator_key"], row["schedule_key"], row["code"]) for row in dataset.rows(LINKS)} == kept
         assert dataset.model_operators("m") == operators
-    assert not any(combine([whole], target).values())
+    assert not any(combine([whole], target).written.values())
 
 
 def test_the_command_makes_a_folder_and_fills_it(two: tuple[str, str], tmp_path: Path) -> None:
@@ -175,6 +175,27 @@ def test_the_command_makes_a_folder_and_fills_it(two: tuple[str, str], tmp_path:
     assert parted.returncode == 0 and parted.stdout.startswith("into parts: ")
     (threads,) = (tmp_path / "parts").iterdir()
     assert {path.name for path in threads.iterdir()} == {"cache=hot", "cache=model"}
+
+
+def test_the_summary_counts_what_a_parquet_file_holds_and_names_the_rest(example: Any, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/a.db"
+    with Dataset.open(address) as dataset:
+        example.add_model(dataset, operators=3)  # of which one is measured
+        example.add_model(dataset, "unmeasured")
+        dataset.record(example.row(0))
+        dataset.record(example.row(1, measurement=Measurement(error="no")))
+    words = ("dataset", "merge", address, "--into", "parts", "--partition-by", "anchor")
+    first = op_profiler(*words, "--json", folder=tmp_path)
+    counts = json.loads(first.stdout)
+    assert counts == {
+        **dict.fromkeys(("devices", "models", "schedules", "settings"), 1),
+        **{"operators": 2, "measurements": 2, "left_out": {"models": 1, "operators": 1}},
+    }
+    again = op_profiler(*words, folder=tmp_path)
+    assert again.stdout.splitlines() == [
+        "into parts: 0 devices, 0 models, 0 operators, 0 schedules, 0 settings, 0 measurements",
+        "not written, since Parquet holds measurements only: 1 models, 1 operators",
+    ]
 
 
 def test_what_is_no_folder_of_parts_stays_as_it_is(two: tuple[str, str], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from op_profiler.dataset.merging import merge
 from op_profiler.dataset.put_aside import put_aside, take_back
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.measure.measurement import Measurement
+from op_profiler.report.dataset import show_contents
 
 from ..command_line import op_profiler
 
@@ -60,10 +61,36 @@ def test_contents_tell_what_failed_and_what_is_noisy(filled: Dataset, example: A
     assert (model.key, model.name, model.operators, model.threads) == ("m", "resnet-18", 2, (2,))
     assert (model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished) == (2, 1, 1, 1, 1)
     assert model.device == example.device.processor
+    assert (model.compiler, model.pipeline, model.schedules) == ("relay", None, ())
     (device,) = held.devices
     assert device["processor"] == example.device.processor and device["rows"] == 5
     assert held.elsewhere == {"default": 1} and held.failures == 1 and held.coruns == 0
     assert held.size_bytes > 10_000 and held.version == schema.VERSION
+
+
+def test_builds_of_one_model_can_be_told_apart(dataset: Dataset, example: Any, capsys: Any) -> None:
+    relax = dataclasses.replace(example.device, compiler="relax")
+    dataset.add_device(relax)
+    tuned = dataclasses.replace(example.schedule, origin="tuned")
+    for key, device, changes in (
+        ("relay", example.device, {}),
+        ("stock", relax, {"recipe": {"request": {"pipeline": "stock"}}}),
+        ("vm", example.device, {"executor": "vm"}),
+    ):
+        example.add_model(dataset, key, operators=2, device_key=device.key, **changes)
+    keys = [example.operator(index).key for index in range(2)]
+    places = [(example.operator(index), (index,)) for index in range(2)]
+    dataset.add_operators("relay", places, dict(zip(keys, (example.schedule, tuned))))
+    told = {one.key: (one.compiler, one.pipeline, one.schedules) for one in contents(dataset).models}
+    assert told == {
+        "relay": ("relay", None, ("default", "tuned")),
+        "stock": ("relax", "stock", ()),
+        "vm": ("relay", None, ()),
+    }
+    show_contents(contents(dataset))
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("default,", "relax,", "pipeline", "stock", "executor", "vm"):
+        assert words in shown
 
 
 def test_merged_datasets_hold_what_each_held_and_nothing_twice(dataset: Dataset, other: Dataset, example: Any) -> None:
@@ -220,7 +247,7 @@ def test_files_are_merged_into_a_server(other: Dataset, postgres_url: str, examp
     example.fill(other)
     export_table(other, Path(table), format="parquet")
     combine([table, address], postgres_url)
-    written = combine([address, table], postgres_url)
+    written = combine([address, table], postgres_url).written
     assert written["measurements"] == written["models"] == written["operators"] == 0
     with Dataset.open(postgres_url, read_only=True) as merged:
         assert everything(merged)["measurements"] == everything(other)["measurements"]

@@ -71,6 +71,13 @@ def test_every_name_has_its_place() -> None:
         assert [name for name in registry.built_in if f"| `{name}` |" not in sections[kind]] == []
 
 
+def test_every_kind_that_is_drawn_where_named_has_its_place() -> None:
+    from op_profiler.collection.sampling.named_points import WHERE_NAMED
+
+    rows = [line for line in (ROOT / "docs/tutorials/sample.md").read_text().splitlines() if line.startswith("| `")]
+    assert [name for name in WHERE_NAMED if not any(f"`{name}`" in row.split("|")[1] for row in rows)] == []
+
+
 def test_every_public_name_has_its_place() -> None:
     import op_profiler
 

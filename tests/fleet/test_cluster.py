@@ -92,6 +92,21 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.delenv(TLS)
         with pytest.raises(UsageError, match="op-profiler certificates"):
             Cluster(address)
+    with scheduler(tmp_path) as (plain, _):
+        done = op_profiler("fleet", plain.replace("tcp://", "tls://"), environment={TLS: str(folder)})
+        assert done.returncode == 5 and "does not speak TLS" in done.stderr
+
+
+def test_a_folder_without_certificates_is_told(tmp_path: Path) -> None:
+    for folder, words in ((tmp_path / "none", "which is no folder"), (tmp_path, "which has no ")):
+        done = op_profiler("fleet", "tls://127.0.0.1:9", environment={TLS: str(folder)})
+        assert done.returncode == 2 and f"{TLS} names {folder}, {words}" in done.stderr
+
+
+def test_nobody_is_waited_for_who_cannot_join(tmp_path: Path) -> None:
+    words = ("collect", "--modelname", "mlp", "--cluster", "local:1", "--needs", "9999GiB", "--db", "sqlite:///a.db")
+    done = op_profiler(*words, folder=tmp_path, libraries=("distributed",))
+    assert done.returncode == 2 and "has 9999 GiB of memory, and no other machine can join" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Layers on the collector's screen."""
+"""The collector's screen: layers, and how much of the time its operators take."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ def _shown(report: ModelReport, capsys: pytest.CaptureFixture[str], depth: int |
 def _row(text: str, start: str) -> list[str]:
     line = [line for line in text.splitlines() if f"│ {start} " in line][-1]
     return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+@pytest.mark.parametrize(("coverage", "told"), [(0.5, "1 of 2 operators, 80% of"), (0.95, "2 of 2 operators, 100% of")])
+def test_the_share_is_that_of_the_operators_shown(
+    coverage: float, told: str, report: ModelReport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measuring = dataclasses.replace(report.request.measuring, coverage=coverage)
+    asked = dataclasses.replace(report, request=dataclasses.replace(report.request, measuring=measuring))
+    assert told in _shown(asked, capsys, None)
 
 
 def test_operators_tell_their_layers(report: ModelReport, capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,7 +103,10 @@ def analyze(
     for name in (one.name for one in chosen if can_turn(one)):
         turned += (swept := turnarounds(table, name, threshold=threshold))
         predicted.append(predict_unswept(table, name, swept))
-    _FORMS[format](found, turned, predicted, table.not_drawn)
+    if quiet and format == "table":
+        _print_strongest(found)
+    else:
+        _FORMS[format](found, turned, predicted, table.not_drawn)
     if report is not None:
         from op_profiler.report.page.analyses import analysis_part
         from op_profiler.report.page.report import report_of, write_report
@@ -119,6 +122,17 @@ def analyze(
 def _tell(text: str, quiet: bool) -> None:
     if not quiet:
         print(text, file=sys.stderr)
+
+
+def _print_strongest(found: Sequence[Correlation]) -> None:
+    """One line an anchor: the factor that its latency goes with most closely."""
+    strongest: dict[str, Correlation] = {}
+    for c in (c for c in found if c.spearman is not None):
+        strongest[c.anchor] = max(strongest.get(c.anchor, c), c, key=lambda one: abs(one.spearman or 0.0))
+    for anchor, c in strongest.items():
+        print(f"{anchor}: most with {c.factor}, {c.compared}: Spearman {_pair(c.spearman, c.spearman_p)}")
+    if not strongest:
+        print("not enough measurements to tell which factor latency goes with; --format json has the reasons")
 
 
 def _print_json(

@@ -102,12 +102,17 @@ def merge(
 
     columns = values.parse_names("--partition-by", partition_by) if partition_by else ()
     with Status(quiet=quiet or not sys.stderr.isatty()) as status:
-        written = combine(sources, into, partition_by=columns, announce=status.step)
+        done = combine(sources, into, partition_by=columns, announce=status.step)
     if as_json:
-        print(json_text.dumps(written))
+        print(json_text.dumps({**done.written, "left_out": done.left_out}))
     elif not quiet:
-        counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items())
-        print(f"into {without_password(into)}: {counts}")
+        print(f"into {without_password(into)}: {_counted(done.written)}")
+        if done.left_out:
+            print(f"not written, since Parquet holds measurements only: {_counted(done.left_out)}")
+
+
+def _counted(rows: dict[str, int]) -> str:
+    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in rows.items())
 
 
 @app.command(epilog=EXAMPLES)

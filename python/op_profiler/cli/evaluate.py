@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,6 +75,10 @@ def evaluate(
             scores += run()
     if as_json:
         print(json_text.dumps([dataclasses.asdict(score) for score in scores], indent=1))
+        return
+    if quiet:
+        for score in scores:
+            print(f"{score.split}: {score.predictor}: MAPE {_percent(score.mape)}, bias {_percent(score.bias, '+')}")
         return
     print(about)
     _show(scores, descriptions)
@@ -150,9 +155,14 @@ def _show(scores: list[Score], descriptions: dict[str, str]) -> None:
     for column in ("rows", "MAPE", "median", "p90", "within 10 %", "bias", "in 90 % interval", "s"):
         table.add_column(column, justify="right")
     for score in scores:
-        coverage = "-" if score.coverage_90 is None else f"{score.coverage_90:.1%}"
-        errors = [f"{value:.1%}" for value in (score.mape, score.median, score.p90, score.within_10)]
+        within = score.within_10 if score.unanswered < score.tested else None
+        errors = [_percent(value) for value in (score.mape, score.median, score.p90, within)]
         counted = str(score.tested) + (f" ({score.unanswered} without)" if score.unanswered else "")
-        cells = [descriptions[score.split], score.predictor, counted, *errors, f"{score.bias:+.1%}", coverage]
-        table.add_row(*cells, f"{score.seconds:.1f}")
+        cells = [descriptions[score.split], score.predictor, counted, *errors, _percent(score.bias, "+")]
+        table.add_row(*cells, _percent(score.coverage_90), f"{score.seconds:.1f}")
     Console(width=None if sys.stdout.isatty() else 150).print(table)
+
+
+def _percent(share: float | None, sign: str = "") -> str:
+    """A dash where no entry has an estimate, so that there is nothing to tell."""
+    return "-" if share is None or math.isnan(share) else f"{share:{sign}.1%}"

@@ -56,7 +56,7 @@ def export(
     from op_profiler.cli import values
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.flat import flat_table
-    from op_profiler.dataset.formats import exporting
+    from op_profiler.dataset.formats import SUFFIXES, exporting
     from op_profiler.errors import UsageError
     from op_profiler.files import check_folder, check_writable
 
@@ -71,7 +71,11 @@ def export(
     if (output is None) == (file is None):
         given = "--output is missing" if output is None else "the file is given twice"
         raise UsageError(f"{given}; name the file to write once, such as operators.parquet")
+    if threads is not None and threads < 0:
+        raise UsageError(f"--threads {threads} is out of range; give 1 or more, or 0 for what ran on a GPU")
     path = Path(file or output or "")
+    if partition_by and SUFFIXES.get(path.suffix.lower(), "parquet") != "parquet":
+        raise UsageError(f"--partition-by makes a folder of Parquet files, not {path}; give a name without that end")
     if partition_by:
         format = format or "parquet"
         check_folder("--output", path.absolute().parent)

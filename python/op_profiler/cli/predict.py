@@ -127,7 +127,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.predict.latency import PREDICTORS, predictor_files
     from op_profiler.predict.latency.calibration import calibrated, of_another, whose_times
     from op_profiler.predict.latency.network import predict_network
-    from op_profiler.predict.latency.open_predictor import open_predictor
+    from op_profiler.predict.latency.open_predictor import device_for, open_predictor
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
     from op_profiler.targets.target import kind_of
@@ -169,10 +169,17 @@ def predict(  # noqa: PLR0913 - the options are the interface
         if named is None and predictor == "default" and compiler == DEFAULT_COMPILER:
             found = calibrated(partial(open_predictor, on_gpu=on_gpu), target, status.step)
         wanted = named or (None if found is None else "a calibration")
+        if wanted is None:
+            device = device_for(target)
         found = found or _predictor(predictor, db, device, compiler, adapt, status.step, on_gpu=on_gpu)
         origin, another = whose_times(found.device, wanted, target), of_another(found.device, wanted, target)
-        built_for = target or found.device.target
-        if kind_of(found.device.target).on_gpu:
+        built_for, of_gpu = target or found.device.target, kind_of(found.device.target).on_gpu
+        if kind_of(built_for).on_gpu != of_gpu:
+            raise UsageError(
+                f"--target {target} does not fit the times of {found.device.processor} ({found.device.target}); leave "
+                "it out, or name a device that fits with --device"
+            )
+        if of_gpu:
             counts = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
             if target == kind_of(found.device.target).name:
                 built_for = found.device.target  # no GPU need be here
@@ -185,7 +192,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
             compiler=compiler,
             precision=cast("Precision", precision),
             schedules="none",
-            threads=(0,) if kind_of(found.device.target).on_gpu else (1,),
+            threads=(0,) if of_gpu else (1,),
         )
         network = _network(build, input_dtype, status.step)
         network = network.told(found, counts, target=build.target, note=status.step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,7 +86,12 @@ def sample(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="What",
         ),
     ] = False,
-    count: Annotated[int | None, typer.Option(help="Operators to measure in all.", rich_help_panel="How much")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            help="Operators to measure in all, and those that fill the last batch.", rich_help_panel="How much"
+        ),
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.", rich_help_panel="How much")] = None,
     rounds: Annotated[int, typer.Option(help="Most times that each operator is run.", rich_help_panel="How much")] = 21,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", rich_help_panel="How much")] = 0,
@@ -125,7 +130,11 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.targets.target import kind_of
 
     if kinds == "list" or skip_rule == "list":
-        print("\n".join(spaces.space_names() if kinds == "list" else (f"{n}: {t}" for n, (t, _) in grid.RULES.items())))
+        rules = {name: asked for name, (asked, _) in grid.RULES.items()}
+        if as_json:
+            print(json_text.dumps(spaces.space_names() if kinds == "list" else rules))
+        else:
+            print("\n".join(spaces.space_names() if kinds == "list" else (f"{n}: {t}" for n, t in rules.items())))
         return
     if sum([config is not None, bool(models), adaptive]) > 1 or (kinds and (config is not None or models)):
         raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
@@ -160,22 +169,19 @@ def sample(  # noqa: PLR0913 - the options are the interface
     if config is not None:
         skipped = values.parse_names("--skip-rule", skip_rule) if skip_rule else ()
         draw = Draw(label=config.stem, seed=seed, grid=grid.read_grid(config), rules=_rules(skipped))
-        if dry_run:
-            print(f"{len(draw.points())} convolutions; rules left out: {', '.join(skipped) or 'none'}")
-            return
+        what: dict[str, Any] = {"convolutions": len(draw.points()), "rules_left_out": skipped} if dry_run else {}
     elif models:
         variants = _variants(values.parse_names("--models", models), batches, resolutions, sequence_lengths)
-        if dry_run:
-            print("\n".join(f"{v.source}:{v.name} batch {v.batch_size} {v.input_shapes or ''}" for v in variants))
-            return
+        names = ("source", "name", "batch_size", "input_shapes", "sequence_length")
+        what = {"models": [{name: getattr(one, name) for name in names} for one in variants]}
         draw = Draw(label="models", models=tuple(variants))
     else:
-        names = values.parse_names("--kinds", kinds) if kinds else ()
-        drawn = spaces.checked_names(names)
-        draw = dataclasses.replace(draw, kinds=names)
-        if dry_run:
-            print(f"random operators of the kinds {', '.join(drawn)}")
-            return
+        draw = dataclasses.replace(draw, kinds=values.parse_names("--kinds", kinds) if kinds else ())
+        what = {"kinds": spaces.checked_names(draw.kinds), "adaptive": adaptive, "cached": cached}
+    if dry_run:
+        what |= {"count": count, "budget_seconds": seconds}
+        print(json_text.dumps(what) if as_json else _told(what))
+        return
     screen = Screen(quiet=quiet)
     with Collection(db) as collection:
         if cluster:
@@ -196,6 +202,25 @@ def sample(  # noqa: PLR0913 - the options are the interface
     _show(done, as_json=as_json, quiet=quiet)
     if done.failed or done.errors:
         raise typer.Exit(1)
+
+
+def _told(what: dict[str, Any]) -> str:
+    """What would be measured, in words."""
+    if "convolutions" in what:
+        lines = [f"{what['convolutions']} convolutions; rules left out: {', '.join(what['rules_left_out']) or 'none'}"]
+    elif "models" in what:
+        lines = []
+        for one in what["models"]:
+            shapes = f", inputs {one['input_shapes']}" if one["input_shapes"] else ""
+            tokens = f", {one['sequence_length']} tokens" if one["sequence_length"] else ""
+            lines.append(f"{one['source']}:{one['name']}, batch {one['batch_size']}{shapes}{tokens}")
+    else:
+        drawn = "where the predictor is least sure" if what["adaptive"] else "random"
+        batches = ", in small batches whose weights stay in the cache" if what["cached"] else ""
+        lines = [f"operators, {drawn}, of the kinds {', '.join(what['kinds'])}{batches}"]
+    ends = [] if what["count"] is None else [f"{what['count']} operators are measured, in whole batches"]
+    ends += [] if what["budget_seconds"] is None else [f"{what['budget_seconds']:g} s are over"]
+    return "\n".join([*lines, f"until {' or '.join(ends)}" if ends else "all of them"])
 
 
 def _adaptive(request: CollectRequest, draw: Draw, note: Callable[[str], None]) -> Iterator[Batch]:

@@ -115,10 +115,13 @@ def schedule(
         if subject is not None:
             status.step(f"fusing {subject}")
             answers = _answers(query, request, _anchors(request, db or DEFAULT_DB), k, verify, status.step)
+    if as_json:
+        _print_json(answers if subject is not None else None, score if evaluate else None)
+        return
     if evaluate:
-        _print_score(score, as_json, quiet=quiet)
+        _print_score(score, quiet=quiet)
     if subject is not None:
-        _print(answers, as_json, f"for {request.conditions} on {named}", quiet=quiet)
+        _print(answers, f"for {request.conditions} on {named}{_taught(query, answers)}", quiet=quiet)
 
 
 def _answers(
@@ -214,10 +217,32 @@ def _anchors(request: BuildRequest, db: str) -> list[Operator]:
     return [item.anchor for item in items]
 
 
-def _print_score(score: Score, as_json: bool, *, quiet: bool) -> None:
-    if as_json:
-        print(json_text.dumps({"evaluation": dataclasses.asdict(score)}))
+def _taught(query: ScheduleQuery, answers: list[Answer]) -> str:
+    """Whose trials predictions come from: these may be none of the machine that they are for."""
+    if not any(one.source == "predicted" for answer in answers for one in answer.suggestions):
+        return ""
+    return f"; predicted from trials of {', '.join(query.processors)}"
+
+
+def _print_json(answers: list[Answer] | None, score: Score | None) -> None:
+    """One value: a list of the operators, or an object where there is an evaluation."""
+    operators = [
+        {
+            "operator": answer.anchor.key,
+            "anchor": answer.anchor.anchor,
+            "output": answer.anchor.outputs[0].shape,
+            "schedules": [dataclasses.asdict(s) for s in answer.suggestions],
+        }
+        for answer in answers or ()
+    ]
+    if score is None:
+        print(json_text.dumps(operators))
         return
+    told = {} if answers is None else {"operators": operators}
+    print(json_text.dumps({"evaluation": dataclasses.asdict(score), **told}))
+
+
+def _print_score(score: Score, *, quiet: bool) -> None:
     if not quiet:
         print(f"held out: {score.operators} operators with {score.trials} trials")
     print(f"pairs in the right order: {score.pairwise:.1%}")
@@ -225,19 +250,7 @@ def _print_score(score: Score, as_json: bool, *, quiet: bool) -> None:
         print(f"best of the first {k}: {loss:.2f} times the best of all (geometric mean; 20 at most, or if all fail)")
 
 
-def _print(answers: list[Answer], as_json: bool, conditions: str, *, quiet: bool) -> None:
-    if as_json:
-        plain = [
-            {
-                "operator": answer.anchor.key,
-                "anchor": answer.anchor.anchor,
-                "output": answer.anchor.outputs[0].shape,
-                "schedules": [dataclasses.asdict(s) for s in answer.suggestions],
-            }
-            for answer in answers
-        ]
-        print(json_text.dumps(plain))
-        return
+def _print(answers: list[Answer], conditions: str, *, quiet: bool) -> None:
     if quiet:
         first = Counter(answer.suggestions[0].source if answer.suggestions else "no template" for answer in answers)
         print(f"{conditions}: {', '.join(f'{count} {source}' for source, count in first.items()) or 'no operator'}")

@@ -48,12 +48,14 @@ class Cluster:
     Attributes:
         address: of the scheduler.
         client: Dask's connection to it; another one after `reconnect`.
+        takes_others: whether workers may join: nobody else has the certificates of a cluster of this machine.
         left_out: of the workers that were there when `workers` was called, by address why they get nothing of ours.
     """
 
     def __init__(self, name: str) -> None:
         settings.configure()
         self.left_out: dict[str, str] = {}
+        self.takes_others = not name.startswith("local:")
         self._own: DaskCluster | KubernetesCluster | None = None
         if name.startswith(("tcp://", "tls://")):
             settings.check_address(name)
@@ -83,9 +85,14 @@ class Cluster:
 
         try:
             return Client(self.address, security=self._security, timeout=_CONNECT_SECONDS, set_as_default=False)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = str(error)
+            if not reason or isinstance(error, ValueError):  # which Tornado raises where the other side speaks no TLS
+                reason = (
+                    "what is there does not speak TLS, or knows other certificates: it says tcp:// or tls:// itself"
+                )
             raise MeasureError(
-                f"no scheduler answers at {self.address} ({error}); start one with: op-profiler scheduler"
+                f"no scheduler answers at {self.address} ({reason}); start one with: op-profiler scheduler"
             ) from None
 
     def workers(self) -> Workers:

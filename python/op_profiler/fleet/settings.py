@@ -105,12 +105,13 @@ def security(address: str) -> Security | None:
     """
     if not address.startswith("tls://"):
         return None
-    folder = Path(os.environ.get(TLS, ""))
-    if not os.environ.get(TLS) or not all((folder / name).is_file() for name in (AUTHORITY, NODE, KEY)):
-        raise UsageError(
-            f"tls:// needs the folder of the cluster's certificates in the variable {TLS}; "
-            "'op-profiler certificates FOLDER' makes them, once for all machines"
-        )
+    made = "'op-profiler certificates FOLDER' makes them, once for all machines"
+    if not has_certificates():
+        raise UsageError(f"tls:// needs the folder of the cluster's certificates in the variable {TLS}; {made}")
+    folder = Path(os.environ[TLS])
+    if missing := [name for name in (AUTHORITY, NODE, KEY) if not (folder / name).is_file()]:
+        told = f"which has no {', '.join(missing)}" if folder.is_dir() else "which is no folder"
+        raise UsageError(f"tls:// needs the cluster's certificates; {TLS} names {folder}, {told}. {made}")
     from distributed.security import Security
 
     files: dict[str, Any] = {"tls_ca_file": str(folder / AUTHORITY)}

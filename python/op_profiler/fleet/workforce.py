@@ -85,9 +85,15 @@ class Workforce:
 
         Raises:
             MeasureError: none came.
+            UsageError: none can come.
         """
         noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
         while not self.able(needs):
+            if self.all() and not self._cluster.takes_others:
+                raise UsageError(
+                    f"no worker of this machine {told(needs)}, and no other machine can join a cluster local:N; ask "
+                    "for less with --needs, or name a scheduler that has others with --cluster"
+                )
             if not noted:
                 here = {machine.host_id: machine.host for machine, _ in self.all().values()}.values()
                 which = f"; {', '.join(here)} does not" if here else ""

@@ -143,7 +143,8 @@ def _operator_table(report: ModelReport, title: str) -> object:
 
     counts = sorted(report.threads)
     heavy = report.heavy() if counts else report.ranked()
-    what = f"{len(heavy)} of {len(report.operators)} operators, {report.request.measuring.coverage:.0%} of the time"
+    covered = sum(report.share(operator.key) or 0.0 for operator, _ in heavy)
+    what = f"{len(heavy)} of {len(report.operators)} operators, {covered:.0%} of the time"
     table = Table(title=f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}", title_justify="left")
     table.add_column("share", justify="right")
     table.add_column("operator")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from op_profiler.building.request import EXECUTORS
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.dataset.maintain import Contents
+    from op_profiler.dataset.maintain import Contents, ModelContents
     from op_profiler.dataset.row import Failure
 
 
@@ -25,7 +28,8 @@ def show_contents(held: Contents) -> None:
 
     console = _console()
     table = Table(title=f"models: {len(held.models)}", title_justify="left")
-    for name in ("key", "model", "precision", "target", "threads"):
+    table.add_column("key", no_wrap=True)  # it is copied into other commands
+    for name in ("model", "built by", "schedules", "precision", "target", "threads"):
         table.add_column(name, overflow="fold")
     for name in ("operators", "times", "failed", "foreign load", "unsettled", "unfinished"):
         table.add_column(name, justify="right")
@@ -34,6 +38,8 @@ def show_contents(held: Contents) -> None:
         table.add_row(
             model.key,
             f"{model.source}:{model.name}, batch {model.batch_size}" + (f", run {model.label}" if model.label else ""),
+            ", ".join(_built_by(model)) or "-",
+            ", ".join(model.schedules) or "-",
             model.precision,
             model.target,
             ",".join(map(str, model.threads)),
@@ -52,6 +58,16 @@ def show_contents(held: Contents) -> None:
         f"failures: {held.failures} (--failures lists them); {held.size_bytes / 1e6:.1f} MB, "
         f"tables of version {held.version}"
     )
+
+
+def _built_by(model: ModelContents) -> Iterator[str]:
+    """Its compiler, and what is not usual of how that was asked."""
+    if model.compiler is not None:
+        yield model.compiler
+    if model.pipeline not in (None, DEFAULT_PIPELINE):
+        yield f"pipeline {model.pipeline}"
+    if model.executor != EXECUTORS[0]:
+        yield f"executor {model.executor}"
 
 
 def show_failures(failures: Sequence[Failure], models: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,9 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
     if format == "csv":
         return _csv(predictions)
     if format == "runtime_lut":
-        return "\n".join(line for prediction in predictions for line in _runtime_lut(prediction))
+        several = len(predictions) > 1  # readers of that format know one network
+        told = [[f"threads: {one.threads}"] * several + _runtime_lut(one) for one in predictions]
+        return "\n".join(itertools.chain.from_iterable(told))
     raise UnknownNameError("format", format, FORMATS)
 
 

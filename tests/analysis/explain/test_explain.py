@@ -49,6 +49,11 @@ def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
         assert all(loss["because"] for loss in one["losses"])
 
 
+def test_dense_layers_have_a_template_whether_or_not_searches_are_known(explained: dict[str, Any]) -> None:
+    tuned = [one["advice"]["text"] for one in explained["operators"] if one["losses"][0]["cause"] == "register tile"]
+    assert not any("no template" in text for text in tuned)
+
+
 def test_what_no_run_of_the_dataset_has_is_not_kept_and_a_note_says_so(explained: dict[str, Any]) -> None:
     assert "not kept for reports" in explained["notes"][-1] and "op-profiler collect" in explained["notes"][-1]
 

@@ -162,6 +162,18 @@ def test_what_a_search_is_predicted_to_find_is_promised() -> None:
     assert "predicted to save 120.0 us (80.0 to 140.0)" in found.sentence and "register tile" in found.sentence
 
 
+def test_only_what_no_template_computes_cannot_be_searched() -> None:
+    slow = {state: 4 * us for state, us in FINE.items()}
+    told = {}
+    for searchable in (False, True):
+        others = OtherTimes(searchable=searchable, untold="it is small" if searchable else "")
+        advice = explained(evidence(slow, cycles=Cycles(48, 48, True), others=others), 1000.0, MODEL).advice
+        assert advice is not None and advice.gain_us is None
+        told[searchable] = advice
+    assert not told[False].command and "no template of this project computes it" in told[False].text
+    assert "--iftune true" in told[True].command and "cannot be told: it is small" in told[True].text
+
+
 def test_sureness_falls_where_intervals_overlap() -> None:
     def loss(us: float, off: float) -> Loss:
         return Loss(cause="memory", lost_us=us, low_us=us - off, high_us=us + off, basis="measured", because="")

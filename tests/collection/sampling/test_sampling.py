@@ -387,3 +387,30 @@ def test_dry_runs_measure_nothing(tmp_path: Path) -> None:
     done = _sample("--config", str(CONFIG), "--dry-run", "--db", f"sqlite:///{tmp_path / 'none.db'}")
     assert done.stdout.startswith("8395 convolutions; rules left out: no_stem")
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "as_json"),
+    [
+        ("--count 3", ["until 3 operators are measured, in whole batches"], {"count": 3, "adaptive": False}),
+        ("--adaptive --budget 2m", ["where the predictor is least sure", "120 s"], {"adaptive": True}),
+        ("--cached --count 3", ["weights stay in the cache"], {"cached": True, "budget_seconds": None}),
+        ("--models transformers:bert --sequence-lengths 32,64", ["batch 1, 32 tokens", "batch 1, 64 tokens"], {}),
+        ("--models local:resnet-18 --resolutions 64", ["inputs ((1, 3, 64, 64),)", "all of them"], {"count": None}),
+        (f"--config {CONFIG}", ["8395 convolutions"], {"convolutions": 8395, "rules_left_out": ["no_stem"]}),
+    ],
+)
+def test_dry_runs_say_what_would_be_measured(arguments: str, told: list[str], as_json: dict[str, Any]) -> None:
+    words = (*arguments.split(), "--dry-run")
+    text = _sample(*words).stdout
+    assert all(words in text for words in told), text
+    found = json.loads(_sample(*words, "--json").stdout)
+    assert as_json.items() <= found.items()
+    if "models" in found:
+        lengths = [one["sequence_length"] for one in found["models"]]
+        assert lengths == ([32, 64] if "bert" in arguments else [None])
+
+
+def test_lists_are_json_where_that_is_asked_for() -> None:
+    assert "conv1d" in json.loads(_sample("--kinds", "list", "--json").stdout)
+    assert "no_stem" in json.loads(_sample("--skip-rule", "list", "--json").stdout)

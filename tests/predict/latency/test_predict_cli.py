@@ -73,6 +73,9 @@ def test_the_words_of_the_runtime_look_up_table(db: str) -> None:
     assert lines[1].startswith("run_time: [")
     assert lines[-2] == "All operators found in the table? True"
     assert lines[-1].startswith("The network run-time latency is ")
+    words = ("--device", "AMD EPYC family 26", "--threads", "1,2", "--format", "runtime_lut", "--quiet")
+    both = _run("predict", "mlp", *words).stdout.splitlines()
+    assert (both[0], both[len(lines) + 1]) == ("threads: 1", "threads: 2") and len(both) == 2 * len(lines) + 2
 
 
 def test_csv_has_a_row_an_operator(db: str) -> None:
@@ -118,7 +121,8 @@ def test_what_only_regresses_is_told_the_loops_of_all(
     [
         (["no-such-model"], 2, "no-such-model"),
         (["mlp", "--predictor", "crystal-ball"], 2, "predictor"),
-        (["mlp", "--threads", "7"], 2, "no measurements at 7 threads"),
+        (["mlp", "--threads", "2"], 2, "Measure with: op-profiler sample --count 500 --threads 2"),
+        (["mlp", "--threads", "1000"], 2, " cores"),
         (["mlp", "--input_dims", "{data: 3}"], 2, "--input_dims takes JSON"),
         (["mlp", "--input_dtype", "int8"], 2, "takes data: float32"),
         (["mlp", "--format", "yaml"], 2, "table"),
@@ -127,6 +131,26 @@ def test_what_only_regresses_is_told_the_loops_of_all(
 )
 def test_wrong_questions_get_an_answer(db: str, arguments: list[str], code: int, message: str) -> None:
     assert message in _run("predict", *arguments, "--db", db, code=code).stderr
+
+
+def test_quiet_tells_nothing_of_the_compilers_own_warnings() -> None:
+    assert "WARNING" not in _run("predict", "mlp", "--precision", "int8", "--quiet", code=1).stderr
+
+
+def test_a_target_that_does_not_fit_the_device_is_refused() -> None:
+    done = _run("predict", "mlp", "--target", "llvm", "--device", "H100", code=2)
+    assert "--target llvm does not fit the times of NVIDIA H100" in done.stderr and "--device" in done.stderr
+
+
+def test_few_measurements_of_another_compiler_are_not_to_be_sampled(db: str, tmp_path: Path) -> None:
+    copy = tmp_path / "relax.db"
+    with contextlib.closing(sqlite3.connect(db.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE devices SET compiler = 'relax'")
+        connection.execute("DELETE FROM measurements WHERE key NOT IN (SELECT key FROM measurements LIMIT 5)")
+    few = _run("predict", "mlp", "--compiler", "relax", "--db", f"sqlite:///{copy}", code=5).stderr
+    assert "Measure operators with: op-profiler collect --compiler relax" in few
 
 
 def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
@@ -151,6 +175,13 @@ def test_evaluate_leaves_models_out(db: str) -> None:
     for score in scores:
         assert {"mape", "median", "p90", "within_10", "bias", "coverage_90"} <= set(score)
     assert "random" in _run("evaluate", "--db", db, "--split", "rnadom", code=2).stderr
+
+
+def test_what_has_no_estimate_has_no_error_and_quiet_leaves_a_line(db: str) -> None:
+    words = ("evaluate", "--db", db, "--split", "random", "--predictor", "lookup")
+    (row,) = (line for line in _run(*words).stdout.splitlines() if "lookup" in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")][3:-1] == ["-"] * 6
+    assert _run(*words, "--quiet").stdout == "random: lookup: MAPE -, bias -\n"
 
 
 def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +235,16 @@ def test_quiet_and_json_tell_whose_times_they_are(db: str) -> None:
     there = json.loads(_run("predict", "mlp", *named).stdout)
     assert there["device"]["processor"] == "AMD EPYC family 26 model 2"
     assert there["of_this_machine"] == (slug(processor_name()) == slug("AMD EPYC family 26 model 2"))
+
+
+def test_the_processor_of_a_target_answers_where_it_ships_and_else_that_is_said() -> None:
+    words = ("predict", "mlp", "--quiet", "--target")
+    ships = {"znver4": "AMD EPYC family 25 model 17", "znver5": "AMD EPYC family 26 model 2"}
+    told = {cpu: json.loads(_run(*words, f"llvm -mcpu={cpu}", "--format", "json").stdout) for cpu in ships}
+    assert {cpu: one["device"]["processor"] for cpu, one in told.items()} == ships
+    assert "NOT of" not in _run(*words, "llvm -mcpu=znver4").stderr
+    other = _run(*words, "llvm -mcpu=haswell").stderr
+    assert "NOT of llvm -mcpu=haswell" in other and "--db" in other
 
 
 def test_what_ships_of_a_processor_is_made_of_datasets(

@@ -243,6 +243,12 @@ def test_the_command_measures_no_more_than_it_is_asked_to(searched: str, tmp_pat
     (answer,) = json.loads(verified.stdout)
     predicted = [s for s in answer["schedules"] if s["source"] == "predicted"]
     assert len(predicted) == 4 and sum(s["verified_us"] is not None for s in predicted) == 2
+    both = run("schedule", "mlp", "--threads", "1", "--evaluate", "--json", "--quiet")
+    told = json.loads(both.stdout)
+    assert [one["operator"] for one in told["operators"]] == [one["operator"] for one in answers]
+    assert 0 <= told["evaluation"]["pairwise"] <= 1
+    ranked = run("schedule", "mlp", "--schedules", "none", "--quiet", db=f"sqlite:///{tmp_path}/empty.db")
+    assert "; predicted from trials of AMD EPYC: 3 predicted" in ranked.stdout, ranked.stderr
     assert run("schedule").returncode == 2
     no_operator = run("schedule", "0123456789abcdef", "--trials-from", "none")
     assert no_operator.returncode == 2 and "op-profiler export --output operators.csv" in no_operator.stderr

@@ -30,6 +30,8 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
         text = "a quarter of the bytes, where int8 is accurate enough"
         command = f"{_collect(model)} --precision int8"
         return Advice(command=command, text=text, gain_us=gain, gain_low_us=0.0, gain_high_us=gain)
+    if evidence.others.searchable:
+        return _tune(evidence, model)
     text = "no template of this project computes it, so no search can help: change the model, or TVM's schedule"
     return Advice(command="", text=text)
 
@@ -43,7 +45,8 @@ def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
         text = f"search; the best known schedule ({others.best_from}) takes {others.best_us:.1f} us"
         return Advice(command=command, text=text, gain_us=gain, gain_low_us=gain, gain_high_us=gain)
     tuned = others.tuned
-    assert tuned is not None  # asked for by the caller
+    if tuned is None:
+        return Advice(command=command, text=f"search for a schedule; what it saves cannot be told: {others.untold}")
     gains = [max(hot - us, 0.0) for us in (tuned.us, tuned.high_us, tuned.low_us)]
     text = f"search for a schedule; {tuned.us:.1f} us are expected"
     return Advice(command=command, text=text, gain_us=gains[0], gain_low_us=gains[1], gain_high_us=gains[2])

@@ -70,13 +70,17 @@ class OtherTimes:
         best_us: with the best schedule that was measured on this machine.
         best_from: where that is known from.
         vendor_us: in the vendor's kernel.
-        tuned: what a search is predicted to find; None where no template computes it.
+        searchable: whether a template of this project computes it.
+        tuned: what a search is predicted to find; None where nothing tells.
+        untold: why nothing tells that, of what is searchable.
     """
 
     best_us: float | None = None
     best_from: str = ""
     vendor_us: float | None = None
+    searchable: bool = False
     tuned: Tuned | None = None
+    untold: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

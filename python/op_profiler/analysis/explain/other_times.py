@@ -92,10 +92,14 @@ class KnownSchedules:
             return OtherTimes()
         anchor = compiler_in_use().anchor(occurrence)
         best = self.best.get((host_fingerprint, anchor.key), Best())
-        tuned = None
-        if self.gain is not None and compiler_in_use().own_tasks(anchor):
-            tuned = self.gain.predict(dataclasses.asdict(anchor), "hot", hot_us, peak_flops_per_us)
-        return OtherTimes(best_us=best.searched_us, best_from=best.template, vendor_us=best.vendor_us, tuned=tuned)
+        others = OtherTimes(best_us=best.searched_us, best_from=best.template, vendor_us=best.vendor_us)
+        if not compiler_in_use().own_tasks(anchor):
+            return others
+        if self.gain is None:
+            return dataclasses.replace(others, searchable=True, untold="too few searches are known")
+        tuned = self.gain.predict(dataclasses.asdict(anchor), "hot", hot_us, peak_flops_per_us)
+        untold = "" if tuned is not None else "it is far smaller than all whose searches are known"
+        return dataclasses.replace(others, searchable=True, tuned=tuned, untold=untold)
 
 
 def _rows(db: str | None, *, shipped: bool) -> Iterator[Mapping[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.compilers.relay.lower import quiet
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
@@ -64,7 +65,8 @@ def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Tar
     tvm = load_tvm()
     quantize = tvm.relay.quantize
     dataset = [{name: tvm.nd.array(value) for name, value in inputs.items()}]
-    with host, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False):
+    usual = quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False)
+    with host, usual, quiet():  # it runs parts of the model to calibrate it, and compiles them for that
         prepared = quantize.prerequisite_optimize(_bound(model))
         annotated = tvm.transform.Sequential(
             [quantize.partition(), quantize.annotate(), tvm.relay.transform.InferType()], opt_level=3

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Select, func, select
 
 from op_profiler.addresses import without_password
+from op_profiler.dataset import schema
 from op_profiler.dataset.address import absolute_address, parse_url
 from op_profiler.dataset.flat import MEASUREMENTS
 from op_profiler.dataset.formats import parquet
@@ -20,6 +25,27 @@ from op_profiler.errors import DatasetError, UsageError
 from op_profiler.files import check_folder, check_writable, explained, locked
 
 Announce = Callable[[str], None]
+_NAMED_IN_ROWS = {
+    "devices": "device_key",
+    "models": "model_key",
+    "operators": "operator_key",
+    "schedules": "schedule_key",
+    "settings": "settings_key",
+}
+"""Tables of which a Parquet file holds what its measurements refer to, and the columns that do so."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Combined:
+    """What came of it, in rows by table.
+
+    Attributes:
+        written: those that were added, or that took the place of worse ones.
+        left_out: those of the sources that a Parquet file cannot hold.
+    """
+
+    written: dict[str, int]
+    left_out: dict[str, int]
 
 
 def combine(
@@ -28,7 +54,7 @@ def combine(
     *,
     partition_by: Sequence[str] = (),
     announce: Announce = lambda step: None,
-) -> dict[str, int]:
+) -> Combined:
     """`merge` of datasets by their addresses, and of Parquet files and folders by their paths.
 
     A Parquet file holds measurements with their models, not failures beside times, code of kernels and groups that ran
@@ -40,9 +66,6 @@ def combine(
         partition_by: columns by whose values a folder of Parquet files is parted (`parquet.write_parts`), which is then
             made where it does not exist. A folder that does keeps its own columns where none are given.
         announce: told what takes long.
-
-    Returns:
-        What `merge` does, by table.
 
     Raises:
         UsageError: a source is none that can be merged, `into` is one of them, or cannot be what the other words say.
@@ -66,15 +89,15 @@ def combine(
     if partition_by or Path(into).is_dir():
         columns = _columns_of(into, partition_by)
         check_folder("--into", Path(os.path.realpath(into)).parent)
-        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, written):
+        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, done):
             parquet.write_parts(dataset, Path(into), columns, replace=True)
-        return written
+        return done
     if is_parquet(into):
         check_writable({"--into": Path(into)})
-        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, written):
+        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, done):
             parquet.FORMAT.write_from(dataset, Path(into))
-        return written
-    return _merged(sources, into, announce)
+        return done
+    return Combined(_merged(sources, into, announce), {})
 
 
 def is_parquet(place: str) -> bool:
@@ -128,18 +151,46 @@ def _alone(into: str, announce: Announce) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, dict[str, int]]]:
+def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, Combined]]:
     """A dataset with all that is to be in a file or folder, for as long as it is written, and what came new."""
     with _temporary() as url:
-        path = Path(into)
+        path, before = Path(into), dict.fromkeys(_NAMED_IN_ROWS, 0)
         if path.is_file() or (path.is_dir() and any(path.rglob("*.parquet"))):
             parquet.refuse_unknown_columns(path)
             with Dataset.open(url) as kept:
                 _read(path, kept, announce)
-        written = _merged(sources, url, announce)
+                before = _named_in_rows(kept)
+        measurements = _merged(sources, url, announce)["measurements"]
         announce(f"writing {into}")
         with Dataset.open(url, read_only=True) as dataset:
-            yield dataset, written
+            named = _named_in_rows(dataset)
+            written = {name: named[name] - before[name] for name in named} | {"measurements": measurements}
+            yield dataset, Combined(written, _left_out(dataset, named))
+
+
+def _named_in_rows(dataset: Dataset) -> dict[str, int]:
+    """How many models, operators and so on the measurements of a dataset refer to, by table."""
+    columns = {name: schema.measurements.c[key] for name, key in _NAMED_IN_ROWS.items()}
+    return {name: _count(dataset, select(key).where(key.is_not(None)).distinct()) for name, key in columns.items()}
+
+
+def _left_out(dataset: Dataset, named: dict[str, int]) -> dict[str, int]:
+    """What no row of a measurement has, by table; empty where there is nothing."""
+    failed = select(schema.measurements.c.key).where(schema.measurements.c.error.is_not(None))
+    rows = {
+        "models": select(schema.models.c.key),
+        "operators": select(schema.operators.c.key),
+        "explanations": select(schema.explanations.c.model_key),
+        "failures": select(schema.failures.c.key).where(schema.failures.c.measured_key.not_in(failed)),
+        "coruns": select(schema.coruns.c.key),
+    }
+    left = {name: _count(dataset, these) - named.get(name, 0) for name, these in rows.items()}
+    return {name: count for name, count in left.items() if count}
+
+
+def _count(dataset: Dataset, rows: Select[Any]) -> int:
+    (row,) = dataset.rows(select(func.count().label("rows")).select_from(rows.subquery()))
+    return int(row["rows"])
 
 
 def _merged(sources: Sequence[str], into: str, announce: Announce) -> dict[str, int]:

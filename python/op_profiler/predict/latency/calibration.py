@@ -18,7 +18,7 @@ import platformdirs
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import explained, locked, whole_file
-from op_profiler.predict.latency.devices import is_here
+from op_profiler.predict.latency.devices import cpu_elsewhere, cpu_of, is_here
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import shipped_processors
 from op_profiler.targets.target import kind_of
@@ -148,6 +148,8 @@ def of_another(device: DeviceName, asked: str | None, target: str | None = None)
     wanted = kind_of(target or _PROCESSOR)
     if not wanted.on_host and not wanted.on_gpu:
         return True
+    if (elsewhere := cpu_elsewhere(target)) and (told := cpu_of(device.target)):
+        return told != elsewhere
     return wanted.on_gpu != kind_of(device.target).on_gpu or not of_this_machine(device)
 
 
@@ -167,6 +169,8 @@ def whose_times(device: DeviceName, asked: str | None, target: str | None = None
     if target is not None and not kind_of(target).on_host:
         wanted = "this machine's GPU" if kind_of(target).on_gpu else target
         option = f" --target {shlex.quote(target)}"
+    if cpu_elsewhere(target):
+        return f"times of {there}, NOT of {target}; for its own, collect on such a machine, and give that with --db"
     return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
 
 

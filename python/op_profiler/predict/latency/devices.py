@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,29 @@ def is_here(device: DeviceName) -> bool:
         return False
     here, there = slug(kind.processor_name()), slug(device.processor)
     return here == there or here.startswith(f"{there}-")
+
+
+def cpu_elsewhere(target: str | None) -> str | None:
+    """The processor that a target's ``-mcpu`` names, where this machine's is another; None where it names none."""
+    from op_profiler.compilers.tvm_build import host_cpu
+
+    if target is None or not kind_of(target).on_host:
+        return None
+    cpu = cpu_of(target)
+    return None if cpu == host_cpu() else cpu
+
+
+def cpu_of(target: str) -> str | None:
+    """What a target's ``-mcpu`` names."""
+    named = re.search(r"-mcpu=(\S+)", target)
+    return None if named is None else named[1]
+
+
+def measure_with(compiler: str, options: str = "") -> str:
+    """The command that measures operators of a compiler: not all kernels can be sampled."""
+    if compiler == DEFAULT_COMPILER:
+        return f"op-profiler sample --count 500{options}"
+    return f"op-profiler collect --compiler {compiler} --modelname ...{options}"
 
 
 def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:

@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base, Lesson, trained
 from op_profiler.predict.latency.correction import MOST_LEARNED, Correction
+from op_profiler.predict.latency.devices import DeviceName, measure_with
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
@@ -73,12 +75,7 @@ def fit(
         UnknownNameError: no such choice.
     """
     method = PREDICTORS.get(choice)
-    devices = np.unique(examples.device)
-    if len(devices) != 1 or len(examples) < _FEWEST_ROWS:
-        raise DatasetError(
-            f"a predictor needs at least {_FEWEST_ROWS} measurements on one device; there are {len(examples)} on "
-            f"{len(devices)}. Measure operators with: op-profiler sample --count 500"
-        )
+    device = _only_device(examples)
     examples = steady(examples)
     own, *elsewhere = _lessons(examples, others)
     query, target, families = own.query, own.target, families_of(own.query)
@@ -96,7 +93,7 @@ def fit(
     spread = Spread.of(query, judged, target)
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
-        device=examples.devices[int(devices[0])],
+        device=device,
         choice=choice,
         base=base,
         measured=measured_of(examples, query),
@@ -111,6 +108,22 @@ def fit(
         fingerprint=fingerprint(examples),
         launching=Launching.of(examples),
     )
+
+
+def _only_device(examples: Examples) -> DeviceName:
+    """The device of all of them.
+
+    Raises:
+        DatasetError: as `fit`, for too few measurements or several devices.
+    """
+    devices = [examples.devices[at] for at in np.unique(examples.device)]
+    if len(devices) != 1 or len(examples) < _FEWEST_ROWS:
+        compiler = devices[0].compiler if devices else DEFAULT_COMPILER
+        raise DatasetError(
+            f"a predictor needs at least {_FEWEST_ROWS} measurements on one device; there are {len(examples)} on "
+            f"{len(devices)}. Measure operators with: {measure_with(compiler)}"
+        )
+    return devices[0]
 
 
 def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:

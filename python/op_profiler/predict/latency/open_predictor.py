@@ -14,7 +14,7 @@ from op_profiler.addresses import without_password
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
-from op_profiler.predict.latency.devices import devices_in, is_here
+from op_profiler.predict.latency.devices import cpu_elsewhere, cpu_of, devices_in, is_here
 from op_profiler.predict.latency.query import unknown_loops
 from op_profiler.predict.latency.vectors import vector_ratio
 from op_profiler.schedules.records import slug
@@ -108,6 +108,14 @@ def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> Shi
         raise DatasetError(_NO_DATASET)
     devices = [_device_of(one) for one in ships]
     return ships[devices.index(_chosen(devices, device))]
+
+
+def device_for(target: str | None) -> str | None:
+    """Key of the processor that ships of those that a target's ``-mcpu`` names, where this machine is none of these;
+    None where none ships, or several."""
+    cpu = cpu_elsewhere(target)
+    found = [] if cpu is None else [one for one in map(_device_of, shipped_processors()) if cpu_of(one.target) == cpu]
+    return found[0].key if len(found) == 1 else None
 
 
 def _device_of(ships: ShippedProcessor) -> DeviceName:

@@ -15,7 +15,7 @@ from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base
-from op_profiler.predict.latency.devices import DeviceName
+from op_profiler.predict.latency.devices import DeviceName, measure_with
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
@@ -290,10 +290,12 @@ class Predictor:
         unknown = ~np.isin(asked, self.roofline.threads)
         if unknown.any():
             strange = np.unique(asked[unknown])
+            cores = self.device.cores
+            command = measure_with(self.device.compiler, f" --threads {strange[0]}")
+            advice = f"Measure with: {command}" if not cores or strange[0] <= cores else f"It has {cores} cores"
             raise UsageError(
                 f"there are no measurements at {', '.join(map(str, strange))} threads on {self.device.processor}; "
-                f"there are at {', '.join(map(str, self.thread_counts))}. Measure with: op-profiler sample --threads "
-                f"{strange[0]}"
+                f"there are at {', '.join(map(str, self.thread_counts))}. {advice}"
             )
 
     def _looked_up(self, query: Query) -> tuple[np.ndarray, np.ndarray]:

@@ -87,6 +87,11 @@ class ScheduleQuery:
         self._model: RankingModel | None = None
 
     @property
+    def processors(self) -> list[str]:
+        """Whose trials the ranking learns from."""
+        return sorted({str(row["processor"]) for row in self._rows})
+
+    @property
     def model(self) -> RankingModel:
         """Trained when first needed.
 
