@@ -234,6 +234,14 @@ class RelayCompiler(Compiler):
 
         return anchor_of(occurrence)
 
+    @interrupts_wait()
+    def described_anchor(self, operator: Operator) -> Operator:
+        from op_profiler.compilers.relay.rebuilt import rebuilt_operator
+        from op_profiler.compilers.relay.tasks import anchor_of
+
+        alone = len(operator.op_names) == 1
+        return operator if alone else anchor_of(rebuilt_operator(operator))
+
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relay.tasks import own_tasks
 
