@@ -25,7 +25,7 @@ EXAMPLES = """Examples:
 
 op-profiler evaluate                                       (what ships of this processor, or of the nearest)
 
-op-profiler evaluate --device Xeon --split model             (what ships of another processor)
+op-profiler evaluate --device emeraldrapids --split model    (what ships of another processor)
 
 op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
 

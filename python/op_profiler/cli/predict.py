@@ -31,7 +31,7 @@ op-profiler predict resnet-18                              (of this machine afte
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
-op-profiler predict resnet-18 --device Xeon                (of a processor that ships, wherever it is asked)
+op-profiler predict resnet-18 --device emeraldrapids       (of a processor that ships, wherever it is asked)
 
 op-profiler predict resnet-18 --target cuda                (of the GPU that ships; it is lowered by TVM with CUDA)
 
