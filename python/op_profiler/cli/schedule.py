@@ -175,7 +175,8 @@ def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | No
     wanted = (device or "").lower()
     found = {r["device_key"]: r["processor"] for r in rows if wanted in (r["device_key"], "") or _names(wanted, r)}
     if len(found) > 1 or (device is not None and not found):
-        there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in rows}))
+        fitting = [row for row in rows if not found or row["device_key"] in found]
+        there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in fitting}))
         raise UsageError(f"--device {device or 'is needed'}: {len(found)} devices fit; there are trials of {there}")
     return found, next(iter(found.values()), request.target)
 

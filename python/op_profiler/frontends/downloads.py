@@ -40,7 +40,11 @@ def download(address: str, *, again: bool = False) -> Path:
         ModelError: the address does not answer, or not with a file; what was kept stays.
     """
     folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
-    file = folder / (PurePosixPath(urllib.parse.urlsplit(address).path).name or "model")
+    try:
+        path = urllib.parse.urlsplit(address).path
+    except ValueError as error:
+        raise ModelError(f"{address} is no http or https address: {error}") from error
+    file = folder / (PurePosixPath(path).name or "model")
     state = folder / "state.json"
     kept = _kept(file, state)
     if kept is not None and not again:
