@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 from op_profiler.errors import ModelError
@@ -66,6 +67,7 @@ def output_shapes(module: IRModule) -> list[tuple[int | None, ...]]:
     return [() if shape is None else tuple(getattr(size, "value", None) for size in shape) for shape in shapes]
 
 
+@interrupts_wait()
 def finish(
     module: IRModule,
     params: Mapping[str, DeviceArray],
