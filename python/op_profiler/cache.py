@@ -41,6 +41,8 @@ _DEPTHS = {"built": 2, "relay": 2}
 """Folders that an entry lies below, where that is not one."""
 LIMITED = ("built", "relay")
 """Kinds that are limited together; the others stay small, or cannot be made again without the network."""
+MODELS = (*LIMITED, "networks")
+"""Built and lowered models, which are made again when they are needed."""
 _LIMIT_VARIABLE = "OP_PROFILER_CACHE_GIB"
 _DEFAULT_LIMIT_GIB = 8.0
 _ABANDONED_SECONDS = 24 * 3600.0

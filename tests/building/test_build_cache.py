@@ -263,8 +263,11 @@ def test_other_thread_counts_and_caches_go_on_with_the_same_build(tmp_path: Path
     titles = {entry["kind"]: entry["title"] for entry in shown["entries"]}
     assert titles["built"] == "local:mlp, batch 1, float32, llvm" and shown["folder"] == home["OP_PROFILER_CACHE"]
     assert "local:mlp" in of_cache().stdout
+    for_predictions = tmp_path / "cache" / "networks" / "x.json"
+    for_predictions.parent.mkdir()
+    for_predictions.write_text("{}")
     cleared = json.loads(of_cache("--clear", "--json").stdout)
-    assert [entry["kind"] for entry in cleared["removed"]] == ["built"]
+    assert [entry["kind"] for entry in cleared["removed"]] == ["built", "networks"]
     assert "built" not in {entry["kind"] for entry in cleared["entries"]} and cleared["entries"]
     assert json.loads(of_cache("--clear", "--all", "--json").stdout)["entries"] == []
     assert of_cache("--all").returncode == 2

@@ -149,6 +149,7 @@ def test_a_database_that_is_something_else_is_left_alone(tmp_path: Path) -> None
     done = op_profiler("collect", "--modelname=mlp", f"--db=sqlite:///{other}", folder=tmp_path)
     assert done.returncode == 5
     assert "letter.db" in done.stderr and "Traceback" not in done.stderr
+    assert (done.stdout + done.stderr).count("letter.db") == 1, "the dataset's error is told once, and of no model"
     assert other.read_text() == "Dear reader, this is not a database."
 
 
@@ -185,6 +186,16 @@ def test_models_are_listed() -> None:
     assert "conv2d" in names["simple"]
     listed = op_profiler("collect", "--modelname", "list", environment=WIDE)
     assert "resnet-18" in listed.stdout.split()
+    of_files = op_profiler("collect", "--modelsource", "file", "--modelname", "list", environment=WIDE)
+    assert (of_files.returncode, of_files.stdout, of_files.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("command", [["schedule"], ["collect", "--dry-run", "--modelname"], ["predict"], ["explain"]])
+def test_a_model_is_named_alike_everywhere(command: list[str], tmp_path: Path) -> None:
+    no_file = op_profiler(*command, "nosuch.onnx", folder=tmp_path)
+    assert (no_file.returncode, no_file.stderr.splitlines()[-1]) == (4, "error: there is no file nosuch.onnx")
+    no_model = op_profiler(*command, "transformers:mlpp", folder=tmp_path)
+    assert no_model.returncode == 2 and "error: unknown transformers model 'mlpp'" in no_model.stderr
 
 
 def test_devices_tells_the_build() -> None:

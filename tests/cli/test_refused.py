@@ -74,7 +74,19 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["sample", "--kinds", ",", "--count", "5"], ["--kinds"]),
     (["sample", "--count", "5", "--schedules", "nowhere"], ["--schedules 'nowhere'"]),
     (["calibrate", "--budget", "soon"], ["--budget", "10m"]),
-    (["calibrate", "--rounds", "1"], ["--rounds"]),
+    (["calibrate", "--rounds", "0"], ["error: --rounds 0 is out of range; give 3 or more"]),
+    (["sample", "--count", "0"], ["--count 0 is out of range"]),
+    (["sample", "--kinds", "", "--count", "5"], ["--kinds", "names nothing"]),
+    (["sample", "--models", ""], ["--models", "names nothing"]),
+    (["corun", "mlp", "--plan", "p.json", "--policy", "greedy"], ["--plan", "leave out --policy"]),
+    (
+        ["corun", "mlp", "--plan", "p.json", "--costs", "predicted", "--merge"],
+        ["--plan", "leave out --costs, --merge"],
+    ),
+    (["scheduler", "--host", "::1"], ["--host ::1", "IPv4"]),
+    (["certificates", "tls", "--host", "bad host!!"], ["bad host!!", "no certificate"]),
+    (["predict", "mlp", "--target", "cuda", "--threads", "2"], ["--threads", "GPU", "leave it out"]),
+    (["predict", "mlp", "--predictor", "no.zip", "--db", "x.db"], ["no.zip", "default"]),
     (["predict", "mlp", "--sequence-length", "8"], ["mlp", "--sequence-length"]),
     (["predict", "mlp", "--threads", ","], ["--threads"]),
     (["predict", "mlp", "--inputname", "image"], ["'image'", "data"]),
@@ -95,6 +107,7 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["schedule", "mlp", "--schedules", "nowhere"], ["--schedules 'nowhere'"]),
     (["compare", "a", "b", "--fail-above", "5 apples"], ["--fail-above", "5%"]),
     (["compare", "a", "b", "--fail-above", "-5%"], ["--fail-above"]),
+    (["compare", "a", "b", "--fail-above", "5"], ["--fail-above", "percent sign", "'5'"]),
     (["compare", "a", "b", "--seconds", "0", "--rerun"], ["--seconds 0"]),
     (["compare", "a", "b", "--seconds", "5"], ["--seconds", "--rerun"]),
     (["devices", "--host", "127.0.0.1", "--port", "9", "--target", "pinq"], ["pinq", "pynq"]),
@@ -115,6 +128,12 @@ def test_an_option_without_its_effect_is_refused_before_anything(
 def test_a_file_that_is_not_there_is_no_unknown_model_of_the_zoo(tmp_path: Path) -> None:
     done = run(tmp_path, "predict", "nosuch.onnx")
     assert (done.returncode, done.stderr.strip()) == (4, "error: there is no file nosuch.onnx")
+
+
+def test_a_stored_predictor_learns_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "p.zip").touch()
+    done = run(tmp_path, "predict", "mlp", "--predictor", "p.zip", "--db", "x.db")
+    assert done.returncode == 2 and "p.zip" in done.stderr and "leave out --db" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["npy", "cut off", "pickled", "text", "larger than memory", "flipped"])

@@ -110,6 +110,12 @@ def compare(folder: Path, before: str, after: str, **options: Any) -> Any:
     return compare_runs(before, after, db=f"sqlite:///{folder}/runs.db", announce=lambda step: None, **options)
 
 
+def test_a_dataset_that_is_missing_is_named(folder: Path) -> None:
+    for words in (("runs.db", "nosuch.db"), ("nosuch.db", "runs.db")):
+        done = op_profiler("compare", *words, folder=folder)
+        assert done.returncode == 5 and done.stderr.startswith("error: there is no dataset nosuch.db"), done.stderr
+
+
 def test_stored_times_that_differ_as_runs_do_are_no_change(folder: Path, told: sqlite3.Connection) -> None:
     slow_down(told, "same", 1.02)
     found = compare(folder, "before", "same")

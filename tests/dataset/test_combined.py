@@ -223,6 +223,16 @@ def test_what_is_no_folder_of_parts_stays_as_it_is(two: tuple[str, str], tmp_pat
     assert listed(folder) == there and len(there) == 2
 
 
+def test_a_dataset_is_named_by_its_path_too(two: tuple[str, str], tmp_path: Path) -> None:
+    paths = [address.removeprefix("sqlite:///") for address in two]
+    assert all(path.endswith(".db") for path in paths)
+    done = op_profiler("dataset", "merge", *paths, "--into", "all.db", folder=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("into all.db: "), done.stderr
+    assert combine(two, f"sqlite:///{tmp_path}/all.db").written["operators"] == 0, "all is there"
+    with pytest.raises(UsageError, match="is one of the sources"):
+        combine(paths, two[0])
+
+
 def test_what_would_be_lost_or_read_twice_is_refused(two: tuple[str, str], tmp_path: Path) -> None:
     from pyarrow import array, parquet
 

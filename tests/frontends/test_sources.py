@@ -209,12 +209,16 @@ class TestFiles:
         torch.export.save(torch.export.export(net, (example,)), tmp_path / "net.pt2")
         (tmp_path / "mynet.py").write_text(
             "import torch\n\ndef build():\n    return torch.nn.Linear(8, 4), torch.randn(1, 8)\n"
+            "\ndef alone():\n    return torch.nn.Linear(8, 4)\n"
         )
         monkeypatch.chdir(tmp_path)
         script = load("file", "net.pt", input_shapes=((3, 8),))
         assert script.inputs[0].shape == (3, 8)
         assert load("file", "net.pt2").inputs[0].shape == (1, 8)
         assert load("file", "mynet:build").inputs[0].shape == (1, 8)
+        assert load("file", "mynet:alone", input_shapes=((2, 8),)).inputs[0].shape == (2, 8)
+        with pytest.raises(ModelError, match="no example inputs; give --inputshape"):
+            load("file", "mynet:alone")
         value = np.ones((3, 8), "float32")
         with torch.no_grad():
             expected = net(torch.from_numpy(value)).numpy()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, OpProfilerError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -35,7 +35,7 @@ def application() -> typer.Typer:
         sample,
         schedule,
     )
-    from op_profiler.cli.help import Command
+    from op_profiler.cli.help import Command, MeasuringCommand
 
     app = typer.Typer(
         name="op-profiler",
@@ -67,8 +67,10 @@ def application() -> typer.Typer:
         fleet.fleet: fleet.EXAMPLES,
         fleet.certificates: fleet.EXAMPLES,
     }
+    measuring = (collect.collect, sample.sample, calibrate.calibrate)
     for command, examples in commands.items():
-        app.command(command.__name__.rstrip("_"), cls=Command, epilog=examples)(command)
+        kind = MeasuringCommand if command in measuring else Command
+        app.command(command.__name__.rstrip("_"), cls=kind, epilog=examples)(command)
     app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
     app.callback()(_options)
     return app
@@ -95,23 +97,23 @@ def _options(
 
 def _collector() -> typer.Typer:
     from op_profiler.cli import collect
-    from op_profiler.cli.help import Command
+    from op_profiler.cli.help import MeasuringCommand
 
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, context_settings=_CONTEXT)
-    app.command("op_performance_collector.py", cls=Command, epilog=collect.EXAMPLES)(collect.collect)
+    app.command("op_performance_collector.py", cls=MeasuringCommand, epilog=collect.EXAMPLES)(collect.collect)
     return app
 
 
-def _run(app: Callable[..., Any]) -> None:
+def _run(application: Callable[[], typer.Typer]) -> None:
     """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
     try:
-        app()
+        application()()
     except OpProfilerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("\ninterrupted; what was measured is kept, the same command goes on from there", file=sys.stderr)
-        sys.exit(130)
+    except KeyboardInterrupt:  # before a command has begun
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -123,9 +125,9 @@ def _run(app: Callable[..., Any]) -> None:
 
 def main() -> None:
     """Entry point of ``op-profiler``."""
-    _run(application())
+    _run(application)
 
 
 def collector_main() -> None:
     """Entry point of ``op_performance_collector.py``: the same as ``op-profiler collect``."""
-    _run(_collector())
+    _run(_collector)

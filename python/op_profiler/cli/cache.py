@@ -38,7 +38,7 @@ def cache(
     if everything and not clear:
         raise UsageError("--all says what to remove; add --clear")
     limit = kept.limit_bytes()
-    removed = kept.entries(kept.KINDS if everything else kept.LIMITED) if clear else []
+    removed = kept.entries(kept.KINDS if everything else kept.MODELS) if clear else []
     for entry in removed:
         kept.remove(entry)
     left = kept.entries()

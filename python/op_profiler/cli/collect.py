@@ -60,7 +60,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     modelname: Annotated[
         str | None,
         typer.Option(
-            help="A name of that source, a path, an address, or 'list'. Left out: all default models of the source.",
+            help="A name, source:name, a path, an address, or 'list'. Left out: all default models of the source.",
             rich_help_panel="Model",
         ),
     ] = None,
@@ -248,7 +248,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.compilers.abilities import require
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
-    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends import FRONTENDS, source_and_name
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
     from op_profiler.targets.target import kind_of
@@ -276,11 +276,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
         time_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
         return
     steps = values.parse_steps(prefill, decode, past)
-    if steps and not values.is_given(context, "modelsource"):
-        modelsource = "transformers"
+    if not values.is_given(context, "modelsource"):
+        modelsource = "transformers" if steps else modelsource
+        if modelname:
+            modelsource, modelname = source_and_name(modelname, modelsource)
     frontend = FRONTENDS.get(modelsource)
     if modelname == "list":
-        print("\n".join(frontend.names()))
+        for name in frontend.names():
+            print(name)
         return
     names = frontend.default_names() if modelname is None else [modelname]
     if not names:

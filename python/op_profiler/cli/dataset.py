@@ -11,6 +11,7 @@ import typer
 from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.cli import options
+from op_profiler.cli.help import Command
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ op-profiler dataset --failures --db sqlite:///results/op_profiler.db
 
 op-profiler dataset --json
 
-op-profiler dataset merge sqlite:///a.db postgresql://me@host/b --into sqlite:///all.db
+op-profiler dataset merge a.db postgresql://me@host/b --into all.db
 
 op-profiler dataset merge a.parquet sqlite:///b.db --into all.parquet
 
@@ -74,15 +75,17 @@ def show(
         show_contents(held)
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(cls=Command, epilog=EXAMPLES)
 def merge(
     sources: Annotated[
         list[str],
-        typer.Argument(help="SQLAlchemy addresses of datasets, or paths of Parquet files or folders; only read."),
+        typer.Argument(help="Datasets (their files or addresses), or paths of Parquet files or folders; only read."),
     ],
     into: Annotated[
         str,
-        typer.Option(help="Where all goes: an address, a file.parquet, or a folder. Made where it does not exist."),
+        typer.Option(
+            help="Where all goes: file.db, an address, file.parquet, or a folder. Made where it does not exist."
+        ),
     ],
     partition_by: Annotated[
         str,
@@ -115,7 +118,7 @@ def _counted(rows: dict[str, int]) -> str:
     return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in rows.items())
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(cls=Command, epilog=EXAMPLES)
 def remove(
     models: Annotated[
         list[str], typer.Argument(help="Names, source:name or keys, as 'op-profiler dataset' lists them.")
@@ -145,7 +148,7 @@ def remove(
         print("removed: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in removed.items() if n))
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(cls=Command, epilog=EXAMPLES)
 def allow(
     role: Annotated[str, typer.Argument(help="Name of a PostgreSQL role; made where it does not exist.")],
     writes: Annotated[bool, typer.Option("--writes/--reads", help="Let it write too, or only read.")] = False,

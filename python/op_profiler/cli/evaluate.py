@@ -26,7 +26,7 @@ EXAMPLES = """Examples:
 
 op-profiler evaluate                                       (what ships of this processor, or of the nearest)
 
-op-profiler evaluate --device Xeon --split model             (what ships of another processor)
+op-profiler evaluate --device emeraldrapids --split model    (what ships of another processor)
 
 op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
 
@@ -46,7 +46,9 @@ def evaluate(
         str,
         typer.Option(help="With --db: {predictors}. With --library: {library_predictors}. By commas, or all."),
     ] = "default",
-    device: Annotated[str | None, typer.Option(help="Device of --db, or of what ships: its key or name.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Of --db, or of what ships: its key, or part of its name or target.")
+    ] = None,
     compiler: Annotated[str, typer.Option(help="Whose rows of --db: {compilers}.")] = DEFAULT_COMPILER,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random split and of the regressors.")] = 0,
     as_json: options.Json = False,

@@ -100,7 +100,8 @@ def fleet(address: Address, as_json: options.Json = False) -> None:
 def certificates(
     folder: Annotated[Path, typer.Argument(help="To make them in. Copy it to every machine of the cluster.")],
     host: Annotated[
-        list[str] | None, typer.Option(help="Name or address of a machine; several times for several kinds.")
+        list[str] | None,
+        typer.Option(help="Name or address of a machine; once for each. Default: localhost and 127.0.0.1."),
     ] = None,
 ) -> None:
     """Make the certificates of a cluster; who has them may give it work."""

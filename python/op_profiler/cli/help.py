@@ -1,16 +1,19 @@
-"""Help texts that name what can be chosen: ``{tuners}`` in a text stands for the names of the registry of tuners.
+"""What all commands share: how they are interrupted, and help texts that name what can be chosen.
 
-They are filled in when a help is shown. To know what other packages offer takes a look at all that are installed, which
-no command should wait for.
+``{tuners}`` in a help text stands for the names of the registry of tuners. They are filled in when a help is shown. To
+know what other packages offer takes a look at all that are installed, which no command should wait for.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+import sys
+from typing import Any, ClassVar
 
+import typer
 from typer.core import TyperCommand
 
+from op_profiler.errors import EXIT_INTERRUPTED
 from op_profiler.registry import REGISTRIES, registry_of
 
 _KIND = re.compile(rf"\{{({'|'.join(REGISTRIES)})\}}")
@@ -19,11 +22,26 @@ _KIND = re.compile(rf"\{{({'|'.join(REGISTRIES)})\}}")
 class Command(TyperCommand):
     """A command whose options and examples may name kinds."""
 
+    interrupted: ClassVar[str] = "interrupted"
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # Typer would end without a word
+            print(f"\n{self.interrupted}", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:
             parameter.help = filled(parameter.help or "")  # type: ignore[attr-defined]  # of options and arguments
         self.epilog = filled(self.epilog or "")
         super().format_help(ctx, formatter)
+
+
+class MeasuringCommand(Command):
+    """A command that stores each measurement when it is made."""
+
+    interrupted = "interrupted; what was measured is kept, the same command goes on from there"
 
 
 def filled(text: str) -> str:

@@ -31,7 +31,7 @@ op-profiler predict resnet-18                              (of this machine afte
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
-op-profiler predict resnet-18 --device Xeon                (of a processor that ships, wherever it is asked)
+op-profiler predict resnet-18 --device emeraldrapids       (of a processor that ships, wherever it is asked)
 
 op-profiler predict resnet-18 --target cuda                (of the GPU that ships; it is lowered by TVM with CUDA)
 
@@ -79,11 +79,14 @@ def predict(  # noqa: PLR0913 - the options are the interface
     compiler: options.Compiler = DEFAULT_COMPILER,
     importer: options.Importer = AUTO,
     precision: Annotated[str, typer.Option(help="float32, float16 or int8.", rich_help_panel="Device")] = "float32",
-    threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
+    threads: Annotated[
+        str | None, typer.Option(help="Thread counts that were measured. Default: 1.", rich_help_panel="Device")
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
-            help="Start of a device's key, or part of its name; default: this processor, or the nearest that ships.",
+            help="Start of a device's key, or part of its name or target; default: this processor, or the nearest that "
+            "ships.",
             rich_help_panel="Device",
         ),
     ] = None,
@@ -127,7 +130,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.predict.latency import PREDICTORS, predictor_files
     from op_profiler.predict.latency.calibration import calibrated, of_another, whose_times
     from op_profiler.predict.latency.network import predict_network
-    from op_profiler.predict.latency.open_predictor import device_for, open_predictor
+    from op_profiler.predict.latency.open_predictor import check_choice, device_for, open_predictor
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
     from op_profiler.targets.target import kind_of
@@ -138,6 +141,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--adapt takes the new device's measurements from --db")
     if adapt is not None and predictor != "default":
         raise UsageError("--adapt starts from the predictor that ships; leave out --predictor")
+    if db is not None and predictor not in PREDICTORS:
+        check_choice(predictor)
+        raise UsageError(f"{predictor} was fitted before, and learns nothing from a dataset; leave out --db")
     if input_dims and (inputname or inputshape):
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     names, shapes = (
@@ -159,7 +165,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     require(compiler, "predict", "predict")
     check_importer(importer, COMPILERS.get(compiler))
     use_compiler(compiler)
-    counts = values.parse_counts("--threads", threads)
+    counts = values.parse_counts("--threads", "1" if threads is None else threads)
     FRONTENDS.get(source).check(request)
     check_writable({"--save": save, "--report": report})
     with Status(quiet=quiet) as status:
@@ -180,6 +186,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
                 "it out, or name a device that fits with --device"
             )
         if of_gpu:
+            if threads is not None:
+                raise UsageError("--threads has no meaning for kernels of a GPU, which bring their own; leave it out")
             counts = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
             if target == kind_of(found.device.target).name:
                 built_for = found.device.target  # no GPU need be here

@@ -57,16 +57,16 @@ def sample(  # noqa: PLR0913 - the options are the interface
         typer.Option(help="Rules of the grid to leave out, by commas, or 'list'.", rich_help_panel="What"),
     ] = "no_stem",
     kinds: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Kinds of operators to draw, by commas, 'all', or 'list'. Default: the usual ones.",
             rich_help_panel="What",
         ),
-    ] = "",
+    ] = None,
     models: Annotated[
-        str,
+        str | None,
         typer.Option(help="Take the operators of models: source:name, by commas.", rich_help_panel="What"),
-    ] = "",
+    ] = None,
     batches: Annotated[str, typer.Option(help="Batch sizes of --models.", rich_help_panel="What")] = "1",
     resolutions: Annotated[
         str,
@@ -136,13 +136,14 @@ def sample(  # noqa: PLR0913 - the options are the interface
         else:
             print("\n".join(spaces.space_names() if kinds == "list" else (f"{n}: {t}" for n, t in rules.items())))
         return
-    if sum([config is not None, bool(models), adaptive]) > 1 or (kinds and (config is not None or models)):
+    chosen = [config is not None, models is not None, adaptive]
+    if sum(chosen) > 1 or (kinds is not None and any(chosen[:2])):
         raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
-    if cached and (config is not None or models or adaptive):
+    if cached and any(chosen):
         raise UsageError("--cached draws random operators; leave out --config, --models and --adaptive")
-    if not models and (resolutions or sequence_lengths or batches != "1"):
+    if models is None and (resolutions or sequence_lengths or batches != "1"):
         raise UsageError("--batches, --resolutions and --sequence-lengths go with --models")
-    if count is None and budget is None and config is None and not models:
+    if count is None and budget is None and config is None and models is None:
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
     check_writable({"--report": report})
     run.check_amount(count, rounds)
@@ -170,13 +171,13 @@ def sample(  # noqa: PLR0913 - the options are the interface
         skipped = values.parse_names("--skip-rule", skip_rule) if skip_rule else ()
         draw = Draw(label=config.stem, seed=seed, grid=grid.read_grid(config), rules=_rules(skipped))
         what: dict[str, Any] = {"convolutions": len(draw.points()), "rules_left_out": skipped} if dry_run else {}
-    elif models:
+    elif models is not None:
         variants = _variants(values.parse_names("--models", models), batches, resolutions, sequence_lengths)
         names = ("source", "name", "batch_size", "input_shapes", "sequence_length")
         what = {"models": [{name: getattr(one, name) for name in names} for one in variants]}
         draw = Draw(label="models", models=tuple(variants))
     else:
-        draw = dataclasses.replace(draw, kinds=values.parse_names("--kinds", kinds) if kinds else ())
+        draw = dataclasses.replace(draw, kinds=values.parse_names("--kinds", kinds) if kinds is not None else ())
         what = {"kinds": spaces.checked_names(draw.kinds), "adaptive": adaptive, "cached": cached}
     if dry_run:
         what |= {"count": count, "budget_seconds": seconds}

@@ -42,7 +42,8 @@ op-profiler schedule --evaluate                                    (how good the
 
 def schedule(
     subject: Annotated[
-        str | None, typer.Argument(help="A model's name or path, or the 16 hex digits of an operator's key.")
+        str | None,
+        typer.Argument(help="A name, source:name, the path of a model file, or the 16 hex digits of an operator."),
     ] = None,
     modelsource: options.ModelSource = "local",
     batchsize: options.BatchSize = 1,
@@ -77,6 +78,7 @@ def schedule(
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.abilities import require
     from op_profiler.errors import UsageError
+    from op_profiler.frontends import source_and_name
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.status import Status
     from op_profiler.shipped import shipped_trials
@@ -95,7 +97,8 @@ def schedule(
     count = threads if threads is not None else max(kind_of(target).default_thread_counts(None))
     if verify and cache == "model":
         raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
-    model = ModelRequest(source=modelsource, name=subject or "", batch_size=batchsize, sequence_length=sequence_length)
+    source, name = source_and_name(subject or "", modelsource)
+    model = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=sequence_length)
     request = BuildRequest(
         model=model,
         target=target,
@@ -175,7 +178,8 @@ def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | No
     wanted = (device or "").lower()
     found = {r["device_key"]: r["processor"] for r in rows if wanted in (r["device_key"], "") or _names(wanted, r)}
     if len(found) > 1 or (device is not None and not found):
-        there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in rows}))
+        fitting = [row for row in rows if not found or row["device_key"] in found]
+        there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in fitting}))
         raise UsageError(f"--device {device or 'is needed'}: {len(found)} devices fit; there are trials of {there}")
     return found, next(iter(found.values()), request.target)
 
@@ -193,24 +197,25 @@ def _silent(text: str) -> None:
 
 
 def _anchors(request: BuildRequest, db: str) -> list[Operator]:
-    """The operator of a key, or those of a model that can be tuned."""
+    """The anchor of an operator's key, or those of a model that can be tuned."""
     from op_profiler.collection.studies.tune import tunables_of
     from op_profiler.dataset import Dataset
     from op_profiler.errors import UsageError
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
+    from op_profiler.predict.schedules.anchors import anchor_of_key
     from op_profiler.targets.target import resolve_target
 
     name = request.model.name
     if re.fullmatch(r"[0-9a-f]{16}", name):
         with Dataset.open(db, create=False, read_only=True) as dataset:
-            operator = dataset.find_operator(name)
-        if operator is None:
+            anchor = anchor_of_key(dataset, name)
+        if anchor is None:
             place = without_password(db)
             raise UsageError(
                 f"{place} has no operator {name}; op-profiler export --output operators.csv lists the keys"
             )
-        return [operator]
+        return [anchor]
     frontend = FRONTENDS.get(request.model.source)
     frontend.check(request.model)
     items, _ = tunables_of(load_cached(frontend, request.model), resolve_target(request.target), None)

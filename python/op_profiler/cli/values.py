@@ -97,12 +97,14 @@ def parse_percent(option: str, text: str) -> float:
     """A share of 5% or 0.05.
 
     Raises:
-        UsageError: anything else, or not from 0 to 1000 %.
+        UsageError: anything else, more than 1000 %, or more than 1 without a sign, which may be meant as percent.
     """
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)", text.strip(), re.ASCII)
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
-    if not 0 <= share <= 10:
-        raise UsageError(f"{option} takes a share such as 5% or 0.05, up to 1000%; not {text!r}")
+    if not 0 <= share <= (10 if found and found[2] else 1):
+        raise UsageError(
+            f"{option} takes 5% or 0.05, and what is above 1 with a percent sign, up to 1000%; not {text!r}"
+        )
     return share
 
 

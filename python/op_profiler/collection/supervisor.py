@@ -87,6 +87,7 @@ class Collection:
             request.check()
         if len(requests) == 1:
             frontend.check(requests[0].build.model)
+        self.dataset  # noqa: B018 - opened here, since what is wrong with it is the error of no model
         reports = []
         progress.start(len(requests))
         try:

@@ -16,6 +16,7 @@ from op_profiler.addresses import without_password
 from op_profiler.comparison.matching import Call
 from op_profiler.compilers import COMPILERS
 from op_profiler.dataset import Dataset, queries, schema
+from op_profiler.dataset.address import is_sqlite_path
 from op_profiler.dataset.row import ModelIdentity
 from op_profiler.errors import DatasetError, UnknownNameError, UsageError
 
@@ -128,6 +129,7 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
         UnknownNameError: it means nothing.
         DatasetError: the dataset cannot be read.
     """
+    is_file = is_sqlite_path(text) or Path(text).is_file()  # what looks like one is missed as one
     if "://" in text:
         found = _runs(text, None)
     else:
@@ -135,9 +137,9 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
             found = _runs(db, text)
         except DatasetError:
             found = []
-            if not Path(text).is_file():
+            if not is_file:
                 raise
-        if not found and Path(text).is_file():
+        if not found and is_file:
             found = _runs(f"sqlite:///{text}", None)
     if not found and text in COMPILERS:
         found = [run for run in _runs(db, None) if run.compiler == text]

@@ -6,6 +6,8 @@ import abc
 from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
+from op_profiler.errors import ModelError
+
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
@@ -48,6 +50,14 @@ class TuningContract(abc.ABC):
     @abc.abstractmethod
     def anchor(self, occurrence: Occurrence) -> Operator:
         """The heavy op of an operator, as an operator of its own."""
+
+    def described_anchor(self, operator: Operator) -> Operator:
+        """The heavy op of an operator of which nothing but its description is at hand.
+
+        Raises:
+            ModelError: this compiler does not tell it from a description.
+        """
+        raise ModelError(f"the heavy op of {operator.name} is not told by its description")
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
         """This project's templates for an anchor, with the arguments that a build gives them; empty where there are

@@ -14,13 +14,18 @@ _EXAMPLE = "results/op_profiler.db, sqlite:///results/op_profiler.db or postgres
 _SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
+def is_sqlite_path(text: str) -> bool:
+    """Whether a word names a SQLite file by its path, which then stands for its address."""
+    return "://" not in text and Path(text).suffix in _SQLITE_SUFFIXES
+
+
 def parse_url(text: str) -> URL:
     """The address of a dataset, checked. The path of a SQLite file stands for its address.
 
     Raises:
         UsageError: not an address, or not of a database that is supported.
     """
-    if "://" not in text and Path(text).suffix in _SQLITE_SUFFIXES:
+    if is_sqlite_path(text):
         return URL.create("sqlite", database=text)
     try:
         url = sqlalchemy.make_url(text)

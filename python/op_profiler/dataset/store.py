@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -305,6 +305,11 @@ class Dataset(OpenDatabase):
         """An operator by its workload key."""
         rows = self.rows(select(schema.operators).where(schema.operators.c.key == key))
         return convert.build(Operator, rows[0]) if rows else None
+
+    def operators_around(self, anchors: Collection[str]) -> list[Operator]:
+        """The operators of these anchors."""
+        rows = self.rows(select(schema.operators).where(schema.operators.c.anchor.in_(sorted(anchors))))
+        return [convert.build(Operator, row) for row in rows]
 
     def find_device(self, key: str) -> Device | None:
         """A device by its key."""

@@ -20,7 +20,7 @@ def make(folder: Path, hosts: Sequence[str]) -> None:
         hosts: names or addresses that the certificate is issued to.
 
     Raises:
-        UsageError: the folder has certificates already.
+        UsageError: the folder has certificates already, or a host is no name of a machine.
         MissingPackageError: no trustme.
     """
     try:
@@ -29,10 +29,13 @@ def make(folder: Path, hosts: Sequence[str]) -> None:
         raise MissingPackageError("trustme", "making certificates", extra="fleet") from None
     if any((folder / name).exists() for name in (AUTHORITY, NODE, KEY)):
         raise UsageError(f"{folder} has certificates already; new ones would lock out the machines that have the old")
+    authority = trustme.CA(organization_name="op_profiler cluster")
+    try:
+        issued = authority.issue_cert(*hosts)
+    except ValueError as error:  # of idna, of a name that no machine can have
+        raise UsageError(f"--host {' '.join(hosts)}: no certificate can be issued to that ({error})") from None
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # before a key lies in it
-    authority = trustme.CA(organization_name="op_profiler cluster")
-    issued = authority.issue_cert(*hosts)
     write_whole(folder / AUTHORITY, authority.cert_pem.bytes().decode())
     write_whole(folder / NODE, "".join(part.bytes().decode() for part in issued.cert_chain_pems))
     write_whole(folder / KEY, issued.private_key_pem.bytes().decode())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
@@ -31,6 +33,7 @@ Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
+_SIZE_BYTES, _LONGEST_GREETING = 8, 1 << 16
 
 
 class Cluster:
@@ -84,6 +87,8 @@ class Cluster:
         from distributed import Client
 
         try:
+            if self.address.startswith("tcp://"):
+                _check_scheduler(self.address)
             return Client(self.address, security=self._security, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error)
@@ -149,6 +154,22 @@ class Cluster:
             if time.monotonic() > until:
                 raise MeasureError(f"no scheduler came back at {self.address} within {_WAIT_SECONDS} s")
             time.sleep(_AGAIN_SECONDS)
+
+
+def _check_scheduler(address: str) -> None:
+    """Dask takes the first bytes of whoever answers for a size, and waits for so many, whatever time it was given.
+
+    Raises:
+        OSError: nobody answers, or no scheduler: one begins with the size of a short message.
+    """
+    place = urlsplit(address)
+    try:
+        with socket.create_connection((place.hostname, place.port), timeout=_CONNECT_SECONDS) as connection:
+            size = int.from_bytes(connection.recv(_SIZE_BYTES, socket.MSG_WAITALL), "little")
+    except ConnectionRefusedError:  # Dask waits for one that is about to start
+        return
+    if not 0 < size < _LONGEST_GREETING:
+        raise OSError("what answers there is something else")
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ DRIFT = 0.15
 
 
 _BUILD_BYTES = 2 << 30
+_LAST_PORT = 65535
 _COMPILES_FOR = """
 import sys
 del sys.path[0]
@@ -175,7 +176,7 @@ def place_of_boards(kind: str) -> Place | None:
 def _place_of(board: str) -> Place:
     kind, _, address = board.partition("@")
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or not 1 <= int(port) <= _LAST_PORT:
         raise UsageError(f"--boards {board!r}: give a kind of boards and their tracker, as pynq@192.168.2.99:9190")
     if not kind_of(kind).is_board:
         raise UsageError(f"--boards {board!r}: {kind} is measured on a worker's own machine, which tells it by itself")

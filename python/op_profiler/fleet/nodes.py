@@ -33,9 +33,12 @@ def run_scheduler(host: str, port: int, say: Say) -> None:
         say: told where it listens.
 
     Raises:
-        UsageError: another address than this machine's without certificates.
+        UsageError: an address of IPv6, or another than this machine's without certificates.
+        MeasureError: something else listens there, or the address is not this machine's.
         MissingPackageError: no Dask.
     """
+    if ":" in host:
+        raise UsageError(f"--host {host}: Dask's pages cannot be at an address of IPv6; give one of IPv4, or a name")
     protocol = "tls" if settings.has_certificates() else "tcp"
     if protocol == "tcp" and not _is_loopback(host):
         raise UsageError(
@@ -44,7 +47,15 @@ def run_scheduler(host: str, port: int, say: Say) -> None:
             "of other machines then come through a port that ssh forwards, but workers of other machines cannot"
         )
     settings.configure()
-    asyncio.run(_schedule(protocol, host, port, say))
+    try:
+        asyncio.run(_schedule(protocol, host, port, say))
+    except (OSError, RuntimeError) as error:
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error  # Dask says nothing but that it failed
+        if not isinstance(cause, OSError):
+            raise
+        raise MeasureError(
+            f"no scheduler can listen at {host}:{port}: {cause.strerror}; give another --port, or --port 0 for any"
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:

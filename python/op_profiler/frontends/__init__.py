@@ -35,7 +35,8 @@ FRONTENDS: Registry[Frontend] = Registry(
         "tflite": Entry(f"{_HERE}.tflite:FRONTEND", "a path of a .tflite file"),
         "file": Entry(
             f"{_HERE}.file:FRONTEND",
-            "a TorchScript, torch.export, ONNX or TFLite file, or package.module:function that returns a torch module",
+            "a TorchScript, torch.export, ONNX or TFLite file, or package.module:function that returns a torch module, "
+            "and its example inputs unless --inputshape gives their shapes",
         ),
     },
     unlisted={"sample": Entry(f"{_HERE}.sample:FRONTEND", "batches of sampled operators, made by op-profiler sample")},

@@ -72,7 +72,7 @@ def _file_name(address: str) -> str:
     try:
         name = PurePosixPath(urllib.parse.urlsplit(address).path).name
     except ValueError as error:
-        raise ModelError(f"{address} does not answer: {error}") from error
+        raise ModelError(f"{address} is no http or https address: {error}") from error
     return "model" if name in ("", "..", _STATE) else name
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
 from op_profiler.frontends.fingerprints import fingerprint
@@ -98,6 +99,7 @@ def _packages(name: str) -> tuple[str, ...]:
     return ("torch", "torchvision", classifiers.package_of(name))
 
 
+@interrupts_wait()
 def _random_wires(request: ModelRequest) -> ImportedModel:
     shape = classifiers.shape_of(request, randwire.IMAGE)
     module, params = randwire.randwire(randwire.seed_of(request.name) or 0, shape)
@@ -105,6 +107,7 @@ def _random_wires(request: ModelRequest) -> ImportedModel:
     return ImportedModel(request.name, request.source, module, params, inputs, shape[0], (_RANDOM_WEIGHTS,))
 
 
+@interrupts_wait()
 def _from_testing(request: ModelRequest) -> ImportedModel:
     module_name, arguments, image = _TESTING[request.name]
     with _pytest_not_needed():
@@ -134,6 +137,7 @@ def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
     return batch_of(request, shape), shape[1:]
 
 
+@interrupts_wait()
 def _recurrent(request: ModelRequest) -> ImportedModel:
     """One recurrent layer of 128 units, unrolled over the sequence; the last hidden state is the output."""
     tvm = load_tvm()

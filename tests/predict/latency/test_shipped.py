@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from op_profiler import Predictor
-from op_profiler.errors import DatasetError
+from op_profiler.errors import DatasetError, UsageError
 from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.calibration import whose_times
 from op_profiler.predict.latency.devices import DeviceName, is_here
@@ -86,6 +86,18 @@ def test_what_is_asked_for_answers(ships: ShippedProcessor, predictor: Predictor
 def test_what_does_not_ship_is_refused_with_what_does() -> None:
     with pytest.raises(DatasetError, match=r"no device fits 'a toaster'; choose one with --device: .*AMD EPYC"):
         open_predictor(device="a toaster")
+
+
+def test_of_several_that_fit_this_machine_s_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("op_profiler.targets.llvm.identity.processor_name", lambda: "ARMv8")
+        with pytest.raises(UsageError, match=r"2 devices fit; choose one with --device: ") as refused:
+            shipped_processor("EPYC")
+    assert "Xeon" not in str(refused.value) and "H100" not in str(refused.value)
+    own = "AMD EPYC family 25 model 17"
+    monkeypatch.setattr("op_profiler.targets.llvm.identity.processor_name", lambda: own)
+    assert shipped_processor("EPYC").folder.name == "amd-epyc-family-25-model-17"
+    assert shipped_processor("emeraldrapids").folder.name == "intel-r-xeon-r-processor-family-6-model-207"
 
 
 @pytest.fixture

@@ -252,3 +252,27 @@ def test_the_command_measures_no_more_than_it_is_asked_to(searched: str, tmp_pat
     assert run("schedule").returncode == 2
     no_operator = run("schedule", "0123456789abcdef", "--trials-from", "none")
     assert no_operator.returncode == 2 and "op-profiler export --output operators.csv" in no_operator.stderr
+
+
+def test_a_fused_operator_is_answered_by_its_key_and_by_that_of_its_anchor(
+    searched: str, target: Any, tmp_path: Path
+) -> None:
+    """A dataset of a collection has operators as they are fused; anchors are in one of a search."""
+    model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name="mlp"))
+    address = f"sqlite:///{tmp_path / 'collected.db'}"
+    fused = [one.operator for one in compiler_in_use().operators(model, target)]
+    with Dataset.open(address) as dataset:
+        for operator in fused:
+            dataset.add_anchor(operator)
+
+    def run(subject: str) -> subprocess.CompletedProcess[str]:
+        arguments = ("--db", address, "--threads", "1", "--json", "--trials-from", "none")
+        return op_profiler("schedule", subject, *arguments, libraries=("xgboost",))
+
+    of_model = json.loads(run("local:mlp").stdout)
+    dense = next(one for one in fused if one.op_names[0] == "nn.contrib_dense_pack" and len(one.op_names) > 1)
+    for key in (dense.key, of_model[0]["operator"]):
+        assert json.loads(run(key).stdout) == [of_model[0]]
+    softmax = next(one for one in fused if one.anchor == "nn.softmax")
+    refused = run(softmax.key)
+    assert refused.returncode == 4 and "has no heavy op" in refused.stderr and refused.stdout == ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from op_profiler.collection.sampling.point import Point, Scope
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
@@ -48,6 +49,7 @@ def operators_of_points(
     return [o for o in distinct(lowered) if not _only_lays_out(o) or rng.random() < _LAYOUT_SHARE]
 
 
+@interrupts_wait()
 def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
     import numpy as np
 

@@ -107,8 +107,10 @@ def check_amount(count: int | None, rounds: int) -> None:
     Raises:
         UsageError: says what may be given.
     """
-    if rounds < 3 or (count is not None and count < 1):
-        raise UsageError("--rounds takes 3 or more, --count 1 or more")
+    if rounds < 3:
+        raise UsageError(f"--rounds {rounds} is out of range; give 3 or more")
+    if count is not None and count < 1:
+        raise UsageError(f"--count {count} is out of range; give 1 or more")
 
 
 def measure_batches(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.relax.layers import LayerVariables
 from op_profiler.compilers.relax.relay_ops import CONVERTERS
 from op_profiler.compilers.tvm_build import load_tvm
@@ -16,6 +17,7 @@ from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.errors import ModelError
 
 
+@interrupts_wait()
 def read_graph(folder: Path) -> Any:
     """The module: its weights are constants, its inputs those of the graph, in order.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.importers import AUTO
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK, pipeline_in_use
 from op_profiler.compilers.relax import cuda_libraries, tvm_package
 from op_profiler.compilers.tuning_contract import TEMPLATES
@@ -135,6 +136,7 @@ class RelaxCompiler(Compiler):
                 raise
             return load_refused(frontend, request, refused)
 
+    @interrupts_wait()
     def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
         from op_profiler.compilers.relax import own_importers
 
@@ -149,9 +151,11 @@ class RelaxCompiler(Compiler):
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
         return model, ()
 
+    @interrupts_wait()
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
         return _called(_lowered(model, target))
 
+    @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         from op_profiler.compilers.relax.tuning.workload import computation
 
@@ -161,6 +165,7 @@ class RelaxCompiler(Compiler):
         by_label = {one.label: one.function for one in occurrences if one.function is not None}
         return FusedOperators(occurrences, frozenset(map(computation, by_label.values())))
 
+    @interrupts_wait()
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
@@ -261,6 +266,7 @@ class RelaxCompiler(Compiler):
             raise ModelError(f"{occurrence.operator.name} runs over a KV cache, and so in its model only")
         return operator_model(occurrence)
 
+    @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         from op_profiler.compilers.relax.finished import built_model, finished_kernels
 
@@ -272,6 +278,7 @@ class RelaxCompiler(Compiler):
             raise ModelError(f"the record of {model.name} no longer fits its kernel; tune it again")
         return built_model(finished, model.mod, model, [occurrence], started)
 
+    @interrupts_wait()
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
@@ -289,12 +296,14 @@ class RelaxCompiler(Compiler):
 
         return (SketchTask if spec.template.startswith(PREFIX) else KernelTask)(spec, target)
 
+    @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relax.tuning.tunables import spec_of
 
         spec = spec_of(occurrence, target)
         return () if spec is None else (spec,)
 
+    @interrupts_wait()
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
         from op_profiler.compilers.relax.gpu import is_gpu
         from op_profiler.compilers.relax.read_kernel import read_kernel

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from op_profiler.compilers.interrupts import stop_if_interrupted
 from op_profiler.compilers.relay.rewriting import main_of, rebuilt
 from op_profiler.compilers.successors import Graph, Names, successors
 from op_profiler.compilers.tvm_build import load_tvm
@@ -58,6 +59,7 @@ class Layers:
         @tvm.ir.instrument.pass_instrument
         class Carrier:
             def run_before_pass(self, module: IRModule, info: Named) -> None:
+                stop_if_interrupted()
                 nothing = not names or info.name in _LEAVE_ALONE
                 before.append(None if nothing else main_of(module))
 

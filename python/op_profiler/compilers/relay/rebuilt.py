@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes, describe
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
@@ -40,6 +41,15 @@ def relay_function(operator: Operator) -> Any:
     Raises:
         ModelError: the description does not tell, as of an op of another package.
     """
+    return rebuilt_operator(operator).function
+
+
+def rebuilt_operator(operator: Operator) -> Occurrence:
+    """The function of `relay_function`, and which of its parameters are weights.
+
+    Raises:
+        ModelError: as there.
+    """
     tvm = load_tvm()
     failures = (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, IndexError)
     cause: Exception | None = None
@@ -51,7 +61,7 @@ def relay_function(operator: Operator) -> Any:
             continue
         constant = tuple(parameter.name_hint.startswith("p") for parameter in function.params)
         if describe(function, constant).key == operator.key:
-            return function
+            return Occurrence(operator, operator.name, function, constant, "")
     raise ModelError(f"{operator.name} cannot be made again from its description") from cause
 
 

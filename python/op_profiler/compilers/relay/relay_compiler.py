@@ -13,6 +13,7 @@ from op_profiler.c_compiler import make_library
 from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, strided_rows
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.tuning_contract import TEMPLATES
@@ -71,6 +72,7 @@ class RelayCompiler(Compiler):
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)
 
+    @interrupts_wait()
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
@@ -78,14 +80,17 @@ class RelayCompiler(Compiler):
 
         return in_precision(model, precision, inputs, host)
 
+    @interrupts_wait()
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
         from op_profiler.compilers.relay.merge_parallel import merged
 
         return merged(model)
 
+    @interrupts_wait()
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
         return lower.optimize(model, target, layers=layers)
 
+    @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         """A build asks records of more computations than lowering does, since a record of Winograd's changes what is
         lowered once there is one; it is made to ask for all of them."""
@@ -96,6 +101,7 @@ class RelayCompiler(Compiler):
             weigh_all(occurrences, target)
         return FusedOperators(occurrences, frozenset(asked))
 
+    @interrupts_wait()
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
@@ -194,16 +200,19 @@ class RelayCompiler(Compiler):
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         return lower.single_operator_model(occurrence)
 
+    @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         compiled, choices, asked = _compile(self.single_operator(occurrence), target, records, "graph")
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
 
+    @interrupts_wait()
     def read_kernel(self, operator: Operator, target: Target) -> Kernel:
         from op_profiler.compilers.relay.read_kernel import read_kernel
         from op_profiler.compilers.relay.rebuilt import relay_function
 
         return read_kernel(relay_function(operator), target, self.vector_lanes(target))
 
+    @interrupts_wait()
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
@@ -225,6 +234,14 @@ class RelayCompiler(Compiler):
 
         return anchor_of(occurrence)
 
+    @interrupts_wait()
+    def described_anchor(self, operator: Operator) -> Operator:
+        from op_profiler.compilers.relay.rebuilt import rebuilt_operator
+        from op_profiler.compilers.relay.tasks import anchor_of
+
+        alone = len(operator.op_names) == 1
+        return operator if alone else anchor_of(rebuilt_operator(operator))
+
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relay.tasks import own_tasks
 
@@ -244,6 +261,7 @@ class RelayCompiler(Compiler):
 
         return AutoTvmTask(spec, target)
 
+    @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relay.chosen import chosen_schedules
         from op_profiler.compilers.relay.templates import register_templates

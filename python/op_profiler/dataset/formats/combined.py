@@ -15,7 +15,7 @@ from sqlalchemy import Select, func, select
 
 from op_profiler.addresses import without_password
 from op_profiler.dataset import schema
-from op_profiler.dataset.address import absolute_address, parse_url
+from op_profiler.dataset.address import absolute_address, is_sqlite_path, parse_url
 from op_profiler.dataset.flat import MEASUREMENTS
 from op_profiler.dataset.formats import parquet
 from op_profiler.dataset.formats.importing import store_flat
@@ -71,6 +71,7 @@ def combine(
         UsageError: a source is none that can be merged, `into` is one of them, or cannot be what the other words say.
         DatasetError: a database or a file cannot be read or written; then nothing was changed.
     """
+    into, sources = _addressed(into), [_addressed(source) for source in sources]
     if not is_parquet(into) and "://" not in into and not partition_by:
         raise UsageError(
             f"--into {into} is neither the address of a dataset, nor a name that ends with .parquet, nor a folder; a "
@@ -98,6 +99,11 @@ def combine(
             parquet.FORMAT.write_from(dataset, Path(into))
         return done
     return Combined(_merged(sources, into, announce), {})
+
+
+def _addressed(place: str) -> str:
+    """The address of a SQLite file that is named by its path; anything else as it is."""
+    return f"sqlite:///{place}" if is_sqlite_path(place) and not Path(place).is_dir() else place
 
 
 def is_parquet(place: str) -> bool:

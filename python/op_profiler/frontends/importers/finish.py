@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 from op_profiler.errors import ModelError
@@ -83,6 +84,7 @@ def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModu
     return relay.transform.InferType()(module), renamed
 
 
+@interrupts_wait()
 def finish(
     module: IRModule,
     params: Mapping[str, DeviceArray],

@@ -12,6 +12,7 @@ from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
@@ -289,6 +290,7 @@ def _weights_as_inputs(graph: Any, shapes: dict[str, Dims]) -> dict[str, Any]:
     return weights
 
 
+@interrupts_wait()
 def _convert(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[Any, dict[str, Any]]:
     from op_profiler.frontends.importers.torch import quiet
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
@@ -103,6 +104,7 @@ def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
     return model, shapes
 
 
+@interrupts_wait()
 def _convert(model: Any, shapes: dict[str, tuple[int, ...]], name: str, own: int | None) -> tuple[Any, dict[str, Any]]:
     from op_profiler.frontends.importers.torch import quiet
 

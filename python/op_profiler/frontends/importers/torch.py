@@ -12,6 +12,7 @@ from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, unsupported
@@ -173,6 +174,7 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
         raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
 
 
+@interrupts_wait()
 def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
     from op_profiler.compilers.relay.layers import layer_in_span, with_layers
 

@@ -166,13 +166,20 @@ def _filled(kind: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def lower_function(request: ModelRequest) -> ImportedModel:
-    """What ``package.module:function`` returns: a torch module and its example inputs (a tensor, a list or a dict)."""
+    """What ``package.module:function`` returns: a torch module and its example inputs (a tensor, a list or a dict).
+
+    Without example inputs, those of the shapes that are asked for are drawn.
+    """
     torch = torch_importer.load_torch()
     torch_importer.prepare_torchvision()  # the user's code may import it
     torch.manual_seed(0)
     model, examples = _call(request.name)
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"{request.name} returned {type(model).__name__} where a torch.nn.Module was expected")
+    if examples is None:
+        if not request.input_shapes:
+            raise ModelError(f"{request.name} returned no example inputs; give --inputshape, or return them too")
+        examples = [_example(shape) for shape in request.input_shapes]
     named = examples if isinstance(examples, Mapping) else None
     tensors = _tensors(request.name, examples)
     own = list(named) if named is not None else [f"input{i}" for i in range(len(tensors))]
@@ -226,6 +233,8 @@ def _call(name: str) -> tuple[Any, Any]:
         os.chdir(folder)  # the user's code may have left it, and names of files are meant from here
         with contextlib.suppress(ValueError):
             sys.path.remove(folder)
+    if isinstance(made, torch_importer.load_torch().nn.Module):
+        return made, None
     if not isinstance(made, (tuple, list)) or len(made) != 2:
         raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
     return made[0], made[1]

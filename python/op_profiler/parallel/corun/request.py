@@ -186,6 +186,10 @@ class CorunRequest:
             raise UnknownNameError("policy", self.policy, CHOICES)
         if self.costs not in COSTS:
             raise UnknownNameError("costs", self.costs, COSTS)
+        decided = {"--policy": self.policy != AUTO, "--costs": self.costs != "measured", "--merge": self.merge}
+        if self.plan is not None and any(decided.values()):
+            names = ", ".join(name for name, there in decided.items() if there)
+            raise UsageError(f"--plan runs a plan that was made before, which decides that; leave out {names}")
         if self.policy == COLLABORATE and self.costs != "measured":
             raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
 

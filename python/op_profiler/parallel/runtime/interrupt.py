@@ -14,7 +14,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
-EXIT_INTERRUPTED = 130
+from op_profiler.errors import EXIT_INTERRUPTED
+
 _PATIENCE_SECONDS = 2.0
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from op_profiler.addresses import without_password
 from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.errors import DatasetError
+from op_profiler.errors import DatasetError, UsageError
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.devices import cpu_elsewhere, cpu_of, devices_in, is_here
 from op_profiler.predict.latency.query import unknown_loops
@@ -220,15 +220,14 @@ def with_loops(examples: Examples, target: str, note: Callable[[str], None] = la
 
 def _chosen(devices: list[DeviceName], wanted: str | None) -> DeviceName:
     found = [d for d in devices if wanted is None or _is(d, wanted)]
-    if wanted is None and len(found) > 1:
-        found = [d for d in devices if is_here(d)] or found
+    if len(found) > 1:
+        found = [d for d in found if is_here(d)] or found
     if len(found) == 1:
         return found[0]
-    there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in devices) or "none"
-    reason = (
-        f"{len(found)} devices fit" if found else f"no device fits {wanted!r}" if wanted else "there are no devices"
-    )
-    raise DatasetError(f"{reason}; choose one with --device: {there}")
+    there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in found or devices)
+    if found:
+        raise UsageError(f"{len(found)} devices fit; choose one with --device: {there}")
+    raise DatasetError(f"no device fits {wanted!r}; choose one with --device: {there}")
 
 
 def _is(device: DeviceName, wanted: str) -> bool:
