@@ -45,8 +45,8 @@ def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
         (lambda: op_profiler.corun("mlp", cores=0), "threads 0"),
         (lambda: op_profiler.collect("nosuch"), "unknown local model 'nosuch'"),
         (lambda: op_profiler.collect("mlp", threads=[]), "threads is empty"),
-        (lambda: op_profiler.sample(0), "count 1 or more"),
-        (lambda: op_profiler.sample(10, rounds=2), "rounds takes 3 or more"),
+        (lambda: op_profiler.sample(0), "--count 0 is out of range; give 1 or more"),
+        (lambda: op_profiler.sample(10, rounds=2), "--rounds 2 is out of range; give 3 or more"),
         (lambda: op_profiler.sample(10, kinds=["nosuch"]), "unknown kind of operator 'nosuch'"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_file_with_the_name_of_the_state_beside_it_stays_whole(server: Server)
 
 
 def test_what_is_no_address_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ModelError, match="does not answer: Invalid IPv6"):
+    with pytest.raises(ModelError, match="is no http or https address: Invalid IPv6"):
         downloads.download("http://[::1/net.onnx")
 
 

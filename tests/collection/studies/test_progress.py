@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.collection import Screen
 
 
-def test_each_step_goes_on_where_the_one_before_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_step_goes_on_where_the_one_before_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spans: list[tuple[float, float]] = []
 
     def one(self: Collection, frontend: Any, request: Any, progress: Any, index: int, span: Any) -> ModelReport:
@@ -31,7 +32,7 @@ def test_each_step_goes_on_where_the_one_before_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Collection, "_study", study)
     build = BuildRequest(model=ModelRequest(source="local", name="mlp"))
     studies = Studies(tune=TuneRequest(), compare=True, vendor=True)
-    with Collection("sqlite://") as collection:
+    with Collection(f"sqlite:///{tmp_path}/x.db") as collection:
         collection.run(FRONTENDS.get("local"), [CollectRequest(build=build, studies=studies)], Screen(quiet=True))
     assert len(spans) == 5 and (spans[0][0], spans[-1][1]) == (0.0, 1.0)
     assert [begin for begin, _ in spans[1:]] == [end for _, end in spans[:-1]]
