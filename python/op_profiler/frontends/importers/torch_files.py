@@ -7,7 +7,6 @@ held to weights.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
 import sys
@@ -21,6 +20,7 @@ from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.torch_options import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 
@@ -71,13 +71,7 @@ def _vocabularies(model: Any, graph: Any) -> dict[int, int]:
 
 def _rows(model: Any, table: Any) -> int:
     """How many rows a table has: a constant, an attribute, or 2 of what is computed, since any table may have those."""
-    path: list[str] = []
-    known = table.toIValue()
-    while known is None and table.node().kind() == "prim::GetAttr":
-        path.append(table.node().s("name"))
-        table = table.node().inputsAt(0)
-    if path:
-        known = functools.reduce(getattr, reversed(path), model)
+    known = known_tensor(model, table)
     return 2 if known is None else int(known.shape[0])
 
 

@@ -88,7 +88,7 @@ def _count_from_the_front(traced: Any, node: Any) -> None:
     graph, places = traced.graph, node.inputsAt(1).node()
     sizes = node.inputsAt(0).type().sizes()
     for at, index in enumerate(places.inputs()):
-        known = _known_tensor(traced, index)
+        known = known_tensor(traced, index)
         if known is None or known.is_floating_point() or not known.numel() or int(known.min()) >= 0:
             continue
         if sizes is None:
@@ -99,7 +99,7 @@ def _count_from_the_front(traced: Any, node: Any) -> None:
             places.replaceInput(at, remainder)
 
 
-def _known_tensor(traced: Any, value: Any) -> Any:
+def known_tensor(traced: Any, value: Any) -> Any:
     """The tensor that a value is, where it is a constant or is kept in the module."""
     import torch
 
