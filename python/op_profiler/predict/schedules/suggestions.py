@@ -198,7 +198,7 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
     of_unknown_threads = 0
     for row in _trials(db, shipped):
-        if row["threads"] == 0:
+        if row["threads"] == 0 and str(row["template"]).endswith(OWN_TEMPLATE):  # others are of GPUs, which have none
             of_unknown_threads += 1
             continue
         if row["median_us"] is not None and not math.isnan(row["median_us"]):
