@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,21 @@ def number(layers, call):  # TVM calls it back while it visits a module
     calls.append(False)
     return before(layers, call)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 calls = [True]
 before, Layers._number = Layers._number, number
 sys.argv[0] = "op-profiler"
 main()
 """
 _KEPT = "interrupted; what was measured is kept, the same command goes on from there"
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Jobs in the background of a shell ignore the signal, and so may these tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
