@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import name_of_dtype, shape_of
 
 _Inputs = Sequence[Any]
 _Types = Sequence[str]
@@ -18,14 +19,14 @@ _Types = Sequence[str]
 
 def _diff(inputs: _Inputs, _: _Types) -> Any:
     """aten::diff(data, n, dim, prepend, append)"""
-    relay = _relay()
+    relay = load_tvm().relay
     data, times, axis, prepend, append = inputs
-    rank = len(_shape_of(data))
+    rank = len(shape_of(data))
     parts = [part for part in (prepend, data, append) if part is not None]
     data = relay.concatenate(parts, axis=axis) if len(parts) > 1 else data
     axis %= rank
     for _step in range(times):
-        size = _shape_of(data)[axis]
+        size = shape_of(data)[axis]
         after = relay.strided_slice(data, begin=[1], end=[size], axes=[axis])
         data = relay.subtract(after, relay.strided_slice(data, begin=[0], end=[size - 1], axes=[axis]))
     return data
@@ -33,7 +34,7 @@ def _diff(inputs: _Inputs, _: _Types) -> Any:
 
 def _zero_(inputs: _Inputs, _: _Types) -> Any:
     """TVM's own wants a static shape, which a slice computed while tracing (swin_v2's bias) has not."""
-    return _relay().zeros_like(inputs[0])
+    return load_tvm().relay.zeros_like(inputs[0])
 
 
 def _linear(inputs: _Inputs, _: _Types) -> Any:
@@ -42,9 +43,9 @@ def _linear(inputs: _Inputs, _: _Types) -> Any:
     TVM's own makes a batched product of it for more than two dimensions, for which llvm has no good schedule: BERT then
     takes 18 s instead of a fraction of one.
     """
-    relay = _relay()
+    relay = load_tvm().relay
     data, weight, bias = inputs
-    shape = _shape_of(data)
+    shape = shape_of(data)
     flat = data if len(shape) == 2 else relay.reshape(data, (-1, shape[-1]))
     out = relay.nn.dense(flat, weight)
     if bias is not None:
@@ -56,7 +57,7 @@ def _linear(inputs: _Inputs, _: _Types) -> Any:
 
 def _layer_norm(inputs: _Inputs, types: _Types) -> Any:
     """aten::layer_norm(data, shape, weight, bias, eps, ...). TVM's own wants both weights and one axis."""
-    relay = _relay()
+    relay = load_tvm().relay
     data, over, weight, bias, epsilon = inputs[:5]
     if len(over) == 1:
         gamma, beta = _weight_or(1, weight, over, types), _weight_or(0, bias, over, types)
@@ -70,9 +71,9 @@ def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
     """aten::batch_norm(data, weight, bias, mean, variance, training, momentum, eps, ...). TVM's own wants a mean that
     was learned. Without one, and in training, it is the data's own: some networks make their weights standard by that.
     """
-    relay = _relay()
+    relay = load_tvm().relay
     data, weight, bias, mean, variance, training, _momentum, epsilon = inputs[:8]
-    shape = _shape_of(data)
+    shape = shape_of(data)
     gamma, beta = _weight_or(1, weight, shape[1:2], types), _weight_or(0, bias, shape[1:2], types)
     if mean is None or training:
         data = _standardized(data, [axis for axis in range(len(shape)) if axis != 1], epsilon)
@@ -85,13 +86,13 @@ def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
 def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
     """aten::_convolution_mode(data, weight, bias, stride, padding, dilation, groups), where padding is a word."""
     data, weight, bias, strides, padding, dilation, groups = inputs
-    channels, _inner, *kernel = (int(size) for size in _shape_of(weight))
+    channels, _inner, *kernel = (int(size) for size in shape_of(weight))
     lost = [step * (size - 1) if padding == "same" else 0 for step, size in zip(dilation, kernel, strict=True)]
     around = (*(size // 2 for size in lost), *(size - size // 2 for size in lost))
-    convolve = getattr(_relay().nn, f"conv{len(kernel)}d")
+    convolve = getattr(load_tvm().relay.nn, f"conv{len(kernel)}d")
     sizes = {"strides": strides, "padding": around, "dilation": dilation, "groups": groups}
     out = convolve(data, weight, **sizes, channels=channels, kernel_size=kernel)
-    return out if bias is None else _relay().nn.bias_add(out, bias)
+    return out if bias is None else load_tvm().relay.nn.bias_add(out, bias)
 
 
 def _full_like(inputs: _Inputs, types: _Types) -> Any:
@@ -113,28 +114,28 @@ def _ones_like(inputs: _Inputs, types: _Types) -> Any:
 
 def _type_as(inputs: _Inputs, types: _Types) -> Any:
     """aten::type_as(data, other). TVM's own does not take a number that was computed while tracing."""
-    relay = _relay()
+    relay = load_tvm().relay
     data = inputs[0] if isinstance(inputs[0], relay.Expr) else relay.const(inputs[0])
     return relay.cast(data, str(types[1]))
 
 
 def _or(inputs: _Inputs, types: _Types) -> Any:
     """aten::__or__(data, other)"""
-    combine = _relay().logical_or if str(types[0]) == "bool" else _relay().bitwise_or
+    combine = load_tvm().relay.logical_or if str(types[0]) == "bool" else load_tvm().relay.bitwise_or
     return combine(*inputs[:2])
 
 
 def _outer(inputs: _Inputs, _: _Types) -> Any:
     """aten::outer(rows, columns)"""
-    relay = _relay()
+    relay = load_tvm().relay
     return relay.multiply(relay.expand_dims(inputs[0], 1), relay.expand_dims(inputs[1], 0))
 
 
 def _linalg_norm(inputs: _Inputs, _: _Types) -> Any:
     """aten::linalg_norm(data, order, axes, keepdim, dtype)"""
-    relay = _relay()
+    relay = load_tvm().relay
     data, order, axes, keep = inputs[:4]
-    of_matrix = order is not None and len(_shape_of(data) if axes is None else axes) > 1  # then 2 is the spectral one
+    of_matrix = order is not None and len(shape_of(data) if axes is None else axes) > 1  # then 2 is the spectral one
     if order not in (None, 2) or of_matrix:
         raise NotImplementedError(f"aten::linalg_norm of order {order}{' of matrices' if of_matrix else ''}")
     return relay.sqrt(relay.sum(relay.multiply(data, data), axes, keepdims=bool(keep)))
@@ -145,23 +146,23 @@ def _linspace(inputs: _Inputs, _: _Types) -> Any:
     tracing."""
     start, stop, count, dtype = inputs[:4]
     values = np.linspace(_number(start), _number(stop), int(_number(count)))
-    return _relay().const(values.astype("float32" if dtype is None else _name_of_dtype(dtype)))
+    return load_tvm().relay.const(values.astype("float32" if dtype is None else name_of_dtype(dtype)))
 
 
 def _upsample_linear1d(inputs: _Inputs, _: _Types) -> Any:
     """aten::upsample_linear1d(data, size, align_corners, scales)"""
     data, sizes, aligned, scales = inputs
-    sizes = sizes or [int(float(_shape_of(data)[-1]) * scales[0])]
+    sizes = sizes or [int(float(shape_of(data)[-1]) * scales[0])]
     mode = "align_corners" if aligned else "half_pixel"
-    return _relay().image.resize1d(data, sizes, None, "NCW", "linear", mode)
+    return load_tvm().relay.image.resize1d(data, sizes, None, "NCW", "linear", mode)
 
 
 def _im2col(inputs: _Inputs, _: _Types) -> Any:
     """aten::im2col(data, kernel, dilation, padding, stride): the windows of an image [n, c, h, w] as columns
     [n, c * window, count]."""
-    relay = _relay()
+    relay = load_tvm().relay
     data, kernel, dilation, padding, strides = inputs
-    batch, channels, *sizes = (int(size) for size in _shape_of(data))
+    batch, channels, *sizes = (int(size) for size in shape_of(data))
     around = [(0, 0), (0, 0), *((more, more) for more in padding)]
     data = relay.nn.pad(data, around) if any(padding) else data
     sizes = [size + 2 * more for size, more in zip(sizes, padding)]
@@ -181,9 +182,9 @@ def _im2col(inputs: _Inputs, _: _Types) -> Any:
 def _col2im(inputs: _Inputs, _: _Types) -> Any:
     """aten::col2im(columns, size, kernel, dilation, padding, stride): the sum of windows, where they were. Relay has no
     op that adds at places, so only windows that meet without overlapping are known."""
-    relay = _relay()
+    relay = load_tvm().relay
     data, sizes, kernel, dilation, padding, strides = inputs
-    batch, rows, _count = (int(size) for size in _shape_of(data))
+    batch, rows, _count = (int(size) for size in shape_of(data))
     sizes = [int(_number(size)) for size in sizes]
     if any(padding) or not _meet(sizes, kernel, dilation, strides):
         raise NotImplementedError("aten::col2im of windows that overlap or leave gaps")
@@ -198,44 +199,29 @@ def _meet(sizes: _Inputs, kernel: _Inputs, dilation: _Inputs, strides: _Inputs) 
     return all(s == k and d == 1 and n % k == 0 for n, k, d, s in zip(sizes, kernel, dilation, strides))
 
 
-def _relay() -> Any:
-    return load_tvm().relay
-
-
-def _shape_of(data: Any) -> Sequence[Any]:
-    shape: Sequence[Any] = _relay().frontend.common.infer_shape(data)
-    return shape
-
-
 def _number(value: Any) -> float:
     """A plain number, or one that was computed while tracing."""
     if isinstance(value, (int, float)):
         return value
-    return float(_relay().frontend.common.infer_value(value, {}).numpy())
-
-
-def _name_of_dtype(number: int) -> str:
-    from tvm.relay.frontend.pytorch import _convert_dtype_value
-
-    return str(_convert_dtype_value(number))
+    return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
 
 
 def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
     """As large as the data; the value is of the type that is asked for, which may have fractions where the data's has
     none."""
-    relay = _relay()
-    wanted = str(types[0]) if dtype is None else _name_of_dtype(dtype)
+    relay = load_tvm().relay
+    wanted = str(types[0]) if dtype is None else name_of_dtype(dtype)
     value = relay.cast(value, wanted) if isinstance(value, relay.Expr) else relay.const(value, wanted)
     return relay.full_like(relay.cast(data, wanted), value)
 
 
 def _weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
     same = np.full([int(size) for size in shape], value, str(types[0]))
-    return _relay().const(same) if weight is None else weight
+    return load_tvm().relay.const(same) if weight is None else weight
 
 
 def _standardized(data: Any, axes: list[int], epsilon: float) -> Any:
-    relay = _relay()
+    relay = load_tvm().relay
     mean = relay.mean(data, axes, keepdims=True)
     variance = relay.variance(data, axes, keepdims=True)
     return relay.multiply(relay.subtract(data, mean), relay.rsqrt(relay.add(variance, relay.const(float(epsilon)))))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import dtype_of, name_of_dtype, shape_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and which of their inputs it multiplies."""
@@ -244,7 +245,6 @@ def _scaled_attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     tvm = load_tvm()
     query, key, value, mask, dropout, causal, _dropped, scale, shared = inputs
     if shared:
-        shape_of = tvm.relay.frontend.common.infer_shape
         times = int(shape_of(query)[-3]) // int(shape_of(key)[-3])
         key, value = tvm.relay.repeat(key, times, -3), tvm.relay.repeat(value, times, -3)
     usual = PyTorchOpConverter(tvm.relay.prelude.Prelude(tvm.IRModule()), "float32").scaled_dot_product_attention
@@ -256,8 +256,8 @@ def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """A quotient without its fraction. Whole numbers are divided as such: as floats, large ones lose digits."""
     import torch
 
-    relay = _relay()
-    kinds = [_dtype_of(value) if isinstance(value, relay.Expr) else None for value in inputs[:2]]
+    relay = load_tvm().relay
+    kinds = [dtype_of(value) if isinstance(value, relay.Expr) else None for value in inputs[:2]]
     samples = [
         torch.ones(1, dtype=getattr(torch, k)) if k else value for k, value in zip(kinds, inputs[:2], strict=True)
     ]
@@ -272,71 +272,57 @@ def _reduction(name: str) -> Any:
 
     def reduce(inputs: Sequence[Any], _: Sequence[str]) -> Any:
         axes, keep = (inputs[1], bool(inputs[2])) if len(inputs) > 2 else (None, False)
-        return getattr(_relay(), name)(_countable(inputs[0]), axis=None if axes == [] else axes, keepdims=keep)
+        return getattr(load_tvm().relay, name)(_countable(inputs[0]), axis=None if axes == [] else axes, keepdims=keep)
 
     return reduce
 
 
 def _cumsum(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::cumsum(data, axis, _)"""
-    return _relay().cumsum(_countable(inputs[0]), axis=inputs[1])
+    return load_tvm().relay.cumsum(_countable(inputs[0]), axis=inputs[1])
 
 
 def _countable(data: Any) -> Any:
     """Whole numbers and booleans are added up as torch does, with 64 bits."""
-    given = _dtype_of(data)
-    return data if "float" in given or given == "int64" else _relay().cast(data, "int64")
+    given = dtype_of(data)
+    return data if "float" in given or given == "int64" else load_tvm().relay.cast(data, "int64")
 
 
 def _to(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::to(data, dtype, ...), aten::to(data, device, dtype, ...) and aten::to(data, other, ...). TVM's own leaves
     the data as they are for booleans, small integers and the type of another tensor."""
-    relay = _relay()
+    relay = load_tvm().relay
     data, target, after = inputs[:3]
     if target is None or isinstance(target, str):
         target = after
     if isinstance(target, relay.Expr):
-        wanted = _dtype_of(target)
+        wanted = dtype_of(target)
     elif target is None or isinstance(target, bool):  # another device only
         return data
     else:
-        wanted = _name_of_dtype(target)
+        wanted = name_of_dtype(target)
     if not isinstance(data, relay.Expr):
         return float(data) if "float" in wanted else int(data)
-    return data if _dtype_of(data) == wanted else relay.cast(data, wanted)
+    return data if dtype_of(data) == wanted else relay.cast(data, wanted)
 
 
 def _meshgrid(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::meshgrid(tensors, indexing)"""
-    return _relay().meshgrid(inputs[0], indexing=inputs[1] if len(inputs) > 1 else "ij")
+    return load_tvm().relay.meshgrid(inputs[0], indexing=inputs[1] if len(inputs) > 1 else "ij")
 
 
 def _round(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::round(data, decimals). A half goes to the even number beside it, in Relay away from zero."""
-    relay = _relay()
+    relay = load_tvm().relay
     data = inputs[0]
     if len(inputs) > 1 and inputs[1]:
         raise NotImplementedError("aten::round to decimals; multiply, round and divide instead")
-    dtype = _dtype_of(data)
+    dtype = dtype_of(data)
     if "float" not in dtype:
         return data
     half = relay.equal(relay.abs(relay.subtract(data, relay.trunc(data))), relay.const(0.5, dtype))
     even = relay.multiply(relay.round(relay.multiply(data, relay.const(0.5, dtype))), relay.const(2.0, dtype))
     return relay.where(half, even, relay.round(data))
-
-
-def _relay() -> Any:
-    return load_tvm().relay
-
-
-def _dtype_of(data: Any) -> str:
-    return str(_relay().frontend.common.infer_type(data).checked_type.dtype)
-
-
-def _name_of_dtype(number: int) -> str:
-    from tvm.relay.frontend.pytorch import _convert_dtype_value
-
-    return str(_convert_dtype_value(number))
 
 
 OPTION_CONVERTERS = {

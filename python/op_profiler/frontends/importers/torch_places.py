@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 
 _REDUCTIONS = {
     "add": "add",
@@ -22,31 +23,31 @@ _REDUCTIONS = {
 
 def _copy(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::copy(data, source, _): the source in the shape and type of the data."""
-    relay = _relay()
+    relay = load_tvm().relay
     source = inputs[1] if isinstance(inputs[1], relay.Expr) else relay.const(inputs[1])
-    return relay.broadcast_to(relay.cast(source, _dtype_of(inputs[0])), _shape_of(inputs[0]))
+    return relay.broadcast_to(relay.cast(source, dtype_of(inputs[0])), _sizes_of(inputs[0]))
 
 
 def _select_scatter(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::select_scatter(whole, part, axis, place)"""
     whole, part, axis, place = inputs
-    place = int(place) % _shape_of(whole)[axis]
+    place = int(place) % _sizes_of(whole)[axis]
     return _slice_scatter(
-        [whole, _relay().expand_dims(part, axis % len(_shape_of(whole))), axis, place, place + 1, 1], types
+        [whole, load_tvm().relay.expand_dims(part, axis % len(_sizes_of(whole))), axis, place, place + 1, 1], types
     )
 
 
 def _slice_scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::slice_scatter(whole, part, axis, start, end, step)"""
-    relay = _relay()
+    relay = load_tvm().relay
     whole, part, axis, *places = inputs
-    shape = _shape_of(whole)
+    shape = _sizes_of(whole)
     axis, size = axis % len(shape), shape[axis]
     if any(isinstance(place, relay.Expr) for place in places):
         raise NotImplementedError("writing in place to a part whose place is computed while running")
     begin, end, step = slice(*places).indices(size)
-    wanted = _dtype_of(whole)
-    part = part if _dtype_of(part) == wanted else relay.cast(part, wanted)
+    wanted = dtype_of(whole)
+    part = part if dtype_of(part) == wanted else relay.cast(part, wanted)
     if step == 1:
         before = relay.strided_slice(whole, [0], [begin], axes=[axis])
         after = relay.strided_slice(whole, [end], [size], axes=[axis])
@@ -60,9 +61,9 @@ def _slice_scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::scatter(data, axis, index, source, reduce) and aten::scatter_reduce(data, axis, index, source, reduce,
     include_self). Of the source counts as much as there are indices; TVM takes the rest for values too."""
-    relay = _relay()
+    relay = load_tvm().relay
     data, axis, index, source, *rest = inputs
-    shape, wanted = _shape_of(data), _shape_of(index)
+    shape, wanted = _sizes_of(data), _sizes_of(index)
     if not np.prod(wanted):
         return data
     axis %= len(shape)
@@ -71,11 +72,11 @@ def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     if any(size != wide for i, (size, wide) in enumerate(zip(wanted, shape, strict=True)) if i != axis):
         raise NotImplementedError("aten::scatter with fewer indices than data beside the axis; scatter into a slice")
     if isinstance(source, relay.Expr):
-        source = relay.cast(source, _dtype_of(data))
-        if _shape_of(source) != wanted:
+        source = relay.cast(source, dtype_of(data))
+        if _sizes_of(source) != wanted:
             source = relay.strided_slice(source, [0] * len(wanted), wanted)
     else:
-        source = relay.full(relay.const(source, _dtype_of(data)), wanted, _dtype_of(data))
+        source = relay.full(relay.const(source, dtype_of(data)), wanted, dtype_of(data))
     reduction = _REDUCTIONS[rest[0]] if rest and rest[0] else "update"
     return relay.scatter_elements(data, index, source, axis=axis, reduction=reduction)
 
@@ -88,19 +89,19 @@ def _scatter_add(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 def _index_put(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::index_put(data, indices, values, accumulate). TVM's own takes booleans for places, and does not spread
     values over these."""
-    relay = _relay()
+    relay = load_tvm().relay
     data, indices, values, accumulate = inputs
-    shape, dtype = _shape_of(data), _dtype_of(data)
+    shape, dtype = _sizes_of(data), dtype_of(data)
     values = relay.cast(values if isinstance(values, relay.Expr) else relay.const(values), dtype)
     if None in indices:
         raise NotImplementedError("aten::index_put beside axes that are taken whole; select these parts first")
-    if any(_dtype_of(index) in ("bool", "uint8") for index in indices):
-        if len(indices) > 1 or accumulate or np.prod(_shape_of(values)) != 1:
+    if any(dtype_of(index) in ("bool", "uint8") for index in indices):
+        if len(indices) > 1 or accumulate or np.prod(_sizes_of(values)) != 1:
             raise NotImplementedError("aten::index_put by a mask of more than one value; use torch.where instead")
-        mask = _shape_of(indices[0])
+        mask = _sizes_of(indices[0])
         wide = relay.reshape(indices[0], (*mask, *[1] * (len(shape) - len(mask))))
         return relay.where(relay.cast(wide, "bool"), relay.reshape(values, ()), data)
-    common = np.broadcast_shapes(*(tuple(_shape_of(index)) for index in indices))
+    common = np.broadcast_shapes(*(tuple(_sizes_of(index)) for index in indices))
     places = []
     for index, size in zip(indices, shape, strict=False):
         index = relay.broadcast_to(relay.cast(index, "int64"), common)
@@ -110,16 +111,8 @@ def _index_put(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.scatter_nd(data, relay.stack(places, axis=0), values, "add" if accumulate else "update")
 
 
-def _relay() -> Any:
-    return load_tvm().relay
-
-
-def _dtype_of(data: Any) -> str:
-    return str(_relay().frontend.common.infer_type(data).checked_type.dtype)
-
-
-def _shape_of(data: Any) -> list[int]:
-    return [int(size) for size in _relay().frontend.common.infer_shape(data)]
+def _sizes_of(data: Any) -> list[int]:
+    return [int(size) for size in shape_of(data)]
 
 
 PLACE_CONVERTERS = {

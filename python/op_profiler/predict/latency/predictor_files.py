@@ -51,20 +51,30 @@ _LARGEST_BYTES = 1 << 30
 
 def save(predictor: Predictor, path: Path) -> None:
     """Write a predictor; for errors see `whole_file`."""
-    contents, members = _written(predictor)
+    contents, members, arrays = _parts(predictor)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs take allow_pickle for an array
+    members["arrays.npz"] = buffer.getvalue()
+    contents["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_CONTENTS, contents)
+        archive.writestr(_CONTENTS, json.dumps(contents, indent=1))
         for name, content in members.items():
             archive.writestr(name, content)
 
 
 def digest(predictor: Predictor) -> str:
     """16 hex digits over all that decides its answers."""
-    return hashlib.sha256(_written(predictor)[0].encode()).hexdigest()[:16]
+    contents, members, arrays = _parts(predictor)
+    found = hashlib.sha256(json.dumps(contents).encode())
+    for name, content in members.items():
+        found.update(name.encode() + content)
+    for name, array in arrays.items():
+        found.update(f"{name} {np.shape(array)}".encode() + np.asarray(array).tobytes())
+    return found.hexdigest()[:16]
 
 
-def _written(predictor: Predictor) -> tuple[str, dict[str, bytes]]:
-    """The table of contents, with the digests of the members, and these."""
+def _parts(predictor: Predictor) -> tuple[dict[str, Any], dict[str, bytes], dict[str, np.ndarray]]:
+    """What it is as plain values, its models by the names of their files, and its arrays."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
         members[f"model{number}{model.suffix}"] = model.to_bytes()
@@ -84,9 +94,6 @@ def _written(predictor: Predictor) -> tuple[str, dict[str, bytes]]:
         op_sets = [sorted(words) for words in query.op_sets]
         arrays |= {f"points_{name}": getattr(query, name) for name in _POINTS}
         arrays |= {"points_families": families, "points_target": target}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs take allow_pickle for an array
-    members["arrays.npz"] = buffer.getvalue()
     contents = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -104,9 +111,8 @@ def _written(predictor: Predictor) -> tuple[str, dict[str, bytes]]:
         "fingerprint": predictor.fingerprint,
         "launching": None if predictor.launching is None else dataclasses.asdict(predictor.launching),
         "versions": _versions(),
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
-    return json.dumps(contents, indent=1), members
+    return contents, members, arrays
 
 
 def load(path: Path) -> Predictor:

@@ -1,0 +1,26 @@
+"""What converters of torch's operators ask about values of Relay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+
+def shape_of(data: Any) -> Sequence[Any]:
+    """The sizes of a tensor; one that only run time tells is no number."""
+    shape: Sequence[Any] = load_tvm().relay.frontend.common.infer_shape(data)
+    return shape
+
+
+def dtype_of(data: Any) -> str:
+    """The type of a tensor's elements."""
+    return str(load_tvm().relay.frontend.common.infer_type(data).checked_type.dtype)
+
+
+def name_of_dtype(number: int) -> str:
+    """The type that torch has a number for."""
+    from tvm.relay.frontend.pytorch import _convert_dtype_value
+
+    return str(_convert_dtype_value(number))
