@@ -61,7 +61,7 @@ def test_contents_tell_what_failed_and_what_is_noisy(filled: Dataset, example: A
     assert (model.key, model.name, model.operators, model.threads) == ("m", "resnet-18", 2, (2,))
     assert (model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished) == (2, 1, 1, 1, 1)
     assert model.device == example.device.processor
-    assert (model.compiler, model.pipeline, model.schedules) == ("relay", None, ())
+    assert (model.compiler, model.pipeline, model.tuned) == ("relay", None, None)
     (device,) = held.devices
     assert device["processor"] == example.device.processor and device["rows"] == 5
     assert held.elsewhere == {"default": 1} and held.failures == 1 and held.coruns == 0
@@ -71,25 +71,23 @@ def test_contents_tell_what_failed_and_what_is_noisy(filled: Dataset, example: A
 def test_builds_of_one_model_can_be_told_apart(dataset: Dataset, example: Any, capsys: Any) -> None:
     relax = dataclasses.replace(example.device, compiler="relax")
     dataset.add_device(relax)
-    tuned = dataclasses.replace(example.schedule, origin="tuned")
     for key, device, changes in (
-        ("relay", example.device, {}),
+        ("relay", example.device, {"base_key": "relay"}),
+        ("tuned", example.device, {"base_key": "relay"}),
         ("stock", relax, {"recipe": {"request": {"pipeline": "stock"}}}),
         ("vm", example.device, {"executor": "vm"}),
     ):
         example.add_model(dataset, key, operators=2, device_key=device.key, **changes)
-    keys = [example.operator(index).key for index in range(2)]
-    places = [(example.operator(index), (index,)) for index in range(2)]
-    dataset.add_operators("relay", places, dict(zip(keys, (example.schedule, tuned))))
-    told = {one.key: (one.compiler, one.pipeline, one.schedules) for one in contents(dataset).models}
+    told = {one.key: (one.compiler, one.pipeline, one.tuned) for one in contents(dataset).models}
     assert told == {
-        "relay": ("relay", None, ("default", "tuned")),
-        "stock": ("relax", "stock", ()),
-        "vm": ("relay", None, ()),
+        "relay": ("relay", None, False),
+        "tuned": ("relay", None, True),
+        "stock": ("relax", "stock", None),
+        "vm": ("relay", None, None),
     }
     show_contents(contents(dataset))
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("default,", "relax,", "pipeline", "stock", "executor", "vm"):
+    for words in ("default", "tuned", "relax,", "pipeline", "stock", "executor", "vm"):
         assert words in shown
 
 

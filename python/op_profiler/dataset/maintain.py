@@ -36,7 +36,7 @@ class ModelContents(ModelIdentity):
     Attributes:
         device: the processor that it was measured on; None where nothing was.
         compiler, pipeline: that made its kernels; None where that is not known.
-        schedules: origins of its kernels' schedules, such as ``default`` and ``tuned``; empty where they are not known.
+        tuned: whether its build found schedule records; None where that is not known.
         threads: thread counts with a whole model, complete or not.
         measured: operators with a time, at each thread count and state of the caches.
         failed: operators without one, and whole models.
@@ -47,7 +47,7 @@ class ModelContents(ModelIdentity):
     device: str | None
     compiler: str | None
     pipeline: str | None
-    schedules: tuple[str, ...]
+    tuned: bool | None
     threads: tuple[int, ...]
     operators: int
     measured: int
@@ -169,18 +169,15 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
         processors[row["model_key"]] = row["processor"]
     per_model = select(link.model_key, func.count().label("n")).group_by(link.model_key)
     distinct = {row["model_key"]: row["n"] for row in dataset.rows(per_model)}
-    schedule = schema.schedules.c
-    origins = select(link.model_key, schedule.origin).distinct().where(schedule.key == link.schedule_key)
-    schedules: dict[str, list[str]] = {}
-    for row in dataset.rows(origins.order_by(schedule.origin)):
-        schedules.setdefault(row["model_key"], []).append(row["origin"])
     compilers = {
         row["key"]: row["compiler"] for row in dataset.rows(select(schema.devices.c.key, schema.devices.c.compiler))
     }
     table = schema.models.c
     told = [table[name] for name in (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")]
     found = []
-    for row in dataset.rows(select(*told, table.device_key, table.recipe).order_by(table.name, table.added_at)):
+    for row in dataset.rows(
+        select(*told, table.base_key, table.device_key, table.recipe).order_by(table.name, table.added_at)
+    ):
         model = {column.name: row[column.name] for column in told}
         key, asked = model["key"], (row["recipe"] or {}).get("request", {})
         rows = operators[key]
@@ -190,7 +187,7 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
                 device=processors.get(key),
                 compiler=compilers.get(row["device_key"]),
                 pipeline=asked.get("pipeline"),
-                schedules=tuple(schedules.get(key, ())),
+                tuned=None if row["base_key"] is None else row["base_key"] != key,
                 threads=tuple(sorted(threads.get(key, ()))),
                 operators=distinct.get(key, 0),
                 failed=rows["failed"] + wholes[key]["failed"],

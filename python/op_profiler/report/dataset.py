@@ -39,7 +39,7 @@ def show_contents(held: Contents) -> None:
             model.key,
             f"{model.source}:{model.name}, batch {model.batch_size}" + (f", run {model.label}" if model.label else ""),
             ", ".join(_built_by(model)) or "-",
-            ", ".join(model.schedules) or "-",
+            {None: "-", False: "default", True: "tuned"}[model.tuned],
             model.precision,
             model.target,
             ",".join(map(str, model.threads)),
