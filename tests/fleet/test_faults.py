@@ -99,16 +99,25 @@ def test_a_worker_on_another_machine_gets_nothing_of_a_file(tmp_path: Path, sqli
 
 
 class Deadly(Listening):
-    """Signals a worker's process with its children when it says that it carries a model out, each process once."""
+    """Signals a worker's process with its children when it says that it carries a model out, each process once.
 
-    def __init__(self, address: str, number: signal.Signals, most: int) -> None:
+    On a busy machine a signal can come when the model is done already, which costs it nothing. So signals go on until
+    the run has told of `enough` workers that were told to end; without that, until it is over.
+    """
+
+    def __init__(self, address: str, number: signal.Signals, enough: int | None = None) -> None:
         super().__init__()
         self.signalled: list[int] = []
-        self._address, self._number, self._most = address, number, most
+        self._address, self._number, self._enough = address, number, enough
+
+    @property
+    def ended(self) -> int:
+        """Workers that the run says were told to end while they had the model."""
+        return sum("was told to end while it had mlp" in text for text in self.told)
 
     def step(self, description: str, done_models: float) -> None:
         super().step(description, done_models)
-        if ": mlp: " not in description or len(self.signalled) == self._most:
+        if ": mlp: " not in description or (self._enough is not None and self.ended >= self._enough):
             return
         process = dask_workers_of(self._address)[0]
         if process.pid not in self.signalled:
@@ -123,10 +132,10 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
         address, _ = stack.enter_context(scheduler(tmp_path))
         stack.enter_context(worker(tmp_path, address))
         cluster = stack.enter_context(Cluster(address))
-        deadly = Deadly(address, signal.SIGKILL, most=3)
+        deadly = Deadly(address, signal.SIGKILL)
         asked = [request(sqlite_url), dataclasses.replace(request(sqlite_url, "nothing-of-this-name"))]
         first, second = runs.collect(cluster, asked, deadly)
-        assert len(deadly.signalled) == 3 and "3 workers died of it" in str(first.error) and first.exit_code == 5
+        assert len(deadly.signalled) >= 3 and "workers died of it" in str(first.error) and first.exit_code == 5
         assert "unknown" in str(second.error)  # it stood in line on the worker, and is not blamed
         (aside,) = [index for index, text in enumerate(deadly.told) if "took 2 workers down" in text]
         assert deadly.told.index("nothing-of-this-name") > 0 and aside > 0
@@ -158,14 +167,13 @@ def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(
         address, _ = stack.enter_context(scheduler(tmp_path))
         stack.enter_context(worker(tmp_path, address))
         cluster = stack.enter_context(Cluster(address))
-        ending = Deadly(address, signal.SIGTERM, most=2)
+        ending = Deadly(address, signal.SIGTERM, enough=2)
         (report,) = runs.collect(cluster, [request(sqlite_url)], ending)
         monkeypatch.setattr(dispatch, "_MOST_LOST", 1)
         again = dataclasses.replace(request(sqlite_url), measuring=Measuring(rounds=3, remeasure="all"))
-        (put_aside,) = runs.collect(cluster, [again], Deadly(address, signal.SIGTERM, most=1))
-    assert report.error is None and len(ending.signalled) == 2
-    told = [text for text in ending.told if "was told to end while it had mlp" in text]
-    assert len(told) == 2 and not any("took 2 workers down" in text for text in ending.told)
+        (put_aside,) = runs.collect(cluster, [again], Deadly(address, signal.SIGTERM))
+    assert report.error is None and ending.ended >= 2
+    assert not any("took 2 workers down" in text for text in ending.told)
     assert str(put_aside.error).startswith("put aside: 1 workers were told to end while they had it")
 
 
