@@ -238,5 +238,8 @@ def test_a_search_builds_side_by_side(stand_in: dict[str, str], tmp_path: Path) 
             "SELECT template, error FROM measurements JOIN schedules s ON s.key = schedule_key WHERE origin = 'trial'"
         ).fetchall()
     assert len(found) >= 10
-    for template, error in found:  # Winograd's numbers are not checked
-        assert error is None if "winograd" in template else error.split(":")[0] in ("wrong", "invalid", "timeout")
+    unchecked = [error for template, error in found if "winograd" in template]
+    checked = [error for template, error in found if "winograd" not in template]
+    # on a busy machine any candidate may take too long
+    assert unchecked and all(error is None or error.startswith("timeout") for error in unchecked), unchecked
+    assert checked and all(str(error).startswith(("wrong", "invalid", "timeout")) for error in checked), checked
