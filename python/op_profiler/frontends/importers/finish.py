@@ -84,6 +84,18 @@ def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModu
     return relay.transform.InferType()(module), renamed
 
 
+def _with_one_variable_a_name(module: IRModule) -> IRModule:
+    """An importer that names where each value comes from makes a new variable of one that it first meets in a list."""
+    tvm = load_tvm()
+    main = module["main"]
+    first: dict[str, Any] = {}
+    doubles = {v: first[v.name_hint] for v in main.params if first.setdefault(v.name_hint, v) is not v}
+    if not doubles:
+        return module
+    functions = {**module.functions, module.get_global_var("main"): tvm.relay.bind(main, doubles)}
+    return tvm.IRModule(functions, module.type_definitions)
+
+
 @interrupts_wait()
 def finish(
     module: IRModule,
@@ -102,7 +114,7 @@ def finish(
     """
     tvm = load_tvm()
     try:
-        module = tvm.relay.transform.InferType()(module)
+        module = tvm.relay.transform.InferType()(_with_one_variable_a_name(module))
     except tvm.TVMError as error:
         raise unsupported(name, error) from error
     known = {spec.name: spec for spec in specs}

@@ -15,13 +15,51 @@ from op_profiler.frontends.importers.onnx_graph import (
     graphs_in,
     replace,
     sizes_in,
+    tensors_in,
+    types_in,
 )
+from op_profiler.frontends.importers.pool_windows import WINDOWS_DIFFER, begins_outside
 
 Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: what takes its place
 
+_SMALL_FLOATS = ("FLOAT8", "FLOAT4")
+_SMALL = (*_SMALL_FLOATS, "INT4", "UINT4", "INT2", "UINT2")  # what names of types begin with
+_MAKERS = ("Cast", "CastLike", "QuantizeLinear")  # of other numbers, which importers do not cut off
 _VALUES = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
 _OF_ONE_ELEMENT = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")  # are itself
 _OF_SEVERAL = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
+
+
+def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[str, ...]:
+    """What to say about numbers of fewer than eight bits, and floats of eight: importers take them for other types.
+
+    Args:
+        shapes: of the inputs.
+        name: of the model, for errors.
+
+    Raises:
+        ModelError: other numbers would come of it.
+    """
+    nodes = [node for graph in graphs_in(model.graph) for node in graph.node]
+    kinds = {tensor.data_type for tensor in tensors_in(model)}
+    kinds |= {one.type.tensor_type.elem_type for one in model.graph.input}
+    kinds |= {attribute(node, named, 0) for node in nodes for named in ("to", "output_dtype")}
+    if not any(_kind(one).startswith(_SMALL) for one in kinds):
+        return ()
+    types = types_in(model, shapes)
+    made = [types[out].tensor_type.elem_type for n in nodes if n.op_type in _MAKERS for out in n.output if out in types]
+    refused = [one for one in map(_kind, kinds) if one.startswith(_SMALL_FLOATS)]
+    refused += [one for one in map(_kind, made) if one.startswith(_SMALL)]
+    if refused:
+        raise ModelError(f"{name} does not lower: it has numbers of type {refused[0]}; export it with int8 or float16")
+    return ("numbers of four bits are held in eight",)
+
+
+def _kind(number: int) -> str:
+    """The name of a type of elements."""
+    from onnx import TensorProto
+
+    return str(TensorProto.DataType.Name(number)) if number in TensorProto.DataType.values() else ""
 
 
 def with_tensors(graph: Any) -> None:
@@ -48,7 +86,7 @@ class Repairs:
 
     def __init__(self, model: Any, shapes: Mapping[str, Dims], name: str) -> None:
         self._model, self._shapes, self._name = model, dict(shapes), name
-        self._constants = Constants(model)
+        self._constants = Constants(model, lambda: self._sizes)
 
     def for_all(self) -> None:
         """What no importer gets right.
@@ -57,7 +95,19 @@ class Repairs:
             ModelError: a node cannot be written in another way.
         """
         self._rewrite(
-            {"Pad": self._pad, "Resize": self._resize, "Split": self._split, "BatchNormalization": self._norm}
+            {
+                "Pad": self._pad,
+                "Resize": self._resize,
+                "Split": self._split,
+                "BatchNormalization": self._norm,
+                "Cast": self._cast,
+                "DFT": self._dft,
+                "Dropout": self._dropout,
+                "LpPool": self._lp_pool,
+                "MaxUnpool": self._unpool,
+                "Range": self._range,
+                **dict.fromkeys(("AveragePool", "MaxPool"), self._pool),
+            }
         )
 
     def for_relay(self) -> None:
@@ -66,7 +116,16 @@ class Repairs:
         Raises:
             ModelError: a node cannot be written in another way.
         """
-        self._rewrite({"Clip": self._clip, **dict.fromkeys((*_OF_ONE_ELEMENT, *_OF_SEVERAL), self._reduce)})
+        self._rewrite(
+            {
+                "Clip": self._clip,
+                "GridSample": self._grid_sample,
+                "RoiAlign": self._roi_align,
+                "Trilu": self._trilu,
+                "Upsample": self._upsample,
+                **dict.fromkeys((*_OF_ONE_ELEMENT, *_OF_SEVERAL), self._reduce),
+            }
+        )
 
     def _rewrite(self, rewrites: Mapping[str, Rewrite]) -> None:
         for graph in graphs_in(self._model.graph):
@@ -78,6 +137,10 @@ class Repairs:
                 except (ValueError, TypeError, IndexError) as error:  # what the node was given does not fit together
                     raise self._refused(node, f"is not valid: {said(error)}") from error
             replace(graph.node, nodes)
+
+    @property
+    def _opset(self) -> int:
+        return next((one.version for one in self._model.opset_import if one.domain in ("", "ai.onnx")), 1)
 
     @functools.cached_property
     def _sizes(self) -> dict[str, Dims]:
@@ -118,6 +181,124 @@ class Repairs:
     def _norm(self, graph: Any, node: Any) -> list[Any]:
         if attribute(node, "training_mode", 0):  # importers would take the statistics that were learned
             raise self._refused(node, "norms by the statistics of the batch, as in training; export the model for use")
+        return [node]
+
+    def _cast(self, graph: Any, node: Any) -> list[Any]:
+        """How a cast to fewer than eight bits rounds, which says nothing of other types."""
+        replace(node.attribute, [a for a in node.attribute if a.name not in ("saturate", "round_mode")])
+        return [node]
+
+    def _dropout(self, graph: Any, node: Any) -> list[Any]:
+        training = self._known(node, 2, "a training mode") if len(node.input) > 2 and node.input[2] else False
+        if training:
+            raise self._refused(node, "drops at random, as in training; export the model for use")
+        replace(node.attribute, [a for a in node.attribute if a.name != "seed"])
+        return [node]
+
+    def _dft(self, graph: Any, node: Any) -> list[Any]:
+        """An axis as an input becomes an attribute, of which importers know no other form."""
+        from onnx import helper
+
+        if self._opset < 20:
+            return [node]
+        axis = int(self._known(node, 2, "an axis").reshape(-1)[0]) if len(node.input) > 2 and node.input[2] else -2
+        node.attribute.append(helper.make_attribute("axis", axis))
+        replace(node.input, node.input[:2])
+        return [node]
+
+    def _lp_pool(self, graph: Any, node: Any) -> list[Any]:
+        """Importers do not take the absolute values, which an even power does without."""
+        from onnx import helper
+
+        if attribute(node, "p", 2) % 2 == 0:
+            return [node]
+        made = f"{node.output[0]}__absolute"
+        absolute = helper.make_node("Abs", node.input[:1], [made], name=node.name)
+        replace(node.input, [made])
+        return [absolute, node]
+
+    def _unpool(self, graph: Any, node: Any) -> list[Any]:
+        if len(node.input) > 2 and node.input[2]:  # importers put values where they are in the smaller output
+            raise self._refused(node, "names the size of its output, which TVM does not; leave it out")
+        return [node]
+
+    def _pool(self, graph: Any, node: Any) -> list[Any]:
+        """Of windows that stick out, ONNX leaves out those that would begin in the padding. Importers keep them."""
+        from onnx import helper
+
+        if not attribute(node, "ceil_mode", 0) or attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
+            return [node]
+        kernel = attribute(node, "kernel_shape", [])
+        ones, rank = [1] * len(kernel), len(kernel)
+        pads = attribute(node, "pads", [0] * 2 * rank)
+        dims = self._sizes.get(node.input[0], (None,) * (rank + 2))[2:]
+        spans = zip(
+            dims,
+            kernel,
+            attribute(node, "strides", ones),
+            zip(pads[:rank], pads[rank:], strict=True),
+            attribute(node, "dilations", ones),
+            strict=True,
+        )
+        outside = [begins_outside(*span) for span in spans]
+        if True not in outside:
+            return [node]
+        if False in outside:
+            raise self._refused(node, f"{WINDOWS_DIFFER}; export it without ceil_mode")
+        kept = [a for a in node.attribute if a.name != "ceil_mode"]
+        replace(node.attribute, [*kept, helper.make_attribute("ceil_mode", 0)])
+        return [node]
+
+    def _range(self, graph: Any, node: Any) -> list[Any]:
+        """One that is known: ONNX's own functions make it of tensors, of which importers know no form."""
+        from onnx import numpy_helper
+
+        known = self._constants.value(node.output[0])
+        if known is None:
+            return [node]
+        graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
+        return []
+
+    def _grid_sample(self, graph: Any, node: Any) -> list[Any]:
+        """Modes have other names since opset 20."""
+        from onnx import helper
+
+        mode = attribute(node, "mode", b"linear")
+        names = {b"linear": b"bilinear", b"cubic": b"bicubic"}
+        kept = [a for a in node.attribute if a.name != "mode"]
+        replace(node.attribute, [*kept, helper.make_attribute("mode", names.get(mode, mode))])
+        return [node]
+
+    def _roi_align(self, graph: Any, node: Any) -> list[Any]:
+        """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise."""
+        import numpy as np
+        from onnx import helper
+
+        if attribute(node, "mode", b"avg") == b"max":
+            raise self._refused(
+                node, "takes the largest of weighted values, which TVM does not; export it with averages"
+            )
+        usual = b"half_pixel" if self._opset >= 16 else b"output_half_pixel"
+        if attribute(node, "coordinate_transformation_mode", usual) == b"output_half_pixel":
+            return [node]
+        half = _constant(graph, node, "half", np.array(0.5 / attribute(node, "spatial_scale", 1.0)), "float32")
+        moved = f"{node.output[0]}__moved"
+        earlier = helper.make_node("Sub", [node.input[1], half], [moved], name=node.name)
+        node.input[1] = moved
+        return [earlier, node]
+
+    def _upsample(self, graph: Any, node: Any) -> list[Any]:
+        """Relay's importer reads scales that are computed from behind the end of them."""
+        if len(node.input) > 1:
+            node.input[1] = _constant(graph, node, "scales", self._known(node, 1, "scales"), "float32")
+        return [node]
+
+    def _trilu(self, graph: Any, node: Any) -> list[Any]:
+        """Relay's importer wants the diagonal without a dimension."""
+        if len(node.input) > 1 and node.input[1]:
+            diagonal = self._constants.value(node.input[1])
+            if diagonal is not None and diagonal.shape:
+                node.input[1] = _constant(graph, node, "diagonal", diagonal.reshape(()), "int64")
         return [node]
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
