@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
@@ -61,13 +62,13 @@ def said(error: BaseException) -> str:
     return (sentence if " " in sentence else f"{kind} {sentence}")[:300]
 
 
-def output_shapes(module: IRModule) -> list[tuple[int | None, ...]]:
-    """Of the tensors that ``main`` returns, in Relay and in Relax; None is a size that only run time tells."""
+def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
+    """Of the tensors that ``main`` returns, in Relay and in Relax; None where only run time tells."""
     main = module["main"]
     made = main.ret_ty if hasattr(main, "ret_ty") else main.body.checked_type
     kinds = made.fields if hasattr(made, "fields") else [made]
     shapes = [getattr(kind, "shape", None) for kind in kinds]
-    return [() if shape is None else tuple(getattr(size, "value", None) for size in shape) for shape in shapes]
+    return [None if shape is None else tuple(getattr(size, "value", None) for size in shape) for shape in shapes]
 
 
 def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, dict[str, str]]:

@@ -97,19 +97,23 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     inputs = [i for i in graph.input if i.name not in constants]
     own = {i.name: dims_of(i) for i in inputs}
     shapes, batch = _shapes(request, own, {i.name: _leading_name(i) for i in inputs})
-    onnx_functions.inline(model, shapes, request.name)
+    inlined = onnx_functions.inline(model, shapes, request.name)
     notes = onnx_repairs.note_small_numbers(model, shapes, request.name)
     onnx_repairs.with_tensors(graph)
     _fold_constants(graph)
     if batch is not None:
         _free_batch(graph, own)
         _check_inputs(model, request.name, own, shapes)
+    told = sizes_in(model, shapes)
     repairs = onnx_repairs.Repairs(model, shapes, request.name)
+    if inlined:
+        repairs.fold_whole_numbers()
     repairs.for_all()
     leading = _leading(shapes, own) or 1
     itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, leading, notes)
     if itself is not None:
         _check_batch(itself, graph, own, batch)
+        _check_outputs(itself, graph, told)
         return itself
     repairs.for_relay()
     weights = _weights_as_inputs(graph, shapes)
@@ -125,6 +129,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
         notes=notes,
     )
     _check_batch(lowered, graph, own, batch)
+    _check_outputs(lowered, graph, told)
     return lowered
 
 
@@ -323,3 +328,19 @@ def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], ba
                 f"{lowered.name} was made for batch size {first} and cannot be given {batch}: its output {output.name} "
                 f"stays at {shape[0]}. Export it again with a dynamic batch dimension."
             )
+
+
+def _check_outputs(lowered: ImportedModel, graph: Any, told: Mapping[str, Dims]) -> None:
+    """What comes out must have the sizes that it has by ONNX: an importer may take an operator for another.
+
+    Raises:
+        ModelError: it has others.
+    """
+    for shape, output in zip(output_shapes(lowered.mod), graph.output, strict=False):
+        expected = told.get(output.name)
+        if shape is None or expected is None or None in shape or None in expected or shape == expected:
+            continue
+        raise ModelError(
+            f"{lowered.name} does not lower: its output {output.name} became one of shape {shape}, which is {expected} "
+            "by ONNX"
+        )

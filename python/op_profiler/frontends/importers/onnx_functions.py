@@ -24,8 +24,8 @@ _OWN = ("", "ai.onnx")
 _DOMAIN = "op_profiler"
 
 
-def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> None:
-    """Write the nodes of functions in place of their calls, in the model itself.
+def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
+    """Write the nodes of functions in place of their calls, in the model itself; whether there were any.
 
     Args:
         shapes: of its inputs.
@@ -38,7 +38,7 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> None:
 
     _define(model, shapes)
     if not model.functions:
-        return
+        return False
     graph = model.graph
     tensors = list(graph.initializer)  # a model of 2 GB is not taken
     del graph.initializer[:]
@@ -51,6 +51,7 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> None:
     replace(graph.value_info, inlined.graph.value_info)
     replace(model.opset_import, inlined.opset_import)
     del model.functions[:]
+    return True
 
 
 def _define(model: Any, shapes: Mapping[str, Dims]) -> None:

@@ -88,6 +88,24 @@ class Repairs:
         self._model, self._shapes, self._name = model, dict(shapes), name
         self._constants = Constants(model, lambda: self._sizes)
 
+    def fold_whole_numbers(self) -> None:
+        """Put known sizes, and what is calculated from them, into the graph: functions of ONNX fit any size, and
+        importers do not know all that they calculate from shapes."""
+        from onnx import TensorProto, numpy_helper
+
+        types = types_in(self._model, self._shapes)
+        whole = {name for name, one in types.items() if one.tensor_type.elem_type == TensorProto.INT64}
+        for graph in graphs_in(self._model.graph):
+            nodes = []
+            for node in graph.node:
+                is_whole = len(node.output) == 1 and node.output[0] in whole
+                known = self._constants.value(node.output[0]) if is_whole else None
+                if known is None:
+                    nodes.append(node)
+                else:
+                    graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
+            replace(graph.node, nodes)
+
     def for_all(self) -> None:
         """What no importer gets right.
 
@@ -106,6 +124,7 @@ class Repairs:
                 "LpPool": self._lp_pool,
                 "MaxUnpool": self._unpool,
                 "Range": self._range,
+                "RoiAlign": self._roi,
                 **dict.fromkeys(("AveragePool", "MaxPool"), self._pool),
             }
         )
@@ -269,15 +288,18 @@ class Repairs:
         replace(node.attribute, [*kept, helper.make_attribute("mode", names.get(mode, mode))])
         return [node]
 
+    def _roi(self, graph: Any, node: Any) -> list[Any]:
+        if attribute(node, "mode", b"avg") == b"max":
+            raise self._refused(
+                node, "takes the largest of weighted values, which TVM does not; export it with averages"
+            )
+        return [node]
+
     def _roi_align(self, graph: Any, node: Any) -> list[Any]:
         """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise."""
         import numpy as np
         from onnx import helper
 
-        if attribute(node, "mode", b"avg") == b"max":
-            raise self._refused(
-                node, "takes the largest of weighted values, which TVM does not; export it with averages"
-            )
         usual = b"half_pixel" if self._opset >= 16 else b"output_half_pixel"
         if attribute(node, "coordinate_transformation_mode", usual) == b"output_half_pixel":
             return [node]
