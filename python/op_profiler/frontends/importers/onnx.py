@@ -20,6 +20,7 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import onnx_functions, onnx_repairs
 from op_profiler.frontends.importers.finish import finish, output_shapes, said, unsupported
 from op_profiler.frontends.importers.onnx_graph import WEIGHT_ELEMENTS, Dims, dims_of, replace, sizes_in, tensors_in
+from op_profiler.frontends.importers.onnx_relay_repairs import RelayRepairs
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 
@@ -104,8 +105,8 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     if batch is not None:
         _free_batch(graph, own)
         _check_inputs(model, request.name, own, shapes)
-    told = sizes_in(model, shapes)
     repairs = onnx_repairs.Repairs(model, shapes, request.name)
+    told = repairs.sizes
     if inlined:
         repairs.fold_whole_numbers()
     repairs.for_all()
@@ -115,7 +116,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
         _check_batch(itself, graph, own, batch)
         _check_outputs(itself, graph, told)
         return itself
-    repairs.for_relay()
+    RelayRepairs(model, shapes, request.name).for_relay()
     weights = _weights_as_inputs(graph, shapes)
     module, params = _convert(model, shapes, request.name)
     specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
