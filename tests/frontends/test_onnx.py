@@ -273,3 +273,39 @@ def test_a_norm_as_in_training_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.onnx", [norm], {"x": [2, 4, 5]}, ones)
     with pytest.raises(ModelError, match="BatchNormalization norms by the statistics of the batch"):
         load(path)
+
+
+def test_functions_of_a_model_are_written_in_place_of_their_calls(tmp_path: Path, run: Run) -> None:
+    import onnx
+    from onnx import helper
+
+    body = [node("Mul", ["a", "a"], ["square"]), node("ReduceSum", ["square", "axes"], ["b"], keepdims=0)]
+    opsets = [helper.make_opsetid("", 18)]
+    function = helper.make_function("mine", "Squares", ["a", "axes"], ["b"], body, opsets)
+    path = write(tmp_path / "x.onnx", [node("Squares", ["x", "axes"], domain="mine")], {"x": [2, 4, 6]}, {"axes": [1]})
+    model = onnx.load(path)
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    onnx.save(model, path)
+    check(run, path, x=FLOATS)
+
+
+def test_an_operator_of_another_vendor_is_not_taken_for_onnx_s_own(tmp_path: Path) -> None:
+    import onnx
+    from onnx import helper
+
+    path = write(tmp_path / "x.onnx", [node("Relu", ["x"], domain="acme")], {"x": [2, 4, 6]})
+    model = onnx.load(path)
+    model.opset_import.append(helper.make_opsetid("acme", 1))
+    onnx.save(model, path)
+    with pytest.raises(ModelError, match="no converter for acme::Relu"):
+        load(path)
+
+
+def test_an_output_of_another_shape_than_onnx_tells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from op_profiler.frontends.importers import onnx as importer
+
+    path = write(tmp_path / "x.onnx", [node("Relu", ["x"])], {"x": [2, 4, 6]})
+    monkeypatch.setattr(importer, "output_shapes", lambda module: [(2, 4, 1)])
+    with pytest.raises(ModelError, match=r"output y became one of shape \(2, 4, 1\), which is \(2, 4, 6\) by ONNX"):
+        load(path)

@@ -37,6 +37,20 @@ def test_a_layer_that_is_called_twice_has_one_copy_of_its_weights(torch: Any, ru
     assert len(check(Twice(), run, torch, torch.randn(2, 8)).params) == 2
 
 
+def test_what_is_first_met_in_a_list_is_one_value(torch: Any, run: Any) -> None:
+    class Lists(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 6))
+
+        def forward(self, x: Any) -> Any:
+            y = torch.cat([x, x, self.weight], 0)
+            return y, x * 2, self.weight * x
+
+    lowered = check(Lists(), run, torch, torch.randn(4, 6))
+    assert [spec.name for spec in lowered.inputs] == ["x0"] and len(lowered.params) == 1
+
+
 def test_attention_and_nested_outputs(torch: Any, run: Any) -> None:
     class Block(torch.nn.Module):
         def __init__(self) -> None:

@@ -33,6 +33,19 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         torch.nn.functional.avg_pool2d(x, 3, 2, 1, divisor_override=2),
         torch.nn.functional.avg_pool2d(x, (3, 2), 2, 1, ceil_mode=True, count_include_pad=False, divisor_override=5),
     ),
+    "approximate": lambda torch, x: (
+        torch.nn.functional.gelu(x, approximate="tanh"),
+        torch.nn.functional.gelu(x),
+    ),
+    "corrections": lambda torch, x: (
+        torch.var(x),
+        x.std(),
+        torch.var(x, 1, correction=0),
+        x.std((2, 3), keepdim=True),
+        *torch.var_mean(x, (1, 2), correction=1),
+        *torch.std_mean(x, 3, correction=None),
+    ),
+    "parts": lambda torch, x: (*torch.chunk(x, 4, 3), *torch.chunk(x, 2, 1), *torch.arange(17.0).chunk(8)),
     "windows outside": lambda torch, x: (
         torch.nn.functional.avg_pool2d(x, (3, 2), 2, 1, ceil_mode=True),
         torch.nn.functional.max_pool2d(x, 2, 2, 1, ceil_mode=True),
@@ -57,6 +70,14 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         x.abs().to(torch.uint8),
         x.to(torch.arange(3)),
     ),
+    "fractions of whole numbers": lambda torch, x: (
+        1 / (x.abs().long() + 1),
+        x.long() / 3,
+        torch.exp(x.long()),
+        (x > 0) / (x.abs().int() + 1),
+        torch.reciprocal(x.long() * 2 + 1),
+    ),
+    "booleans": lambda torch, x: ((x > 0) + (x < -1), torch.add(x > 1, x > 2)),
     "own statistics": lambda torch, x: (
         torch.nn.functional.batch_norm(x, torch.ones(3), torch.full((3,), 2.0), training=True),
         torch.nn.functional.batch_norm(x, torch.ones(3), torch.full((3,), 2.0)),
@@ -109,6 +130,14 @@ def test_an_exported_program_heeds_them_too(torch: Any, run: Any, name: str) -> 
     [
         (lambda torch, x: torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear"), "no whole size"),
         (lambda torch, x: torch.round(x, decimals=2), "to decimals"),
+        (lambda torch, x: torch.nn.functional.dropout(x, 0.5, training=True), "drops at random"),
+        (
+            lambda torch, x: torch.nn.functional.adaptive_max_pool2d(x, 2, return_indices=True),
+            "leave out return_indices",
+        ),
+        (lambda torch, x: torch.var(x, correction=3), "a correction of 3"),
+        (lambda torch, x: torch.nn.functional.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3), "with a divisor"),
+        (lambda torch, x: torch.nn.functional.cross_entropy(x, torch.ones(2, 5, 6).long()), "rows of classes"),
         (lambda torch, x: torch.nn.functional.max_pool2d(x, (2, 3), (2, 3), 1, ceil_mode=True), "in some dimensions"),
     ],
 )

@@ -53,11 +53,12 @@ class NotedLayers:
             builder.emit, builder.normalize = emit, normalize
 
     @contextlib.contextmanager
-    def of_torch(self, layer_of: Callable[[Any], str]) -> Iterator[None]:
+    def of_torch(self, layer_of: Callable[[Any], str], check: Callable[[Any, Any], None]) -> Iterator[None]:
         """While an exported program is imported.
 
         Args:
             layer_of: the layer of a ``torch.fx.Node``.
+            check: takes such a node and what was made of it.
         """
         from tvm.relax.frontend.torch import exported_program_translator
 
@@ -71,7 +72,9 @@ class NotedLayers:
             def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
                 def converted(node: Any, *rest: Any) -> Any:
                     noted.current = layer_of(node)
-                    return convert(node, *rest)
+                    made = convert(node, *rest)
+                    check(node, made)
+                    return made
 
                 return converted
 

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relax import exported_programs
 from op_profiler.compilers.relax.imported_layers import NotedLayers, name_nodes
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError, OpProfilerError
@@ -84,10 +85,10 @@ def _from_torch(program: Any, inputs: Mapping[str, Any], layers: NotedLayers) ->
 
     if isinstance(getattr(program, WRAPPED, program), torch.jit.ScriptModule):
         raise TypeError("torch.export takes no TorchScript, which Relay alone imports; save the model by torch.export")
-    with torch.no_grad():
-        exported = torch.export.export(program, tuple(inputs.values()))
-        with layers.of_torch(lambda node: layer_of_node(node, program)):
-            return from_exported_program(exported, unwrap_unit_return_tuple=True)
+    exported = exported_programs.export(program, tuple(inputs.values()))
+    noted = layers.of_torch(lambda node: layer_of_node(node, program), exported_programs.check)
+    with torch.no_grad(), noted:
+        return from_exported_program(exported, unwrap_unit_return_tuple=True)
 
 
 def _from_onnx(program: Any, inputs: Mapping[str, InputSpec], layers: NotedLayers) -> Any:

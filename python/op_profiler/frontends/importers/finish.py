@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
@@ -61,13 +62,13 @@ def said(error: BaseException) -> str:
     return (sentence if " " in sentence else f"{kind} {sentence}")[:300]
 
 
-def output_shapes(module: IRModule) -> list[tuple[int | None, ...]]:
-    """Of the tensors that ``main`` returns, in Relay and in Relax; None is a size that only run time tells."""
+def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
+    """Of the tensors that ``main`` returns, in Relay and in Relax; None where only run time tells."""
     main = module["main"]
     made = main.ret_ty if hasattr(main, "ret_ty") else main.body.checked_type
     kinds = made.fields if hasattr(made, "fields") else [made]
     shapes = [getattr(kind, "shape", None) for kind in kinds]
-    return [() if shape is None else tuple(getattr(size, "value", None) for size in shape) for shape in shapes]
+    return [None if shape is None else tuple(getattr(size, "value", None) for size in shape) for shape in shapes]
 
 
 def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, dict[str, str]]:
@@ -82,6 +83,18 @@ def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModu
     function = relay.Function(list(new.values()), relay.bind(main.body, new), main.ret_type, attrs=main.attrs)
     module.update_func(module.get_global_var("main"), function)
     return relay.transform.InferType()(module), renamed
+
+
+def _with_one_variable_a_name(module: IRModule) -> IRModule:
+    """An importer that names where each value comes from makes a new variable of one that it first meets in a list."""
+    tvm = load_tvm()
+    main = module["main"]
+    first: dict[str, Any] = {}
+    doubles = {v: first[v.name_hint] for v in main.params if first.setdefault(v.name_hint, v) is not v}
+    if not doubles:
+        return module
+    functions = {**module.functions, module.get_global_var("main"): tvm.relay.bind(main, doubles)}
+    return tvm.IRModule(functions, module.type_definitions)
 
 
 @interrupts_wait()
@@ -102,7 +115,7 @@ def finish(
     """
     tvm = load_tvm()
     try:
-        module = tvm.relay.transform.InferType()(module)
+        module = tvm.relay.transform.InferType()(_with_one_variable_a_name(module))
     except tvm.TVMError as error:
         raise unsupported(name, error) from error
     known = {spec.name: spec for spec in specs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,9 +17,10 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.importers import onnx_repairs
+from op_profiler.frontends.importers import onnx_functions, onnx_repairs
 from op_profiler.frontends.importers.finish import finish, output_shapes, said, unsupported
-from op_profiler.frontends.importers.onnx_graph import WEIGHT_ELEMENTS, Dims, dims_of, replace, sizes_in
+from op_profiler.frontends.importers.onnx_graph import WEIGHT_ELEMENTS, Dims, dims_of, replace, sizes_in, tensors_in
+from op_profiler.frontends.importers.onnx_relay_repairs import RelayRepairs
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 
@@ -81,19 +82,8 @@ def files_of(path: Path) -> list[Path]:
         model = onnx.load(str(path), load_external_data=False)
     except Exception:  # `load` says what is wrong with it
         return [path]
-    beside = {e.value for t in _tensors(model) for e in t.external_data if e.key == "location"}
+    beside = {e.value for t in tensors_in(model) for e in t.external_data if e.key == "location"}
     return [path, *(p for name in sorted(beside) if (p := path.parent / name).is_file())]
-
-
-def _tensors(message: Any) -> Iterator[Any]:
-    """Every tensor of a model, wherever it stands: initializers, attributes of nodes, bodies of If and Loop."""
-    if message.DESCRIPTOR.name == "TensorProto":
-        yield message
-        return
-    for field, value in message.ListFields():
-        if field.message_type is not None:
-            for inner in (value,) if hasattr(value, "ListFields") else value:  # one message, or several
-                yield from _tensors(inner)
 
 
 def lower(path: Path, request: ModelRequest) -> ImportedModel:
@@ -104,22 +94,29 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """
     model = read(path)
     graph = model.graph
-    onnx_repairs.with_tensors(graph)
-    _fold_constants(graph)
     constants = {t.name for t in graph.initializer}
     inputs = [i for i in graph.input if i.name not in constants]
     own = {i.name: dims_of(i) for i in inputs}
     shapes, batch = _shapes(request, own, {i.name: _leading_name(i) for i in inputs})
+    inlined = onnx_functions.inline(model, shapes, request.name)
+    notes = onnx_repairs.note_small_numbers(model, shapes, request.name)
+    onnx_repairs.with_tensors(graph)
+    _fold_constants(graph)
     if batch is not None:
         _free_batch(graph, own)
         _check_inputs(model, request.name, own, shapes)
     repairs = onnx_repairs.Repairs(model, shapes, request.name)
+    told = repairs.sizes
+    if inlined:
+        repairs.fold_whole_numbers()
     repairs.for_all()
-    itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, _leading(shapes, own) or 1)
+    leading = _leading(shapes, own) or 1
+    itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, leading, notes)
     if itself is not None:
         _check_batch(itself, graph, own, batch)
+        _check_outputs(itself, graph, told)
         return itself
-    repairs.for_relay()
+    RelayRepairs(model, shapes, request.name).for_relay()
     weights = _weights_as_inputs(graph, shapes)
     module, params = _convert(model, shapes, request.name)
     specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
@@ -129,13 +126,17 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
         specs,
         name=request.name,
         source=request.source,
-        batch_size=_leading(shapes, own) or 1,
+        batch_size=leading,
+        notes=notes,
     )
     _check_batch(lowered, graph, own, batch)
+    _check_outputs(lowered, graph, told)
     return lowered
 
 
-def _by_the_compiler(model: Any, request: ModelRequest, shapes: Mapping[str, Dims], batch: int) -> ImportedModel | None:
+def _by_the_compiler(
+    model: Any, request: ModelRequest, shapes: Mapping[str, Dims], batch: int, notes: tuple[str, ...]
+) -> ImportedModel | None:
     """The model as the compiler in use imports it by itself; None where it takes those of Relay."""
     graph, onnx = model.graph, load_onnx()
     elements = {i.name: i.type.tensor_type.elem_type for i in graph.input if i.name in shapes}
@@ -146,7 +147,7 @@ def _by_the_compiler(model: Any, request: ModelRequest, shapes: Mapping[str, Dim
         InputSpec(n, dims, kinds.get(n, "float32"), high=_vocabulary(graph, n, tables)) for n, dims in shapes.items()
     ]
     own = compiler_in_use().import_program("onnx", request.name, model, {spec.name: spec for spec in specs})
-    return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch)
+    return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch, notes)
 
 
 def _leading(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> int | None:
@@ -328,3 +329,19 @@ def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], ba
                 f"{lowered.name} was made for batch size {first} and cannot be given {batch}: its output {output.name} "
                 f"stays at {shape[0]}. Export it again with a dynamic batch dimension."
             )
+
+
+def _check_outputs(lowered: ImportedModel, graph: Any, told: Mapping[str, Dims]) -> None:
+    """What comes out must have the sizes that it has by ONNX: an importer may take an operator for another.
+
+    Raises:
+        ModelError: it has others.
+    """
+    for shape, output in zip(output_shapes(lowered.mod), graph.output, strict=False):
+        expected = told.get(output.name)
+        if shape is None or expected is None or None in shape or None in expected or shape == expected:
+            continue
+        raise ModelError(
+            f"{lowered.name} does not lower: its output {output.name} became one of shape {shape}, which is {expected} "
+            "by ONNX"
+        )

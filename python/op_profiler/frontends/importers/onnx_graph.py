@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which importers have to know
@@ -12,7 +12,11 @@ Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
 
 def dims_of(value: Any) -> Dims:
     """The sizes that a graph declares for one of its inputs or outputs."""
-    dims = value.type.tensor_type.shape.dim
+    return _sizes(value.type.tensor_type)
+
+
+def _sizes(tensor_type: Any) -> Dims:
+    dims = tensor_type.shape.dim
     return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims)
 
 
@@ -39,6 +43,17 @@ def graphs_in(graph: Any) -> Iterator[Any]:
     yield graph
 
 
+def tensors_in(message: Any) -> Iterator[Any]:
+    """Every tensor of a model, wherever it stands: initializers, attributes of nodes, bodies of If and Loop."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in (value,) if hasattr(value, "ListFields") else value:  # one message, or several
+                yield from tensors_in(inner)
+
+
 def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Dims]:
     """The sizes of all tensors that onnx can tell; empty where it takes the graph for wrong.
 
@@ -46,6 +61,12 @@ def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) ->
         shapes: of the inputs.
         strict: raise what onnx says where tensors do not fit each other.
     """
+    types = types_in(model, shapes, strict=strict)
+    return {name: _sizes(one.tensor_type) for name, one in types.items() if one.tensor_type.HasField("shape")}
+
+
+def types_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Any]:
+    """The `TypeProto` of all values that onnx can tell, as `sizes_in` has their sizes."""
     import onnx
     from onnx import helper
 
@@ -67,11 +88,10 @@ def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) ->
         if strict:
             raise
         return {}
-    known = {t.name: tuple(t.dims) for t in graph.initializer}
+    known = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
     for one in graphs_in(inferred.graph):
         for value in [*one.input, *one.value_info, *one.output]:
-            if value.type.tensor_type.HasField("shape"):
-                known[value.name] = dims_of(value)
+            known[value.name] = value.type
     return known
 
 
@@ -92,10 +112,15 @@ def _elements(tensor: Any) -> int:
 
 
 class Constants:
-    """The small constants of a model: initializers, and what nodes make of these alone."""
+    """The small constants of a model: initializers, shapes that are known, and what nodes make of these alone.
 
-    def __init__(self, model: Any) -> None:
+    Args:
+        sizes: of all tensors; asked for when a node wants some.
+    """
+
+    def __init__(self, model: Any, sizes: Callable[[], Mapping[str, Dims]]) -> None:
         graphs = list(graphs_in(model.graph))
+        self._sizes = sizes
         self._tensors = {t.name: t for graph in graphs for t in graph.initializer}
         self._makers = {name: node for graph in graphs for node in graph.node for name in node.output}
         self._opsets = {one.domain: one.version for one in model.opset_import}
@@ -115,9 +140,15 @@ class Constants:
         from onnx import ValueInfoProto, helper, numpy_helper
         from onnx.reference import ReferenceEvaluator
 
+        if node.op_type in ("Shape", "Size"):
+            self._measure(node)
+            return
         needed = [name for name in node.input if name]
         if node.op_type != "Constant" and (not needed or any(self.value(name) is None for name in needed)):
             return
+        if node.op_type == "Range":  # ONNX's own functions give it tensors of one element, its evaluator takes none
+            numbers = {name: numpy_helper.to_array(self._tensors[name]).reshape(()) for name in needed}
+            self._tensors |= {name: numpy_helper.from_array(number, name) for name, number in numbers.items()}
         taken = [self._tensors[name] for name in dict.fromkeys(needed)]
         made = [ValueInfoProto(name=name) for name in node.output if name]
         graph = helper.make_graph([node], "constant", [], made, taken)
@@ -127,3 +158,15 @@ class Constants:
             return
         for one, value in zip(made, values, strict=True):
             self._tensors[one.name] = numpy_helper.from_array(value, one.name)
+
+    def _measure(self, node: Any) -> None:
+        import numpy as np
+        from onnx import numpy_helper
+
+        known = self.value(node.input[0])
+        dims = self._sizes().get(node.input[0]) if known is None else known.shape
+        if dims is None or None in dims:
+            return
+        part = np.array(dims[attribute(node, "start", 0) : attribute(node, "end", None)], "int64")
+        value = part if node.op_type == "Shape" else np.prod(np.array(dims, "int64"))
+        self._tensors[node.output[0]] = numpy_helper.from_array(np.asarray(value), node.output[0])

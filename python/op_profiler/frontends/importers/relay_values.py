@@ -24,3 +24,11 @@ def name_of_dtype(number: int) -> str:
     from tvm.relay.frontend.pytorch import _convert_dtype_value
 
     return str(_convert_dtype_value(number))
+
+
+def usual_converters() -> Any:
+    """TVM's own converters of torch's operators, as methods."""
+    from tvm.relay.frontend.pytorch import PyTorchOpConverter
+
+    tvm = load_tvm()
+    return PyTorchOpConverter(tvm.relay.prelude.Prelude(tvm.IRModule()), "float32")

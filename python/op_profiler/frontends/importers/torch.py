@@ -17,10 +17,13 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, unsupported
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
+from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
+from op_profiler.frontends.importers.torch_layouts import LAYOUT_CONVERTERS
 from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
 from op_profiler.frontends.importers.torch_places import PLACE_CONVERTERS
+from op_profiler.frontends.importers.torch_types import TYPE_CONVERTERS
 
 
 def load_torch() -> ModuleType:
@@ -183,11 +186,16 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
         with quiet():
             prepare(traced, model)
             with noted_layers() as layers:
-                converters = CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
-                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=converters)
+                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters())
             return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
+
+
+def _converters() -> dict[str, Any]:
+    """Those that stand before TVM's own, by the operator."""
+    known = CONVERTERS | ELEMENTWISE_CONVERTERS | LAYOUT_CONVERTERS
+    return known | TYPE_CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
 
 
 def _last_line(error: BaseException) -> str:

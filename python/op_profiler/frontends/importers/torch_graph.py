@@ -8,7 +8,8 @@ Functions: a trace holds what the user's ``torch.autograd.Function`` does inside
 Names: scripts and exported programs call conv2d where a trace has _convolution, which is what the importer knows; they
 also check their inputs, which an example has passed already.
 
-Options of operators and writing in place, which the importer would overlook: see `torch_options` and `torch_writes`.
+Types of numbers, options of operators and writing in place, which the importer would overlook: see `torch_types`,
+`torch_options` and `torch_writes`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from op_profiler.frontends.importers.torch_layers import inline, note_layer
 from op_profiler.frontends.importers.torch_options import spell_out_options
+from op_profiler.frontends.importers.torch_types import spell_out_types
 from op_profiler.frontends.importers.torch_writes import say_without_writing
 
 _FUNCTION = "prim::PythonOp"
@@ -29,6 +31,7 @@ _SAME = {
     "aten::multiply": "aten::mul",
     "aten::negative": "aten::neg",
     "aten::subtract": "aten::sub",
+    "aten::true_divide": "aten::div",
 }
 """Second names of operators, of which the importer knows the first ones."""
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
@@ -42,6 +45,7 @@ def prepare(traced: Any, model: Any) -> None:
     _open_functions(graph, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
+    spell_out_types(graph)
     spell_out_options(traced)
     say_without_writing(graph)
 

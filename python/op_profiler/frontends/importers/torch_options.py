@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, name_of_dtype, shape_of
+from op_profiler.frontends.importers.pool_windows import WINDOWS_DIFFER, begins_outside
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and which of their inputs it multiplies."""
-_TYPED = ("aten::mean", "aten::softmax", "aten::log_softmax", "aten::sum", "aten::prod", "aten::cumsum")
-"""Operators whose last input is the type that they are to calculate in."""
 _POOLS = {f"aten::{kind}_pool{n}d": -1 if kind == "max" else 4 for kind in ("max", "avg") for n in (1, 2, 3)}
 """Which of their inputs tells whether they count windows that stick out; the first four are alike."""
 _ATTENTION = "aten::scaled_dot_product_attention"
@@ -29,18 +29,22 @@ _SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
 def spell_out_options(traced: Any) -> None:
     """Rewrite the graph of a trace, in place, so that no option is left that the importer would overlook."""
     graph = traced.graph
-    for node in list(_nodes(graph)):
+    for node in list(nodes_of(graph)):
         kind = node.kind()
         if kind in _SCALED and node.inputsSize() > 2:
             _multiply_by_alpha(graph, node)
         elif kind in ("aten::div", "aten::div_") and node.inputsSize() > 2:
             _round_quotient(graph, node)
-        elif kind in _TYPED and node.inputsAt(node.inputsSize() - 1).toIValue() is not None:
-            _cast_before(graph, node)
         elif kind in _POOLS:
             _drop_windows_outside(graph, node)
             if node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
                 _divide_by_another(graph, node)
+        elif kind.removesuffix("_").endswith("dropout") and node.inputsAt(2).toIValue() and node.inputsAt(1).toIValue():
+            raise NotImplementedError(f"{kind} drops at random, as in training; switch it off")
+        elif kind.startswith("aten::adaptive_max_pool") and list(node.outputs())[1].uses():
+            raise NotImplementedError(f"{kind} with the places of the largest; leave out return_indices")
+        elif kind == "aten::cross_entropy_loss":
+            _refuse_odd_losses(node)
         elif kind == _ATTENTION and node.inputsSize() > 7:
             _name_scaled_attention(graph, node)
         elif kind == "aten::index":
@@ -49,22 +53,6 @@ def spell_out_options(traced: Any) -> None:
             _close_slice(graph, node)
         elif kind.startswith("aten::upsample_"):
             _refuse_odd_scales(node)
-
-
-def _nodes(block: Any) -> Iterator[Any]:
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from _nodes(inner)
-
-
-def _insert(graph: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
-    """A node of the kind in front of where the graph is written to; what it gives is typed as another value is."""
-    made = graph.insertNode(graph.create(kind, list(inputs), 1))
-    made.copyAttributes(like.node())
-    made.copyMetadata(like.node())
-    made.output().setType(like.type())
-    return made.output()
 
 
 def _multiply_by_alpha(graph: Any, node: Any) -> None:
@@ -78,7 +66,7 @@ def _multiply_by_alpha(graph: Any, node: Any) -> None:
         if isinstance(number, (int, float)) and alpha.toIValue() is not None:
             product = graph.insertConstant(number * alpha.toIValue())
         else:
-            product = _insert(graph, "aten::mul", [other, alpha], node.output())
+            product = insert(graph, "aten::mul", [other, alpha], node.output())
             product.setType(other.type())
         node.replaceInput(at, product)
         node.replaceInput(2, graph.insertConstant(1))
@@ -95,7 +83,7 @@ def _count_from_the_front(traced: Any, node: Any) -> None:
         if sizes is None:
             raise NotImplementedError("negative indices of data whose size is not known; count from the front")
         with graph.insert_point_guard(places):
-            remainder = _insert(graph, "aten::remainder", [index, graph.insertConstant(sizes[at])], node.output())
+            remainder = insert(graph, "aten::remainder", [index, graph.insertConstant(sizes[at])], node.output())
             remainder.setType(index.type())
             places.replaceInput(at, remainder)
 
@@ -124,16 +112,6 @@ def _close_slice(graph: Any, node: Any) -> None:
                 node.replaceInput(at, graph.insertConstant(usual))
 
 
-def _cast_before(graph: Any, node: Any) -> None:
-    """What is calculated in another type is cast to it first."""
-    last = node.inputsSize() - 1
-    with graph.insert_point_guard(node):
-        no, none = graph.insertConstant(False), graph.insertConstant(None)
-        cast = _insert(graph, "aten::to", [node.inputsAt(0), node.inputsAt(last), no, no, none], node.output())
-        node.replaceInput(0, cast)
-        node.replaceInput(last, none)
-
-
 def _round_quotient(graph: Any, node: Any) -> None:
     mode = node.inputsAt(2).toIValue()
     if mode is None:
@@ -141,13 +119,13 @@ def _round_quotient(graph: Any, node: Any) -> None:
     inputs = list(node.inputs())
     with graph.insert_point_guard(node):
         if mode == "floor":
-            rounded = _insert(graph, "aten::floor_divide", inputs[:2], node.output())
+            rounded = insert(graph, "aten::floor_divide", inputs[:2], node.output())
         else:
-            rounded = _insert(graph, _TRUNCATED, inputs, node.output())
+            rounded = insert(graph, _TRUNCATED, inputs, node.output())
     if node.kind().endswith("_"):  # the write stays, of what is ready now
         with graph.insert_point_guard(node):
             no = graph.insertConstant(False)
-            rounded = _insert(graph, "aten::copy_", [node.inputsAt(0), rounded, no], node.output())
+            rounded = insert(graph, "aten::copy_", [node.inputsAt(0), rounded, no], node.output())
     node.output().replaceAllUsesWith(rounded)
     node.destroy()
 
@@ -168,24 +146,19 @@ def _drop_windows_outside(graph: Any, node: Any) -> None:
     rank = int(node.kind()[-2])
     data = (node.inputsAt(0).type().sizes() or [None] * rank)[-rank:]
     wide = [numbers * rank if len(numbers) == 1 else numbers for numbers in (size, steps or size, around, dilation)]
-    outside = [_begins_outside(*given) for given in zip(data, *wide, strict=True)]
-    if True not in outside:
+    wide[2] = [(more, more) for more in wide[2]]
+    try:
+        outside = [begins_outside(*given) for given in zip(data, *wide, strict=True)]
+    except ValueError as error:
+        raise NotImplementedError(f"{error}; set ceil_mode=False") from error
+    if True not in outside and False in outside:
+        if at == 4 and node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
+            raise NotImplementedError(f"{node.kind()} with a divisor, of windows that stick out; set ceil_mode=False")
         return
     if False in outside:
-        raise NotImplementedError("windows that begin in the padding in some dimensions; set ceil_mode=False")
+        raise NotImplementedError(f"{node.kind()} {WINDOWS_DIFFER}; set ceil_mode=False")
     with graph.insert_point_guard(node):
         node.replaceInput(at, graph.insertConstant(False))
-
-
-def _begins_outside(data: int | None, size: int, step: int, around: int, dilation: int) -> bool | None:
-    """Whether rounding up the count of windows gives one that begins in the padding behind the data; None where there
-    is nothing to round."""
-    if data is None:
-        if around or step > size:
-            raise NotImplementedError("ceil_mode and padding of data whose size is not known; set ceil_mode=False")
-        return False
-    room = data + 2 * around - dilation * (size - 1) - 1
-    return None if room % step == 0 else (room // step + 1) * step >= data + around
 
 
 def _divide_by_another(graph: Any, node: Any) -> None:
@@ -195,10 +168,17 @@ def _divide_by_another(graph: Any, node: Any) -> None:
         size = size * int(node.kind()[-2])
     with graph.insert_point_guard(node):
         inputs = [*list(node.inputs())[:5], graph.insertConstant(True), graph.insertConstant(None)]
-        mean = _insert(graph, node.kind(), inputs, node.output())
-        scaled = _insert(graph, "aten::mul", [mean, graph.insertConstant(math.prod(size) / divisor)], node.output())
+        mean = insert(graph, node.kind(), inputs, node.output())
+        scaled = insert(graph, "aten::mul", [mean, graph.insertConstant(math.prod(size) / divisor)], node.output())
     node.output().replaceAllUsesWith(scaled)
     node.destroy()
+
+
+def _refuse_odd_losses(node: Any) -> None:
+    """The importer takes the classes of any input to be the last dimension, and smooths no labels."""
+    rank = node.inputsAt(0).type().dim()
+    if rank is None or rank > 2 or node.inputsAt(5).toIValue():
+        raise NotImplementedError("aten::cross_entropy_loss of more than rows of classes, or that smooths labels")
 
 
 def _name_scaled_attention(graph: Any, node: Any) -> None:
@@ -240,15 +220,12 @@ def _tells_scale(size: int, scale: float, *, nearest: bool) -> bool:
 def _scaled_attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, _, scale, shared). TVM's own
     knows the scale as the seventh and last input, as it was in torch 2.1."""
-    from tvm.relay.frontend.pytorch import PyTorchOpConverter
-
-    tvm = load_tvm()
+    relay = load_tvm().relay
     query, key, value, mask, dropout, causal, _dropped, scale, shared = inputs
     if shared:
         times = int(shape_of(query)[-3]) // int(shape_of(key)[-3])
-        key, value = tvm.relay.repeat(key, times, -3), tvm.relay.repeat(value, times, -3)
-    usual = PyTorchOpConverter(tvm.relay.prelude.Prelude(tvm.IRModule()), "float32").scaled_dot_product_attention
-    out = usual([query, key, value, mask, dropout, causal, scale], types[:6])
+        key, value = relay.repeat(key, times, -3), relay.repeat(value, times, -3)
+    out = usual_converters().scaled_dot_product_attention([query, key, value, mask, dropout, causal, scale], types[:6])
     return out, out  # the second would be the weights, which nothing asks for
 
 
@@ -265,45 +242,6 @@ def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     parts = [relay.cast(v, wanted) if k else relay.const(v, wanted) for k, v in zip(kinds, inputs[:2], strict=True)]
     quotient = relay.divide(*parts)
     return relay.trunc(quotient) if "float" in wanted else quotient
-
-
-def _reduction(name: str) -> Any:
-    """aten::sum(data, _) and aten::sum(data, axes, keepdim, _). TVM's own counts booleans as booleans."""
-
-    def reduce(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-        axes, keep = (inputs[1], bool(inputs[2])) if len(inputs) > 2 else (None, False)
-        return getattr(load_tvm().relay, name)(_countable(inputs[0]), axis=None if axes == [] else axes, keepdims=keep)
-
-    return reduce
-
-
-def _cumsum(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::cumsum(data, axis, _)"""
-    return load_tvm().relay.cumsum(_countable(inputs[0]), axis=inputs[1])
-
-
-def _countable(data: Any) -> Any:
-    """Whole numbers and booleans are added up as torch does, with 64 bits."""
-    given = dtype_of(data)
-    return data if "float" in given or given == "int64" else load_tvm().relay.cast(data, "int64")
-
-
-def _to(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::to(data, dtype, ...), aten::to(data, device, dtype, ...) and aten::to(data, other, ...). TVM's own leaves
-    the data as they are for booleans, small integers and the type of another tensor."""
-    relay = load_tvm().relay
-    data, target, after = inputs[:3]
-    if target is None or isinstance(target, str):
-        target = after
-    if isinstance(target, relay.Expr):
-        wanted = dtype_of(target)
-    elif target is None or isinstance(target, bool):  # another device only
-        return data
-    else:
-        wanted = name_of_dtype(target)
-    if not isinstance(data, relay.Expr):
-        return float(data) if "float" in wanted else int(data)
-    return data if dtype_of(data) == wanted else relay.cast(data, wanted)
 
 
 def _meshgrid(inputs: Sequence[Any], _: Sequence[str]) -> Any:
@@ -325,13 +263,62 @@ def _round(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.where(half, even, relay.round(data))
 
 
+def _gelu(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::gelu(data, approximate). TVM's own is always the exact one."""
+    relay = load_tvm().relay
+    data, kind = inputs[0], dtype_of(inputs[0])
+
+    def number(value: float) -> Any:
+        return relay.const(value, kind)
+
+    if len(inputs) > 1 and inputs[1] == "tanh":
+        cube = data * data * data
+        share = relay.tanh(number(math.sqrt(2 / math.pi)) * (data + number(0.044715) * cube))
+    else:
+        share = relay.erf(data * number(math.sqrt(0.5)))
+    return data * (number(0.5) + share * number(0.5))
+
+
+def _spread(root: bool, mean: bool) -> Any:
+    """aten::var and its kin, of (data, unbiased) or of (data, axes, correction, keepdim). TVM's own takes a correction
+    that is left open, which means 1, for none."""
+
+    def measure(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        data, *rest = inputs
+        axes, correction, keep = rest if len(rest) > 1 else (None, rest[0] if rest else None, False)
+        correction = 1 if correction is None else correction
+        if correction not in (0, 1):
+            raise NotImplementedError(f"a variance with a correction of {correction}; use 0 or 1")
+        axes = None if axes == [] else axes
+        given = {"axis": axes, "keepdims": bool(keep), "unbiased": bool(correction)}
+        if not mean:
+            return relay.std(data, **given) if root else relay.variance(data, **given)
+        average, variance = relay.mean_variance(data, **given)
+        return relay.sqrt(variance) if root else variance, average
+
+    return measure
+
+
+def _chunk(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::chunk(data, count, axis): parts of one size, rounded up; the last one is smaller, and there may be fewer
+    than asked for. TVM's own rounds in another way."""
+    data, count, axis = inputs
+    size = int(shape_of(data)[axis])
+    each = -(-size // count)
+    return load_tvm().relay.split(data, list(range(each, size, each)), axis)
+
+
 OPTION_CONVERTERS = {
     _TRUNCATED: _truncated_divide,
     _SCALED_ATTENTION: _scaled_attention,
-    "aten::sum": _reduction("sum"),
-    "aten::prod": _reduction("prod"),
-    "aten::cumsum": _cumsum,
-    "aten::to": _to,
+    "aten::gelu": _gelu,
+    "aten::chunk": _chunk,
+    "aten::unsafe_chunk": _chunk,
+    "aten::var": _spread(root=False, mean=False),
+    "aten::std": _spread(root=True, mean=False),
+    "aten::var_mean": _spread(root=False, mean=True),
+    "aten::std_mean": _spread(root=True, mean=True),
     "aten::meshgrid": _meshgrid,
     "aten::round": _round,
     "aten::lift_fresh_copy": lambda inputs, _: inputs[0],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +33,24 @@ def outputs_of(model: ImportedModel, inputs: dict[str, np.ndarray]) -> list[np.n
 
 def test_an_onnx_file_that_relay_refuses_is_imported_and_says_so(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
-    helper, kind, rng = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
-    values = [helper.make_tensor_value_info(name, kind, [2, 4, 6]) for name in ("input.1", "y")]
-    scale, bias = (rng.standard_normal(4).astype("float32") for _ in range(2))
-    weights = [helper.make_tensor(name, kind, [4], value.tolist()) for name, value in (("s", scale), ("b", bias))]
-    # came with opset 18; no name of Relax has a dot, and torch gives such names to inputs
-    node = helper.make_node("GroupNormalization", ["input.1", "s", "b"], ["y"], num_groups=2)
-    graph = helper.make_graph([node], "g", values[:1], values[1:], weights)
-    file = tmp_path / "groups.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9), str(file))
+    from onnx.reference import ReferenceEvaluator
+
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    # no name of Relax has a dot, and torch gives such names to inputs
+    values = [helper.make_tensor_value_info(*one) for one in (("input.1", kind, [2, 2, 3]), ("y", kind, [2, 4, 5, 2]))]
+    size = helper.make_tensor("size", onnx.TensorProto.INT64, [4], [2, 1, 4, 5])
+    nodes = [helper.make_node("Sin", ["input.1"], ["sine"]), helper.make_node("AffineGrid", ["sine", "size"], ["y"])]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [size])
+    file = tmp_path / "grid.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), str(file))
     load_tvm()
     model = RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file)))
-    assert any("imported by Relax itself" in note and "GroupNormalization" in note for note in model.notes)
-    with pytest.raises(ModelError, match="GroupNormalization"):
+    assert any("imported by Relax itself" in note and "AffineGrid" in note for note in model.notes)
+    with pytest.raises(ModelError, match="AffineGrid"):
         RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), importer="relay"))
-    assert [(spec.name, spec.shape, spec.dtype) for spec in model.inputs] == [("input.1", (2, 4, 6), "float32")]
-    data = rng.standard_normal((2, 4, 6)).astype("float32")
-    groups = data.reshape(2, 2, 12)
-    normed = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2, keepdims=True) + 1e-5)
-    expected = normed.reshape(2, 4, 6) * scale[:, None] + bias[:, None]
+    assert [(spec.name, spec.shape, spec.dtype) for spec in model.inputs] == [("input.1", (2, 2, 3), "float32")]
+    data = np.random.default_rng(0).standard_normal((2, 2, 3)).astype("float32")
+    (expected,) = ReferenceEvaluator(str(file)).run(None, {"input.1": data})
     np.testing.assert_allclose(outputs_of(model, {"input.1": data})[0], expected, atol=1e-5)
     compiled = RELAX.build(model, resolve_target("llvm"), NO_RECORDS).compiled
     blocks = [place if one.view_of is None else one.view_of for place, one in enumerate(compiled.tensors)]
@@ -79,7 +79,9 @@ def test_a_batch_that_does_not_reach_the_outputs_of_an_own_import_is_refused(
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9), str(file))
     load_tvm()
     with pytest.raises(ModelError, match="cannot be given 3"):
-        RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), batch_size=3))
+        RELAX.load_model(
+            FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), batch_size=3, importer="relax")
+        )
 
 
 def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_export() -> None:
@@ -96,6 +98,64 @@ def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_e
     counted, doubled = outputs_of(model, {"data": data.numpy()})
     np.testing.assert_array_equal(counted, (data.numpy() > 0).cumsum(-1))
     np.testing.assert_allclose(doubled, 2 * data.numpy())
+
+
+def test_whole_numbers_of_an_exported_program_are_divided_as_fractions() -> None:
+    torch = pytest.importorskip("torch")
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    class Dividing(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, data: Any) -> Any:
+            return data.long() / 2, data.long() / (data.abs().long() + 1), torch.reciprocal(data.abs().int() + 2)
+
+    load_tvm()
+    data = torch.randn(2, 5) * 9
+    model = torch_importer.lower(Dividing(), [data], name="divides", source="file", input_names=["data"], batch_size=2)
+    for output, expected in zip(outputs_of(model, {"data": data.numpy()}), Dividing()(data), strict=True):
+        np.testing.assert_allclose(output, expected.numpy(), rtol=1e-6)
+
+
+PLACES = "leave out return_indices"
+OVERLOOKED: dict[str, tuple[Callable[..., Any], str]] = {
+    "divisor": (lambda torch, x: torch.nn.functional.avg_pool2d(x, 2, divisor_override=3), "has a divisor"),
+    "places": (lambda torch, x: torch.nn.functional.max_pool2d(x, 2, return_indices=True), PLACES),
+    "dropout": (lambda torch, x: torch.nn.functional.dropout(x, 0.5, training=True), "drops at random"),
+    "random": (lambda torch, x: x + torch.rand_like(x), "draws at random"),
+    "smooth": (
+        lambda torch, x: torch.nn.functional.interpolate(x, (3, 3), mode="bilinear", antialias=True),
+        "smooths what it makes smaller",
+    ),
+    "statistics": (
+        lambda torch, x: torch.nn.functional.batch_norm(x, torch.ones(3), torch.ones(3), training=True),
+        "as in training",
+    ),
+    "shape": (
+        lambda torch, x: torch.nn.functional.grid_sample(x, torch.zeros(2, 4, 5, 2)),
+        "became one of shape",
+    ),
+    "run time": (lambda torch, x: x[:, : int(x.sum())], "torch.export: Could not"),
+}
+
+
+@pytest.mark.parametrize("name", OVERLOOKED)
+def test_what_the_importer_of_exported_programs_would_overlook_is_refused(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    function, message = OVERLOOKED[name]
+
+    class Module(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, data: Any) -> Any:
+            return function(torch, data)
+
+    load_tvm()
+    with pytest.raises(ModelError, match=message):
+        torch_importer.lower(
+            Module(), [torch.randn(2, 3, 6, 6)], name="m", source="file", input_names=["x"], batch_size=2
+        )
+    assert "def forward" not in capfd.readouterr().err
 
 
 def test_what_is_made_of_relay_s_ops_is_not_for_relax_alone() -> None:

@@ -1,0 +1,111 @@
+"""Functions of ONNX models: calls of them become the nodes that they stand for.
+
+A model may define functions, as exporters write one for every module of torch. And ONNX defines some of its newer
+operators as functions, among them those that TVM's importers do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from op_profiler.errors import ModelError
+from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.onnx_graph import Dims, attribute, graphs_in, replace, types_in
+
+_UNKNOWN = (
+    "Attention",  # the importers take it for another vendor's operator of this name
+    "CenterCropPad",
+    "GroupNormalization",
+    "RMSNormalization",
+)
+"""Operators of ONNX that importers do not know, and that are functions of others."""
+_OWN = ("", "ai.onnx")
+_DOMAIN = "op_profiler"
+
+
+def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
+    """Write the nodes of functions in place of their calls, in the model itself; whether there were any.
+
+    Args:
+        shapes: of its inputs.
+        name: of the model, for errors.
+
+    Raises:
+        ModelError: a call does not fit its function.
+    """
+    from onnx import inliner
+
+    _define(model, shapes)
+    if not model.functions:
+        return False
+    graph = model.graph
+    tensors = list(graph.initializer)  # a model of 2 GB is not taken
+    del graph.initializer[:]
+    try:
+        inlined = inliner.inline_local_functions(model, convert_version=True)
+    except Exception as error:  # onnx's own errors, and those of protobuf
+        raise ModelError(f"{name} does not lower: its functions cannot be inlined: {said(error)}") from error
+    graph.initializer.extend(tensors)
+    replace(graph.node, inlined.graph.node)
+    replace(graph.value_info, inlined.graph.value_info)
+    replace(model.opset_import, inlined.opset_import)
+    del model.functions[:]
+    return True
+
+
+def _define(model: Any, shapes: Mapping[str, Dims]) -> None:
+    """Make a function of the model's own of every operator of ONNX's that importers do not know."""
+    calls = [node for graph in graphs_in(model.graph) for node in graph.node if _is_unknown(node)]
+    if not calls:
+        return
+    version = next((one.version for one in model.opset_import if one.domain in _OWN), 1)
+    types = types_in(model, shapes)
+    for index, node in enumerate(calls):
+        function = _function_of(node, version, types)
+        if function is None:
+            continue
+        function.domain, function.name = _DOMAIN, f"{node.op_type}_{index}"
+        for one in function.opset_import:
+            one.version = version if one.domain in _OWN else one.version
+        model.functions.append(function)
+        node.domain, node.op_type = function.domain, function.name
+    model.opset_import.add(domain=_DOMAIN, version=1)
+
+
+def _is_unknown(node: Any) -> bool:
+    if node.domain not in _OWN:
+        return False
+    approximated = node.op_type == "Gelu" and attribute(node, "approximate", b"none") != b"none"  # is overlooked
+    return approximated or node.op_type in _UNKNOWN
+
+
+def _function_of(node: Any, version: int, types: Mapping[str, Any]) -> Any:
+    """What ONNX defines an operator by; None where that is not said, or needs a type that is not known."""
+    import onnx
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(node.op_type, version)
+    except defs.SchemaError:
+        return None
+    given = {one.name for one in node.attribute}
+    usual = [one.default_value for name, one in schema.attributes.items() if name not in given]
+    node.attribute.extend(value for value in usual if value.type)  # a function has none of its own
+    function = onnx.FunctionProto()
+    if schema.has_function:
+        function.ParseFromString(
+            schema.get_function_with_opset_version(_newest(schema.function_opset_versions, version))
+        )
+        return function
+    if not schema.has_context_dependent_function or any(name and name not in types for name in node.input):
+        return None
+    inputs = [(types[name] if name else onnx.TypeProto()).SerializeToString() for name in node.input]
+    newest = _newest(schema.context_dependent_function_opset_versions, version)
+    made = schema.get_context_dependent_function_with_opset_version(newest, node.SerializeToString(), inputs)
+    function.ParseFromString(made)
+    return function
+
+
+def _newest(versions: list[int], version: int) -> int:
+    return max(one for one in versions if one <= version)

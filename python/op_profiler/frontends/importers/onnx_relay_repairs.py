@@ -1,0 +1,102 @@
+"""Rewrites of ONNX graphs for what Relay's importer alone gets wrong. The graph is then one that only it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
+
+_OF_ONE_ELEMENT = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")  # are itself
+_OF_SEVERAL = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
+
+
+class RelayRepairs(Rewriting):
+    """Of one model that Relay imports."""
+
+    def for_relay(self) -> None:
+        """Rewrite all of it.
+
+        Raises:
+            ModelError: a node cannot be written in another way.
+        """
+        self.rewrite(
+            {
+                "Clip": self._clip,
+                "GridSample": self._grid_sample,
+                "RoiAlign": self._roi_align,
+                "Trilu": self._trilu,
+                "Upsample": self._upsample,
+                **dict.fromkeys((*_OF_ONE_ELEMENT, *_OF_SEVERAL), self._reduce),
+            }
+        )
+
+    def _clip(self, graph: Any, node: Any) -> list[Any]:
+        """A bound without the other, or that is computed: Relay's importer leaves it out."""
+        from onnx import helper
+
+        bounds = [(kind, name) for kind, name in zip(("Max", "Min"), node.input[1:], strict=False) if name]
+        if not bounds or len(bounds) == 2 and all(self.constants.value(name) is not None for _, name in bounds):
+            return [node]
+        nodes: list[Any] = []
+        data = node.input[0]
+        for kind, bound in bounds:
+            made = node.output[0] if (kind, bound) == bounds[-1] else f"{node.output[0]}__{kind}"
+            nodes.append(helper.make_node(kind, [data, bound], [made], name=node.name))
+            data = made
+        return nodes
+
+    def _reduce(self, graph: Any, node: Any) -> list[Any]:
+        """Axes that are an input become an attribute: of the input Relay's importer takes the first one alone."""
+        from onnx import helper
+
+        if len(node.input) < 2 and not attribute(node, "noop_with_empty_axes", 0):
+            return [node]
+        axes = [] if len(node.input) < 2 or not node.input[1] else self.known(node, 1, "axes").reshape(-1).tolist()
+        nothing = not axes and attribute(node, "noop_with_empty_axes", 0)
+        if nothing and node.op_type in _OF_ONE_ELEMENT:
+            return [helper.make_node("Identity", node.input[:1], node.output, name=node.name)]
+        if nothing:
+            raise self.refused(node, "reduces no axis; leave it out of the model")
+        kept = [a for a in node.attribute if a.name != "noop_with_empty_axes"]
+        replace(node.attribute, kept + ([helper.make_attribute("axes", axes)] if axes else []))
+        replace(node.input, node.input[:1])
+        return [node]
+
+    def _grid_sample(self, graph: Any, node: Any) -> list[Any]:
+        """Modes have other names since opset 20."""
+        from onnx import helper
+
+        mode = attribute(node, "mode", b"linear")
+        names = {b"linear": b"bilinear", b"cubic": b"bicubic"}
+        kept = [a for a in node.attribute if a.name != "mode"]
+        replace(node.attribute, [*kept, helper.make_attribute("mode", names.get(mode, mode))])
+        return [node]
+
+    def _roi_align(self, graph: Any, node: Any) -> list[Any]:
+        """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise."""
+        import numpy as np
+        from onnx import helper
+
+        usual = b"half_pixel" if self.opset >= 16 else b"output_half_pixel"
+        if attribute(node, "coordinate_transformation_mode", usual) == b"output_half_pixel":
+            return [node]
+        half = add_constant(graph, node, "half", np.array(0.5 / attribute(node, "spatial_scale", 1.0)), "float32")
+        moved = f"{node.output[0]}__moved"
+        earlier = helper.make_node("Sub", [node.input[1], half], [moved], name=node.name)
+        node.input[1] = moved
+        return [earlier, node]
+
+    def _upsample(self, graph: Any, node: Any) -> list[Any]:
+        """Relay's importer reads scales that are computed from behind the end of them."""
+        if len(node.input) > 1:
+            node.input[1] = add_constant(graph, node, "scales", self.known(node, 1, "scales"), "float32")
+        return [node]
+
+    def _trilu(self, graph: Any, node: Any) -> list[Any]:
+        """Relay's importer wants the diagonal without a dimension."""
+        if len(node.input) > 1 and node.input[1]:
+            diagonal = self.constants.value(node.input[1])
+            if diagonal is not None and diagonal.shape:
+                node.input[1] = add_constant(graph, node, "diagonal", diagonal.reshape(()), "int64")
+        return [node]

@@ -1,0 +1,90 @@
+"""Rewriting an ONNX graph node by node."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from op_profiler.errors import ModelError
+from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in
+
+Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: what takes its place
+
+
+class Rewriting:
+    """Of one model.
+
+    Args:
+        shapes: of its inputs.
+        name: of the model, for errors.
+
+    Attributes:
+        sizes: of all tensors, as far as onnx tells them.
+        opset: of ONNX's own operators.
+    """
+
+    def __init__(self, model: Any, shapes: Mapping[str, Dims], name: str) -> None:
+        self.model, self.shapes, self.name = model, dict(shapes), name
+        self.constants = Constants(model, lambda: self.sizes)
+
+    def rewrite(self, rewrites: Mapping[str, Rewrite]) -> None:
+        """Put what comes of a node in its place, by the name of the operator.
+
+        Raises:
+            ModelError: what a node was given does not fit together.
+        """
+        for graph in graphs_in(self.model.graph):
+            nodes: list[Any] = []
+            for node in graph.node:
+                own = node.domain in ("", "ai.onnx") and node.op_type in rewrites
+                try:
+                    nodes += rewrites[node.op_type](graph, node) if own else [node]
+                except (ValueError, TypeError, IndexError) as error:
+                    raise self.refused(node, f"is not valid: {said(error)}") from error
+            replace(graph.node, nodes)
+
+    @property
+    def opset(self) -> int:
+        return next((one.version for one in self.model.opset_import if one.domain in ("", "ai.onnx")), 1)
+
+    @functools.cached_property
+    def sizes(self) -> dict[str, Dims]:
+        return sizes_in(self.model, self.shapes)
+
+    def known(self, node: Any, place: int, what: str) -> Any:
+        """The array that an input of a node is.
+
+        Raises:
+            ModelError: it is no constant.
+        """
+        value = self.constants.value(node.input[place])
+        if value is None:
+            raise self.refused(node, f"has {what} that are only known at run time; export it with constant ones")
+        return value
+
+    def rank(self, node: Any) -> int:
+        """Dimensions of the first input of a node.
+
+        Raises:
+            ModelError: they are not known.
+        """
+        if node.input[0] not in self.sizes:
+            raise self.refused(node, "has axes, and the rank of its input is only known at run time")
+        return len(self.sizes[node.input[0]])
+
+    def refused(self, node: Any, why: str) -> ModelError:
+        """The error for a node that cannot be written in another way."""
+        named = f" {node.name}" if node.name else ""
+        return ModelError(f"{self.name} does not lower: {node.op_type}{named} {why}")
+
+
+def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:
+    """The name of a new constant of a node's."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    name = f"{node.output[0]}__{what}"
+    graph.initializer.append(numpy_helper.from_array(np.asarray(values, kind), name))
+    return name

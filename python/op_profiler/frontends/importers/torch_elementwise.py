@@ -1,0 +1,152 @@
+"""Operators of torch that TVM's importer does not know and that plainer ones make, an element or a row at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+
+_Converter = Callable[[Sequence[Any], Sequence[str]], Any]
+
+
+def _like(value: Any, data: Any) -> Any:
+    """A number or a tensor, in the type of the data."""
+    relay, kind = load_tvm().relay, dtype_of(data)
+    if not isinstance(value, relay.Expr):
+        return relay.const(value, kind)
+    return value if dtype_of(value) == kind else relay.cast(value, kind)
+
+
+def _rms_norm(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::rms_norm(data, shape, weight, epsilon); the epsilon that is left open is the type's own."""
+    import numpy as np
+
+    relay = load_tvm().relay
+    data, over, weight, epsilon = inputs
+    epsilon = float(np.finfo(dtype_of(data)).eps) if epsilon is None else epsilon
+    square = relay.mean(data * data, list(range(-len(over), 0)), keepdims=True)
+    out = data * relay.rsqrt(square + _like(float(epsilon), data))
+    return out if weight is None else out * weight
+
+
+def _mish(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::mish(data), ``x tanh(ln(1 + e^x))``, which is ``x n / (n + 2)`` of ``n = e^x (e^x + 2)``."""
+    relay = load_tvm().relay
+    data = inputs[0]
+    power = relay.exp(relay.minimum(data, _like(20.0, data)))
+    number = power * (power + _like(2.0, data))
+    return data * (number / (number + _like(2.0, data)))
+
+
+def _clamp(name: str, *places: int) -> _Converter:
+    """aten::clamp(data, low, high) and its kin, where bounds may be tensors. TVM's own knows numbers.
+
+    Args:
+        places: among the inputs, of the lower bound and the upper one; 0 for none.
+    """
+
+    def bound(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        data, *bounds = inputs
+        if not any(isinstance(one, relay.Expr) and relay.analysis.free_vars(one) for one in bounds):
+            return getattr(usual_converters(), name)(inputs, types)
+        low, high = (inputs[place] if 0 < place < len(inputs) else None for place in places)
+        data = data if low is None else relay.maximum(data, _like(low, data))
+        return data if high is None else relay.minimum(data, _like(high, data))
+
+    return bound
+
+
+def _extreme(largest: bool) -> _Converter:
+    """aten::max(data), aten::max(data, other), and aten::max(data, axis, keepdim), which tells where it is too. TVM's
+    own does not."""
+    name = "max" if largest else "min"
+
+    def reduce(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        if len(inputs) < 2 or isinstance(inputs[1], relay.Expr):
+            return getattr(usual_converters(), name)(inputs, types)
+        data, axis, keep = [*inputs, False][:3]
+        given = {"axis": [axis], "keepdims": bool(keep)}
+        place = getattr(relay, f"arg{name}")(data, **given)
+        return getattr(relay, name)(data, **given), relay.cast(place, "int64")
+
+    return reduce
+
+
+def _lerp(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::lerp(start, end, weight). TVM's own takes no number for the weight."""
+    start, end, weight = inputs
+    return start + _like(weight, start) * (end - start)
+
+
+def _shrink(soft: bool) -> _Converter:
+    """aten::softshrink(data, limit) and aten::hardshrink(data, limit): nothing within the limit; the soft one begins
+    from nothing there."""
+
+    def shrink(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        data = inputs[0]
+        limit = _like(float(inputs[1]), data)
+        outside = relay.greater(relay.abs(data), limit)
+        return relay.where(outside, data - relay.sign(data) * limit if soft else data, relay.zeros_like(data))
+
+    return shrink
+
+
+def _cosine_similarity(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::cosine_similarity(left, right, axis, epsilon)"""
+    import numpy as np
+
+    relay = load_tvm().relay
+    left, right, axis, epsilon = inputs
+    wide = np.broadcast_shapes(*(tuple(int(size) for size in shape_of(one)) for one in (left, right)))
+    left, right = (relay.broadcast_to(one, wide) for one in (left, right))
+    norms = [relay.sum(one * one, axis) for one in (left, right)]
+    norms = [relay.maximum(relay.sqrt(one), _like(float(epsilon), one)) for one in norms]
+    return relay.sum(left * right, axis) / (norms[0] * norms[1])
+
+
+def _power_of(base: float) -> _Converter:
+    """aten::exp2(data) and the like."""
+
+    def power(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        return load_tvm().relay.exp(inputs[0] * _like(math.log(base), inputs[0]))
+
+    return power
+
+
+def _times(factor: float) -> _Converter:
+    def multiply(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        return inputs[0] * _like(factor, inputs[0])
+
+    return multiply
+
+
+def _cumprod(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::cumprod(data, axis, dtype)"""
+    return load_tvm().relay.cumprod(inputs[0], axis=inputs[1], exclusive=False)
+
+
+ELEMENTWISE_CONVERTERS = {
+    "aten::rms_norm": _rms_norm,
+    "aten::mish": _mish,
+    "aten::clamp": _clamp("clamp", 1, 2),
+    "aten::clamp_min": _clamp("clamp_min", 1, 0),
+    "aten::clamp_max": _clamp("clamp_max", 0, 1),
+    "aten::max": _extreme(largest=True),
+    "aten::min": _extreme(largest=False),
+    "aten::lerp": _lerp,
+    "aten::softshrink": _shrink(soft=True),
+    "aten::hardshrink": _shrink(soft=False),
+    "aten::cosine_similarity": _cosine_similarity,
+    "aten::exp2": _power_of(2.0),
+    "aten::deg2rad": _times(math.pi / 180),
+    "aten::rad2deg": _times(180 / math.pi),
+    "aten::cumprod": _cumprod,
+    "aten::positive": lambda inputs, _: inputs[0],
+}
+"""By the name of the operator."""

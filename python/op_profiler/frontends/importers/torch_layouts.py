@@ -1,0 +1,121 @@
+"""Operators of torch that only lay elements out in another way, and that TVM's importer does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
+
+
+def _unfold(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::unfold(data, axis, size, step): windows along an axis, as a last dimension."""
+    relay = load_tvm().relay
+    data, axis, size, step = inputs
+    shape = [int(one) for one in shape_of(data)]
+    axis %= len(shape)
+    count = (shape[axis] - size) // step + 1
+    if size == step:
+        whole = relay.strided_slice(data, begin=[0], end=[count * size], axes=[axis])
+        windows = relay.reshape(whole, (*shape[:axis], count, size, *shape[axis + 1 :]))
+        return relay.transpose(windows, _moved(len(shape) + 1, [axis + 1], [len(shape)]))
+    ends = [(count - 1) * step + 1 + at for at in range(size)]
+    parts = [relay.strided_slice(data, [at], [end], [step], axes=[axis]) for at, end in enumerate(ends)]
+    return relay.stack(parts, axis=len(shape))
+
+
+def _movedim(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::movedim(data, sources, places)"""
+    data, *axes = inputs
+    sources, places = ([one] if isinstance(one, int) else one for one in axes)
+    return load_tvm().relay.transpose(data, _moved(len(shape_of(data)), sources, places))
+
+
+def _moved(rank: int, sources: Sequence[int], places: Sequence[int]) -> list[int]:
+    """The order of dimensions with some moved to other places."""
+    order = [axis for axis in range(rank) if axis not in [one % rank for one in sources]]
+    for place, source in sorted((place % rank, source % rank) for place, source in zip(places, sources, strict=True)):
+        order.insert(place, source)
+    return order
+
+
+def _last_two(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::mT(data)"""
+    return load_tvm().relay.transpose(inputs[0], _moved(len(shape_of(inputs[0])), [-1], [-2]))
+
+
+def _joined(axis: int, rank: int) -> Any:
+    """aten::hstack(tensors) and the like; tensors of fewer dimensions get some, in front but for the third.
+
+    Args:
+        axis: that they are joined along; -1 for the second, or the first where there is one.
+        rank: dimensions that they have at least.
+    """
+
+    def join(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        tensors = [_with_rank(one, rank) for one in inputs[0]]
+        along = min(1, len(shape_of(tensors[0])) - 1) if axis < 0 else axis
+        return relay.concatenate(tensors, axis=along)
+
+    return join
+
+
+def _with_rank(data: Any, rank: int) -> Any:
+    shape = tuple(int(size) for size in shape_of(data))
+    if len(shape) >= rank:
+        return data
+    wide = (1,) * (min(rank, 2) - len(shape)) + shape
+    return load_tvm().relay.reshape(data, wide + (1,) * (rank - len(wide)))
+
+
+def _take_along_dim(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::take_along_dim(data, indices, axis), where either is repeated to the other's size beside the axis.
+    Indices may count from behind."""
+    relay = load_tvm().relay
+    data, indices, axis = inputs
+    if axis is None:
+        return relay.take(relay.reshape(data, (-1,)), relay.reshape(indices, (-1,)))
+    kind, size = dtype_of(indices), int(shape_of(data)[axis])
+    indices = relay.where(relay.less(indices, relay.const(0, kind)), indices + relay.const(size, kind), indices)
+    axis %= len(shape_of(data))
+    wide = [max(sizes) for sizes in zip(map(int, shape_of(data)), map(int, shape_of(indices)), strict=True)]
+    sizes = [[*wide[:axis], int(shape_of(one)[axis]), *wide[axis + 1 :]] for one in (data, indices)]
+    data, indices = (relay.broadcast_to(one, size) for one, size in zip((data, indices), sizes, strict=True))
+    return relay.gather(data, axis, indices)
+
+
+def _diagonal(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::diagonal(data, offset, first, second): it becomes the last dimension."""
+    import numpy as np
+
+    relay = load_tvm().relay
+    data, offset, first, second = inputs
+    shape = [int(one) for one in shape_of(data)]
+    places = np.arange(shape[first] * shape[second]).reshape(shape[first], shape[second]).diagonal(offset)
+    data = relay.transpose(data, _moved(len(shape), [first, second], [-2, -1]))
+    flat = relay.reshape(data, (*(int(one) for one in shape_of(data)[:-2]), -1))
+    return relay.take(flat, relay.const(places.astype("int64")), axis=-1)
+
+
+def _upsample_nearest1d(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::upsample_nearest1d(data, size, scales)"""
+    data, sizes, scales = inputs
+    sizes = sizes or [int(int(shape_of(data)[-1]) * scales[0])]
+    return load_tvm().relay.image.resize1d(data, sizes, None, "NCW", "nearest_neighbor", "asymmetric", "floor")
+
+
+LAYOUT_CONVERTERS = {
+    "aten::unfold": _unfold,
+    "aten::movedim": _movedim,
+    "aten::moveaxis": _movedim,
+    "aten::mT": _last_two,
+    "aten::hstack": _joined(-1, 1),
+    "aten::vstack": _joined(0, 2),
+    "aten::dstack": _joined(2, 3),
+    "aten::take_along_dim": _take_along_dim,
+    "aten::diagonal": _diagonal,
+    "aten::upsample_nearest1d": _upsample_nearest1d,
+}
+"""By the name of the operator."""

@@ -1,0 +1,23 @@
+"""Reading and writing the graph of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+def nodes_of(block: Any) -> Iterator[Any]:
+    """The nodes of a graph or block, those of inner blocks too."""
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from nodes_of(inner)
+
+
+def insert(graph: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
+    """A node of the kind in front of where the graph is written to; what it gives is typed as another value is."""
+    made = graph.insertNode(graph.create(kind, list(inputs), 1))
+    made.copyAttributes(like.node())
+    made.copyMetadata(like.node())
+    made.output().setType(like.type())
+    return made.output()

@@ -1,0 +1,119 @@
+"""Types of numbers that torch calculates in and TVM's importer does not: without this other numbers come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import dtype_of, name_of_dtype
+from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
+
+_TYPED = ("aten::mean", "aten::softmax", "aten::log_softmax", "aten::sum", "aten::prod", "aten::cumsum")
+"""Operators whose last input is the type that they are to calculate in."""
+_FUNCTIONS = (
+    *("reciprocal", "sqrt", "rsqrt", "exp", "exp2", "log", "log2", "log10", "log1p", "sin", "cos", "tan"),
+    *("sinh", "cosh", "tanh", "asin", "acos", "atan", "sigmoid", "erf", "deg2rad", "rad2deg"),
+)
+_OF_FRACTIONS = ("aten::div", *(f"aten::{name}" for name in _FUNCTIONS))
+"""Operators that make fractions of whole numbers."""
+
+
+def spell_out_types(graph: Any) -> None:
+    """Put casts into the graph of a trace, in place, where torch makes them without a word."""
+    for node in list(nodes_of(graph)):
+        kind = node.kind()
+        if kind in _TYPED and node.inputsAt(node.inputsSize() - 1).toIValue() is not None:
+            _cast_before(graph, node)
+        elif kind in _OF_FRACTIONS and not _is_rounded(node):
+            _calculate_in_fractions(graph, node)
+        elif kind == "aten::add" and _is_of(node.output(), "bool"):
+            _either(graph, node)
+
+
+def _is_rounded(node: Any) -> bool:
+    return node.inputsSize() > 2 and node.inputsAt(2).toIValue() is not None
+
+
+def _is_of(value: Any, *kinds: str) -> bool:
+    """Whether a tensor's numbers are of a kind, as far as the trace tells."""
+    dtype = value.type().dtype() if value.type().kind() == "TensorType" else None
+    return str(dtype).removeprefix("torch.").startswith(kinds)
+
+
+def _cast_before(graph: Any, node: Any) -> None:
+    """What is calculated in another type is cast to it first."""
+    last = node.inputsSize() - 1
+    with graph.insert_point_guard(node):
+        no, none = graph.insertConstant(False), graph.insertConstant(None)
+        cast = insert(graph, "aten::to", [node.inputsAt(0), node.inputsAt(last), no, no, none], node.output())
+        node.replaceInput(0, cast)
+        node.replaceInput(last, none)
+
+
+def _calculate_in_fractions(graph: Any, node: Any) -> None:
+    if not _is_of(node.output(), "float"):
+        return
+    dtype = node.output().type().dtype()
+    for at in range(min(node.inputsSize(), 2)):
+        if _is_of(node.inputsAt(at), "int", "uint", "bool"):
+            with graph.insert_point_guard(node):
+                no, none = graph.insertConstant(False), graph.insertConstant(None)
+                inputs = [node.inputsAt(at), graph.insertConstant(dtype), no, no, none]
+                node.replaceInput(at, insert(graph, "aten::to", inputs, node.output()))
+
+
+def _either(graph: Any, node: Any) -> None:
+    """The sum of booleans is whether any of them is true."""
+    with graph.insert_point_guard(node):
+        either = insert(graph, "aten::logical_or", [node.inputsAt(0), node.inputsAt(1)], node.output())
+    node.output().replaceAllUsesWith(either)
+    node.destroy()
+
+
+def _reduction(name: str) -> Any:
+    """aten::sum(data, _) and aten::sum(data, axes, keepdim, _). TVM's own counts booleans as booleans."""
+
+    def reduce(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        axes, keep = (inputs[1], bool(inputs[2])) if len(inputs) > 2 else (None, False)
+        return getattr(load_tvm().relay, name)(_countable(inputs[0]), axis=None if axes == [] else axes, keepdims=keep)
+
+    return reduce
+
+
+def _cumsum(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::cumsum(data, axis, _)"""
+    return load_tvm().relay.cumsum(_countable(inputs[0]), axis=inputs[1])
+
+
+def _countable(data: Any) -> Any:
+    """Whole numbers and booleans are added up as torch does, with 64 bits."""
+    given = dtype_of(data)
+    return data if "float" in given or given == "int64" else load_tvm().relay.cast(data, "int64")
+
+
+def _to(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::to(data, dtype, ...), aten::to(data, device, dtype, ...) and aten::to(data, other, ...). TVM's own leaves
+    the data as they are for booleans, small integers and the type of another tensor."""
+    relay = load_tvm().relay
+    data, target, after = inputs[:3]
+    if target is None or isinstance(target, str):
+        target = after
+    if isinstance(target, relay.Expr):
+        wanted = dtype_of(target)
+    elif target is None or isinstance(target, bool):  # another device only
+        return data
+    else:
+        wanted = name_of_dtype(target)
+    if not isinstance(data, relay.Expr):
+        return float(data) if "float" in wanted else int(data)
+    return data if dtype_of(data) == wanted else relay.cast(data, wanted)
+
+
+TYPE_CONVERTERS = {
+    "aten::sum": _reduction("sum"),
+    "aten::prod": _reduction("prod"),
+    "aten::cumsum": _cumsum,
+    "aten::to": _to,
+}
+"""By the name of the operator."""
