@@ -7,9 +7,7 @@ import dataclasses
 import itertools
 import json
 import os
-import socket
 import subprocess
-import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -171,29 +169,6 @@ _BOARD = ("--target", "pynq", "--host", "127.0.0.1", "--port", "9", "--device-ke
 def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     done = op_profiler(*words, folder=tmp_path)
     assert done.returncode in (2, 5) and sentence in done.stderr and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_whoever_is_no_scheduler_is_not_waited_for(greeting: bytes, tmp_path: Path) -> None:
-    """A server of something else, which says so at once or waits to be asked."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-        def answer() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(greeting)
-                with contextlib.suppress(ConnectionResetError):
-                    connection.recv(1)  # until the other side gives up
-
-        threading.Thread(target=answer, daemon=True).start()
-        address = f"tcp://127.0.0.1:{port}"
-        done = op_profiler("fleet", address, folder=tmp_path)
-        taken = op_profiler("scheduler", "--port", str(port), folder=tmp_path)
-    assert done.returncode == 5 and done.stderr.startswith(f"error: no scheduler answers at {address} ("), done.stderr
-    assert done.stderr.count("\n") == 1
-    assert taken.returncode == 5 and taken.stderr.count("\n") == 1
-    assert f"no scheduler can listen at 127.0.0.1:{port}: Address already in use; give another --port" in taken.stderr
 
 
 def test_a_cluster_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
 from op_profiler.fleet.machine import FleetMachine, this_machine
-from op_profiler.fleet.nodes import machine_of, worker_options
+from op_profiler.fleet.nodes import check_scheduler, machine_of, worker_options
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,7 +31,6 @@ Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
-_SIZE_BYTES, _LONGEST_GREETING = 8, 1 << 16
 
 
 class Cluster:
@@ -88,7 +85,7 @@ class Cluster:
 
         try:
             if self.address.startswith("tcp://"):
-                _check_scheduler(self.address)
+                check_scheduler(self.address, _CONNECT_SECONDS)
             return Client(self.address, security=self._security, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error)
@@ -154,22 +151,6 @@ class Cluster:
             if time.monotonic() > until:
                 raise MeasureError(f"no scheduler came back at {self.address} within {_WAIT_SECONDS} s")
             time.sleep(_AGAIN_SECONDS)
-
-
-def _check_scheduler(address: str) -> None:
-    """Dask takes the first bytes of whoever answers for a size, and waits for so many, whatever time it was given.
-
-    Raises:
-        OSError: nobody answers, or no scheduler: one begins with the size of a short message.
-    """
-    place = urlsplit(address)
-    try:
-        with socket.create_connection((place.hostname, place.port), timeout=_CONNECT_SECONDS) as connection:
-            size = int.from_bytes(connection.recv(_SIZE_BYTES, socket.MSG_WAITALL), "little")
-    except ConnectionRefusedError:  # Dask waits for one that is about to start
-        return
-    if not 0 < size < _LONGEST_GREETING:
-        raise OSError("what answers there is something else")
 
 
 @contextlib.contextmanager

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import ipaddress
 import signal
+import socket
 import time
+import warnings
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,8 +21,13 @@ from op_profiler.fleet import settings
 from op_profiler.fleet.machine import TOLD, FleetMachine, builds_at_once, compilers_here, this_machine
 from op_profiler.fleet.needs import Needs, offers
 
+if TYPE_CHECKING:
+    from distributed import Nanny
+
 _AGAIN_SECONDS = 2.0
+_GREETING_SECONDS = 10  # in which a scheduler that is busy says something
 _PAGES = 8787  # Dask's usual port
+_SIZE_BYTES, _LONGEST_GREETING = 8, 1 << 16
 
 Say = Callable[[str], None]
 
@@ -69,6 +77,8 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
 
     security = settings.security(f"{protocol}://")
     pages = settings.has_dashboard()
+    # where the pages came to lie, if not at the usual port, is said below
+    warnings.filterwarnings("ignore", message="Port .* is already in use", category=UserWarning)
     async with Scheduler(
         host=host,
         port=port,
@@ -136,14 +146,14 @@ async def _work(
     told, alone_since = False, time.monotonic()
     while not ended.done():
         nanny = Nanny(address, security=security, name=name, **_listens(address), **worker_options(machine))
+        serving = asyncio.ensure_future(_serve(nanny, address, say))
+        await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
+        serving.cancel()
         try:
-            async with nanny:
-                say(f"connected to {address}")
-                told = False
-                await asyncio.wait(
-                    [asyncio.ensure_future(nanny.finished()), ended], return_when=asyncio.FIRST_COMPLETED
-                )
-                alone_since = time.monotonic()
+            await serving
+            told, alone_since = False, time.monotonic()
+        except asyncio.CancelledError:
+            return
         except (OSError, TimeoutError, RuntimeError) as error:
             if not told:
                 say(f"waiting for the scheduler at {address}: {error or type(error).__name__}")
@@ -151,6 +161,19 @@ async def _work(
         if patience_seconds is not None and time.monotonic() - alone_since > patience_seconds:
             raise MeasureError(f"no scheduler at {address} for {patience_seconds:g} s")
         await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
+
+
+async def _serve(nanny: Nanny, address: str, say: Say) -> None:
+    """Until the scheduler is gone.
+
+    Raises:
+        OSError: there is none.
+    """
+    if address.startswith("tcp://"):
+        await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
+    async with nanny:
+        say(f"connected to {address}")
+        await nanny.finished()
 
 
 def worker_options(machine: FleetMachine) -> dict[str, Any]:
@@ -216,6 +239,22 @@ async def _until_told_to_end(other: Coroutine[Any, Any, object]) -> None:
         loop.add_signal_handler(number, ended.set)
     waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(ended.wait()), asyncio.ensure_future(other)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+
+def check_scheduler(address: str, patience_seconds: float) -> None:
+    """Dask takes the first bytes of whoever answers for a size, and waits for so many, whatever time it was given.
+
+    Raises:
+        OSError: nobody answers, or no scheduler: one begins with the size of a short message.
+    """
+    place = urlsplit(address)
+    try:
+        with socket.create_connection((place.hostname, place.port), timeout=patience_seconds) as connection:
+            size = int.from_bytes(connection.recv(_SIZE_BYTES, socket.MSG_WAITALL), "little")
+    except ConnectionRefusedError:  # Dask waits for one that is about to start
+        return
+    if not 0 < size < _LONGEST_GREETING:
+        raise OSError("what answers there is something else")
 
 
 def machine_of(worker: dict[str, object]) -> FleetMachine:
