@@ -250,5 +250,5 @@ def test_what_neither_imports_is_named(tmp_path: Path) -> None:
     graph = helper.make_graph([node], "g", values[:1], values[1:])
     onnx.save(helper.make_model(graph, opset_imports=opsets), str(file))
     load_tvm()
-    with pytest.raises(ModelError, match="no converter for Nothing"):
+    with pytest.raises(ModelError, match="no converter for of.mine::Nothing"):
         RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file)))
