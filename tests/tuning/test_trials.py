@@ -187,7 +187,7 @@ def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRun
     spec = TaskSpec("dense_bad.test", (4, 4, 8))
     usual = bad_runner.limits
     short = {  # what never ends takes as long as that
-        "hang": dataclasses.replace(usual, build_seconds=1.0, preparing_seconds=0.0),
+        "hang": dataclasses.replace(usual, build_seconds=1.0),
         "endless": dataclasses.replace(usual, run_seconds=1.0),
     }
     quick = [kind for kind in KINDS if kind not in short]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
@@ -186,7 +187,9 @@ class Dispatch:
         from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
         if future.status == "finished":
-            return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.Finished))
+            # A worker may end before the answer is here, and those that Dask asks next too.
+            with contextlib.suppress(KilledWorker, concurrent.futures.CancelledError):
+                return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.Finished))
         if future.status != "error":
             self._waiting.append(job)  # the scheduler forgot it
             return None

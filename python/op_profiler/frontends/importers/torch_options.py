@@ -151,8 +151,8 @@ def _drop_windows_outside(graph: Any, node: Any) -> None:
         outside = [begins_outside(*given) for given in zip(data, *wide, strict=True)]
     except ValueError as error:
         raise NotImplementedError(f"{error}; set ceil_mode=False") from error
-    if True not in outside and False in outside:
-        if at == 4 and node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
+    if True not in outside:
+        if False in outside and at == 4 and node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
             raise NotImplementedError(f"{node.kind()} with a divisor, of windows that stick out; set ceil_mode=False")
         return
     if False in outside:
