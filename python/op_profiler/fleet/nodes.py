@@ -144,14 +144,27 @@ async def _work(
     say(f"compiles with {', '.join(one.tvm for one in machine.compilers.values()) or 'nothing: there is no TVM'}")
     ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
     told, alone_since = False, time.monotonic()
+
+    async def serve(nanny: Nanny) -> None:
+        """Until the scheduler is gone."""
+        nonlocal told, alone_since
+        if address.startswith("tcp://"):
+            await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
+        async with nanny:
+            say(f"connected to {address}")
+            told = False
+            try:
+                await nanny.finished()
+            finally:
+                alone_since = time.monotonic()
+
     while not ended.done():
         nanny = Nanny(address, security=security, name=name, **_listens(address), **worker_options(machine))
-        serving = asyncio.ensure_future(_serve(nanny, address, say))
+        serving = asyncio.ensure_future(serve(nanny))
         await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
         serving.cancel()
         try:
             await serving
-            told, alone_since = False, time.monotonic()
         except asyncio.CancelledError:
             return
         except (OSError, TimeoutError, RuntimeError) as error:
@@ -161,19 +174,6 @@ async def _work(
         if patience_seconds is not None and time.monotonic() - alone_since > patience_seconds:
             raise MeasureError(f"no scheduler at {address} for {patience_seconds:g} s")
         await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
-
-
-async def _serve(nanny: Nanny, address: str, say: Say) -> None:
-    """Until the scheduler is gone.
-
-    Raises:
-        OSError: there is none.
-    """
-    if address.startswith("tcp://"):
-        await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
-    async with nanny:
-        say(f"connected to {address}")
-        await nanny.finished()
 
 
 def worker_options(machine: FleetMachine) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,10 @@ def _argument(node: Any, place: int, name: str) -> Any:
     return node.args[place] if len(node.args) > place else node.kwargs.get(name)
 
 
+def _takes_second(node: Any) -> bool:
+    return node.target is operator.getitem and node.args[1] == 1
+
+
 _OVERLOOKED: list[tuple[Callable[[str, Any], Any], str]] = [
     (lambda name, node: name.startswith(_RANDOM), "draws at random, which Relax does not"),
     (lambda name, node: name.startswith("_upsample") and "_aa" in name, "smooths what it makes smaller"),
@@ -66,7 +71,7 @@ _OVERLOOKED: list[tuple[Callable[[str, Any], Any], str]] = [
     ),
     (lambda name, node: name.startswith("avg_pool") and _argument(node, 6, "divisor_override"), "has a divisor"),
     (
-        lambda name, node: "max_pool" in name and any(one.args[1:] == (1,) for one in node.users),
+        lambda name, node: "max_pool" in name and any(_takes_second(one) for one in node.users),
         "tells the places of the largest; leave out return_indices",
     ),
     (

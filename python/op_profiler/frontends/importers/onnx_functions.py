@@ -36,7 +36,7 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
     """
     from onnx import inliner
 
-    _define(model, shapes)
+    _define(model, shapes, name)
     if not model.functions:
         return False
     graph = model.graph
@@ -54,8 +54,12 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
     return True
 
 
-def _define(model: Any, shapes: Mapping[str, Dims]) -> None:
-    """Make a function of the model's own of every operator of ONNX's that importers do not know."""
+def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> None:
+    """Make a function of the model's own of every operator of ONNX's that importers do not know.
+
+    Raises:
+        ModelError: ONNX does not tell what stands for one, of which importers would make something else.
+    """
     calls = [node for graph in graphs_in(model.graph) for node in graph.node if _is_unknown(node)]
     if not calls:
         return
@@ -64,7 +68,7 @@ def _define(model: Any, shapes: Mapping[str, Dims]) -> None:
     for index, node in enumerate(calls):
         function = _function_of(node, version, types)
         if function is None:
-            continue
+            raise ModelError(f"{name} does not lower: {node.op_type} has inputs of a type that ONNX does not tell")
         function.domain, function.name = _DOMAIN, f"{node.op_type}_{index}"
         for one in function.opset_import:
             one.version = version if one.domain in _OWN else one.version

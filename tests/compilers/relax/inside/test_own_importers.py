@@ -158,6 +158,20 @@ def test_what_the_importer_of_exported_programs_would_overlook_is_refused(
     assert "def forward" not in capfd.readouterr().err
 
 
+def test_a_pool_without_places_is_imported_whatever_follows_it() -> None:
+    torch = pytest.importorskip("torch")
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    class Pooling(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, data: Any) -> Any:
+            return torch.flatten(torch.nn.functional.max_pool2d(data, 2), 1)
+
+    load_tvm()
+    data = torch.randn(2, 3, 6, 6)
+    model = torch_importer.lower(Pooling(), [data], name="pools", source="file", input_names=["data"], batch_size=2)
+    np.testing.assert_array_equal(outputs_of(model, {"data": data.numpy()})[0], Pooling()(data).numpy())
+
+
 def test_what_is_made_of_relay_s_ops_is_not_for_relax_alone() -> None:
     load_tvm()
     for source, name in (("simple", "conv2d"), ("local", "mlp")):
