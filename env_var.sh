@@ -157,9 +157,9 @@ check_python() {
     is_supported "$found" || fail "PYTHON is $1, Python $found, but op_profiler needs Python 3.10 to 3.14"
 }
 
-# What .venv is made from: another folder, Python or pyproject.toml means another .venv.
+# What .venv is made from: another folder, Python, pyproject.toml or wheel means another .venv.
 key_of() {
-    echo "$folder $1 $(cksum <"$folder/pyproject.toml")"
+    echo "$folder $1 $(cat "$folder/pyproject.toml" "$folder"/requirements/*.txt | cksum)"
 }
 
 # .venv has its own pip and what activates it.
@@ -208,6 +208,10 @@ make_venv() {
 install_package() (
     cd "$folder" || exit 1
     pip() { "$venv/bin/python" -m pip install --disable-pip-version-check --no-input -q "$@" >>"$log" 2>&1; }
+    locked() { pip --no-deps --require-hashes "$@"; }
+    case " $installed " in
+        *" cuda "*) locked -r requirements/cuda.txt || exit 1 ;; # first: the package then finds these versions
+    esac
     pip -e ".${extras:+[$extras]}" || exit 1
     case " $installed " in
         *" test "*)
@@ -217,21 +221,11 @@ install_package() (
     esac
     case " $installed " in
         *" relax "*)
-            # A second TVM, of the same module name: it lies in a folder of its own. What pip takes by itself for the
-            # second of them, 0.1.15, takes MetaSchedule down.
-            set -- apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1
-            # It compiles for GPUs with NVIDIA's compiler of CUDA 13, which then lies beside it.
-            case " $installed " in
-                *" cuda "*)
-                    set -- "$@" cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37 \
-                        nvidia-cuda-runtime==13.5.37 nvidia-cuda-cccl==13.3.5.0.6 nvidia-cuda-crt==13.5.37
-                    ;;
-            esac
-            pip --no-deps --upgrade --target "$venv/relax-tvm" "$@" || exit 1
+            # A second TVM, of the same module name: it lies in a folder of its own.
+            set -- -r requirements/relax.txt
+            case " $installed " in *" cuda "*) set -- "$@" -r requirements/relax-cuda.txt ;; esac
+            locked --upgrade --target "$venv/relax-tvm" "$@" || exit 1
             ;;
-    esac
-    case " $installed " in
-        *" cuda "*) pip --no-deps bitblas==0.1.0.post1 ;; # the TVM with CUDA is inside
     esac
 )
 

@@ -4,7 +4,7 @@
 
 Families of networks are held out in groups, as in `held_out_models.py`: regressions are fitted without a group's
 networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing is
-looked up or interpolated. Scored are the networks that features may be chosen by (`held_out_models.looked_at`).
+looked up or interpolated. Scored is the development set (`network_sets_common.py`), which features may be chosen by.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from common import provenance, store
-from held_out_models import looked_at
+from network_sets_common import DEVELOPMENT, sets_of, spent_seeds
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.predict.latency.base import Base
-    from op_profiler.predict.latency.examples import Examples
-    from op_profiler.predict.latency.query import Query
+    from op_profiler.prediction.latency.base import Base
+    from op_profiler.prediction.latency.examples import Examples
+    from op_profiler.prediction.latency.query import Query
 
     Columns = Callable[[Base, Query], np.ndarray]
 
@@ -35,11 +35,10 @@ DATA = ("half of the operators", "all sampled operators")
 
 def variants() -> dict[str, tuple[Columns, bool]]:
     """What regressions see, and whether they start from the model of kernels; by what is left out."""
-    from op_profiler.predict.latency import default_schedule
-    from op_profiler.predict.latency.features import NAMES
-    from op_profiler.predict.latency.loop_columns import NAMES as LOOPS
-    from op_profiler.predict.latency.loop_columns import SLOW
-    from op_profiler.predict.latency.query import SETTING_NAMES
+    from op_profiler.prediction.latency.features import NAMES
+    from op_profiler.prediction.latency.loop_columns import NAMES as LOOPS
+    from op_profiler.prediction.latency.loop_columns import SLOW
+    from op_profiler.prediction.latency.query import SETTING_NAMES
 
     everything = [*NAMES, *SETTING_NAMES, "device", *LOOPS, "model", "model of kinds"]
 
@@ -61,7 +60,6 @@ def variants() -> dict[str, tuple[Columns, bool]]:
         "loops: instructions and sums": without(of("main_instructions", "multiply_adds", "chain", "main_accumulators")),
         "code: what is executed": without(of("executed", *(f"{name}_share" for name in SLOW))),
         "loops: what one thread does": without(of("serial", "stages", "packed")),
-        "rules of default schedules": without(default_schedule.NAMES),
     }
 
 
@@ -85,12 +83,12 @@ def predicted(examples: Examples, held: np.ndarray, lefts_out: Sequence[str]) ->
     """
     import numpy as np
 
-    from op_profiler.predict.latency import PREDICTORS
-    from op_profiler.predict.latency.base import Base
-    from op_profiler.predict.latency.fit import weights_of
-    from op_profiler.predict.latency.predictor import query_of
-    from op_profiler.predict.latency.regression import fit_all
-    from op_profiler.predict.latency.roofline import Roofline
+    from op_profiler.prediction.latency import PREDICTORS
+    from op_profiler.prediction.latency.base import Base
+    from op_profiler.prediction.latency.fit import weights_of
+    from op_profiler.prediction.latency.predictor import query_of
+    from op_profiler.prediction.latency.regression import fit_all
+    from op_profiler.prediction.latency.roofline import Roofline
 
     device, query, weight = examples.devices[0], query_of(examples), weights_of(examples)
     latency_us, method = examples.latency_us, PREDICTORS.get("default")
@@ -118,7 +116,7 @@ def all_predicted(examples: Examples) -> Iterator[tuple[str, np.ndarray]]:
     import numpy as np
 
     from op_profiler.cores import usable_cores
-    from op_profiler.predict.latency.held_out import family_groups
+    from op_profiler.prediction.latency.held_out import family_groups
 
     groups = family_groups(examples)
     with ProcessPoolExecutor(usable_cores(), mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -139,9 +137,10 @@ def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
     """Of whole networks that may be looked at, and of their operators above 20 us."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.prediction.latency.held_out import HEAVY_US
 
-    shown = np.array([looked_at(name) for name in examples.models]) & ~examples.sampled
+    sets = sets_of([examples], spent_seeds())
+    shown = np.array([sets[name] == DEVELOPMENT for name in examples.models]) & ~examples.sampled
     inside = shown[examples.model]
     heavy = inside & (examples.latency_us > HEAVY_US)
     runs = np.unique(np.stack([examples.model[inside], examples.threads[inside]]), axis=1).T
@@ -167,8 +166,8 @@ def main() -> None:
     parser.add_argument("--db", help="a dataset in place of what ships")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core
-    from op_profiler.predict.latency.open_predictor import examples_for
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency.steady_times import steady
 
     print(provenance())
     examples = steady(examples_for(db=arguments.db, device=arguments.device, note=print))

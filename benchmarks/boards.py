@@ -55,6 +55,7 @@ def tuning(lab: Any, trials: int) -> float:
     """Seconds for the candidates of one convolution, with the boards that the lab has."""
     import numpy as np
 
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.targets.machine import Place
     from op_profiler.targets.remote.trial_runner import BoardRunner
     from op_profiler.targets.target import resolve_target
@@ -66,7 +67,7 @@ def tuning(lab: Any, trials: int) -> float:
     target = resolve_target("pynq")
     arguments = (tensor(1, 32, 28, 28), tensor(32, 32, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32")
     spec = TaskSpec("conv2d_nchw_spatial_pack.arm_cpu", arguments)
-    space = spec.create(target)
+    space = compiler_in_use().task(spec, target)
     indices = np.random.default_rng(0).choice(space.size, trials, replace=False)
     candidates = [Candidate(spec, int(i)) for i in indices]
     place = Place(host="127.0.0.1", port=lab.port, key="pynq")

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -32,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 from common import provenance, run_command, store
 
 if TYPE_CHECKING:
-    from op_profiler.predict.latency.examples import Examples
-    from op_profiler.predict.latency.held_out import HeldOutNetwork
-    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.prediction.latency.examples import Examples
+    from op_profiler.prediction.latency.held_out import HeldOutNetwork
+    from op_profiler.prediction.latency.predictor import Predictor
 
 _BUDGET = "3m"
 
@@ -42,10 +43,10 @@ _BUDGET = "3m"
 def predictors(db: str) -> dict[str, Predictor]:
     """Who answers, by name, after a calibration into `db`."""
     from op_profiler.errors import DatasetError
-    from op_profiler.predict.latency.calibration import calibrated
-    from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.calibration import calibrated
+    from op_profiler.prediction.latency.fit import fit
+    from op_profiler.prediction.latency.open_predictor import examples_for, open_predictor
+    from op_profiler.prediction.latency.steady_times import steady
 
     shipped = open_predictor()
     adapted = calibrated(lambda: shipped, None, print)
@@ -80,8 +81,8 @@ def without_this_processor(folder: Path) -> Iterator[None]:
 
 def networks(db: str) -> Examples:
     """What was measured of networks on this machine under Relay."""
-    from op_profiler.predict.latency.open_predictor import examples_for
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency.steady_times import steady
 
     return steady(examples_for(db=address(db), device=None))
 
@@ -92,7 +93,7 @@ def calibration(earlier: str | None, budget: str, folder: str) -> str:
         db = f"sqlite:///{folder}/calibration.db"
         run_command(["calibrate", "--budget", budget, "--db", db])
         return db
-    from op_profiler.predict.latency.calibration import note_calibration
+    from op_profiler.prediction.latency.calibration import note_calibration
 
     examples = networks(earlier)
     db = address(earlier)
@@ -109,7 +110,7 @@ def answers(predictor: Predictor, measured: list[Examples]) -> list[HeldOutNetwo
     """What it says of each network at each thread count; of several runs their geometric mean was measured."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import predicted_networks
+    from op_profiler.prediction.latency.held_out import predicted_networks
 
     runs: dict[tuple[str, int], list[HeldOutNetwork]] = {}
     for examples in measured:
@@ -131,11 +132,13 @@ def rows_of(name: str, found: list[HeldOutNetwork]) -> tuple[list[dict[str, Any]
     """A row of each network, and one of them all with their operators; printed too."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.prediction.latency.held_out import HEAVY_US
 
     rows: list[dict[str, Any]] = []
     for one in found:
         said = one.prediction
+        if not math.isfinite(said.total_us):
+            continue
         row: dict[str, Any] = {
             "predictor": name,
             "network": said.network.name,
@@ -158,6 +161,7 @@ def rows_of(name: str, found: list[HeldOutNetwork]) -> tuple[list[dict[str, Any]
         "networks_within_10_percent": round(100 * float(np.mean(size <= 10))),
         "networks_inside_interval_percent": round(100 * float(np.mean([row["interval_holds"] for row in rows]))),
         "networks": len(rows),
+        "networks_without_total": len(found) - len(rows),
         f"operators_above_{HEAVY_US:.0f}_us_percent": round(100 * float(off[estimated].mean()), 1),
         "operators": int(heavy.sum()),
         "without_estimate": int((heavy & ~estimated).sum()),
@@ -172,7 +176,7 @@ def main() -> None:
     parser.add_argument("--budget", default=_BUDGET, help="of the calibration")
     parser.add_argument("--calibration", help="dataset of an earlier calibration, in place of a new one")
     arguments = parser.parse_args()
-    from op_profiler.predict.latency.calibration import operators_in
+    from op_profiler.prediction.latency.calibration import operators_in
 
     print(provenance())
     measured = [networks(db) for db in arguments.db]
@@ -198,6 +202,7 @@ def main() -> None:
         headline,
         {"together": together, "networks": rows},
         whole=arguments.budget == _BUDGET and not arguments.calibration,
+        inputs=arguments.db,
     )
 
 

@@ -11,17 +11,33 @@ are timed in turn, after the search; where the search found nothing better than 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from common import requests_of, run_of, store
+
+if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.parallel.corun.models import Models
 
 MODELS = ("squeezenet_v1.1", "squeezenet_v1.1+mobilenet", "resnet-18+mobilenet", "densenet-121")
 ROUNDS = 41
 
 
 def measure(names: str) -> dict[str, Any]:
-    """Speed-ups of every plan over sequential and over *tuned alone*, with intervals."""
+    """Of models that are joined by +."""
+    return measure_requests(requests_of(names))
+
+
+def measure_requests(
+    requests: Sequence[BuildRequest], about: Callable[[Models], Any] = lambda models: None
+) -> dict[str, Any]:
+    """Speed-ups of every plan over sequential and over *tuned alone*, with intervals.
+
+    Args:
+        about: what else is to be said of the models, as a plain value.
+    """
     from op_profiler.cores import usable_cores
     from op_profiler.parallel.corun.candidates import candidates_of
     from op_profiler.parallel.corun.models import load_models
@@ -31,7 +47,6 @@ def measure(names: str) -> dict[str, Any]:
     def quiet(text: str) -> None:
         pass
 
-    requests = requests_of(names)
     base = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
     request = CorunRequest(models=tuple(one.model for one in requests), policy=COLLABORATE)
     candidates = {one.plan.policy: one for one in candidates_of(request, base, quiet)}
@@ -54,6 +69,7 @@ def measure(names: str) -> dict[str, Any]:
     alone = places.get("tuned alone", places[COLLABORATE])  # one plan where the search found nothing better
     rows = {"untuned": places[untuned], "tuned alone": alone, COLLABORATE: places[COLLABORATE]}
     return {
+        "about": about(base),
         "kernels": len(base.graph),
         "sequential_us": float(timed.median_us[0]),
         "foreign_load": timed.load.foreign or search.foreign_load,

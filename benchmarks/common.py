@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import functools
+import hashlib
 import json
 import os
 import platform
@@ -79,6 +80,14 @@ def provenance() -> str:
     )
 
 
+_WRONG = "WRONG"
+
+
+def outputs_verdict(equal: bool, agree: bool) -> str:
+    """For the column ``outputs`` of a table of plans; `store` fails where outputs are wrong."""
+    return "equal" if equal else "agree" if agree else _WRONG
+
+
 def store(
     script: str,
     headline: str,
@@ -87,6 +96,7 @@ def store(
     whole: bool,
     folder: Path = RESULTS,
     provenance: Mapping[str, Any] | None = None,
+    inputs: Sequence[str] = (),
 ) -> None:
     """Keep what a benchmark found as ``results/<script>.json``, which the documentation's figures are made from.
 
@@ -96,18 +106,51 @@ def store(
         tables: by name; each has a row at least.
         whole: false for a run of a part, which is not stored: it would take the place of more than it has.
         provenance: of what was measured elsewhere, in place of `measured_on`.
+        inputs: datasets that it was given, as files or addresses; the result names them.
+
+    Raises:
+        SystemExit: outputs of a row are wrong; it is stored.
     """
     if not whole:
         print("a part of the benchmark: its result is not stored")
         return
+    about = dict(provenance or measured_on()) | ({"inputs": ", ".join(map(_named, inputs))} if inputs else {})
+    _write(script, {"headline": headline, "provenance": about, "tables": tables}, folder)
+    wrong = [row for records in tables.values() for row in records if row.get("outputs") == _WRONG]
+    if wrong:
+        raise SystemExit(f"outputs are wrong: {wrong}")
+
+
+def store_table(script: str, table: str, records: Records, *, folder: Path = RESULTS) -> None:
+    """Replace one table of a stored result at once, also in a run of a part; the rest stays as it is."""
+    stored = _stored(script, folder) or {"headline": "not measured yet", "provenance": measured_on(), "tables": {}}
+    _write(script, stored | {"tables": {**stored["tables"], table: records}}, folder)
+
+
+def _write(script: str, result: Mapping[str, Any], folder: Path) -> None:
+    """The file of a result: a record of its tables a line."""
     from op_profiler.files import write_whole
 
-    name = Path(script).stem
-    head = json.dumps({"script": name, "headline": headline, "provenance": provenance or measured_on()}, indent=1)
-    rows = {key: ",\n".join(f"   {json.dumps(record)}" for record in records) for key, records in tables.items()}
-    body = ",\n".join(f"  {json.dumps(key)}: [\n{text}\n  ]" for key, text in rows.items())
+    head = json.dumps(
+        {"script": Path(script).stem, **{key: result[key] for key in ("headline", "provenance")}}, indent=1
+    )
+    rows = {name: ",\n".join(f"   {json.dumps(row)}" for row in records) for name, records in result["tables"].items()}
+    body = ",\n".join(f"  {json.dumps(name)}: [\n{text}\n  ]" for name, text in rows.items())
     folder.mkdir(exist_ok=True)
-    write_whole(folder / f"{name}.json", f'{head[:-2]},\n "tables": {{\n{body}\n }}\n}}\n')
+    write_whole(folder / f"{Path(script).stem}.json", f'{head[:-2]},\n "tables": {{\n{body}\n }}\n}}\n')
+
+
+def digest(path: Path) -> str:
+    """The first twelve digits of the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def _named(dataset: str) -> str:
+    """A dataset in a result; of a file also its digest."""
+    from op_profiler.addresses import without_password
+
+    path = Path(dataset.removeprefix("sqlite:///"))
+    return f"{path.name} (sha256 {digest(path)})" if path.is_file() else without_password(dataset)
 
 
 _DIFFER = ("date", "machine", "commit")
@@ -123,8 +166,13 @@ def with_earlier(
     Args:
         names: columns that tell what a row is of.
     """
-    earlier = _stored(script, folder).get("tables", {}).get(table, [])
+    earlier = stored_tables(script, folder=folder).get(table, [])
     return list({tuple(row[name] for name in names): row for row in (*earlier, *found)}.values())
+
+
+def stored_tables(script: str, *, folder: Path = RESULTS) -> dict[str, list[dict[str, Any]]]:
+    """Tables of the stored result, by name; empty where none is stored."""
+    return dict(_stored(script, folder).get("tables", {}))
 
 
 def about_all(script: str, about: Mapping[str, Any], *, folder: Path = RESULTS) -> dict[str, Any]:

@@ -116,7 +116,8 @@ def _percent(share: float | None) -> float | None:
 def _network(channels: int, size: int, folder: Path) -> ModelRequest:
     """Convolutions of which the middle one takes most of the time, as an ONNX file."""
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.frontends.importers.torch import load_torch, quiet
+    from op_profiler.frontends.importers.torch import load_torch
+    from op_profiler.lean_imports import quiet
 
     torch = load_torch()
     first, middle, last = (
@@ -137,10 +138,10 @@ def _collect(folder: Path, model: ModelRequest, label: str, *options: str) -> No
 
 def _compare(folder: Path, before: str = "before", after: str = "after", *, rerun: bool) -> Comparison:
     from op_profiler.comparison.compare import compare_runs
+    from op_profiler.comparison.request import CompareRequest
 
-    return compare_runs(
-        before, after, db=f"sqlite:///{folder}/runs.db", rerun=rerun, announce=lambda step: print(step, flush=True)
-    )
+    request = CompareRequest(before=before, after=after, db=f"sqlite:///{folder}/runs.db", rerun=rerun)
+    return compare_runs(request, lambda step: print(step, flush=True))
 
 
 def _row_of(comparison: Comparison, operator: str) -> Compared:
@@ -164,7 +165,7 @@ def _drawn(model: ModelRequest, number: int) -> tuple[str, list[Record]]:
     items, _ = compiler_in_use().tunables(relay_model, target, None)
     item = max(items, key=lambda one: one.anchor.flops)
     (task, *_) = item.tasks
-    space = task.create(target)
+    space = compiler_in_use().task(task, target)
     draw = random.Random(number)
     base = next(i for i in iter(lambda: draw.randrange(space.size), None) if space.is_valid(i))
     knobs = space.schedule(base).knobs
@@ -179,7 +180,7 @@ def _drawn(model: ModelRequest, number: int) -> tuple[str, list[Record]]:
 
 def _kept(model: ModelRequest, record: Record, folder: Path) -> Path:
     """A folder of schedule records that holds this one."""
-    from op_profiler.schedules.records import keep
+    from op_profiler.schedules.record_files import keep
 
     file = _request(model, str(folder)).record_file()
     assert file is not None

@@ -20,7 +20,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from common import requests_of, run_of, store
+from common import outputs_verdict, requests_of, run_of, store
 
 BRANCHING = (
     "squeezenet_v1.1",
@@ -44,9 +44,10 @@ ROUNDS = 21
 def measure(names: str) -> dict[str, Any]:
     """Medians and intervals of every way to run the models, microseconds."""
     from op_profiler.parallel.corun.candidates import best_of, candidates_of, merged_candidates
+    from op_profiler.parallel.corun.comparison import outputs_agree
     from op_profiler.parallel.corun.models import load_models
     from op_profiler.parallel.corun.request import CorunRequest
-    from op_profiler.parallel.corun.timing import Way, time_in_turn
+    from op_profiler.parallel.corun.timing import Way, compare_outputs, time_in_turn
 
     def quiet(text: str) -> None:
         pass
@@ -67,10 +68,11 @@ def measure(names: str) -> dict[str, Any]:
         sequential.prepare()
         sequential.run()
         expected = [array.copy() for array in base.sequential_outputs()]
-        equal = []
-        for executor in executors:
+        outputs = []
+        for plan, executor in zip(plans, executors, strict=True):
             executor.run()
-            equal.append(all(np.array_equal(a, b) for a, b in zip(expected, executor.outputs(), strict=True)))
+            equal, difference = compare_outputs(expected, executor.outputs())
+            outputs.append(outputs_verdict(equal, outputs_agree(plan.plan, equal, difference)))
     rows = [
         {
             "policy": candidate.plan.title,
@@ -78,7 +80,7 @@ def measure(names: str) -> dict[str, Any]:
             "speedup": timed.speedup(2 + way),
             "speedup_interval": timed.speedup_interval(2 + way),
             "predicted_us": candidate.plan.predicted_us,
-            "outputs_equal": equal[way],
+            "outputs": outputs[way],
             "auto": candidate is auto,
         }
         for way, candidate in enumerate(plans)
@@ -127,7 +129,7 @@ def main() -> None:
             print(
                 f"  {row['policy']:32} {row['us']:>9.0f} us  speed-up {row['speedup']:.3f} ({low:.3f} to {high:.3f})  "
                 f"gap closed {closed:>6.1%}  limit over it {found['limit_us'] / row['us']:.3f}  "
-                f"predicted {row['predicted_us']:>9.0f}  {'equal' if row['outputs_equal'] else 'rounded differently'}"
+                f"predicted {row['predicted_us']:>9.0f}  outputs {row['outputs']}"
                 + ("  <- auto" if row["auto"] else ""),
                 flush=True,
             )
@@ -142,7 +144,7 @@ def main() -> None:
                     "gap_closed_percent": round(100 * closed, 1) if gap > 0 else None,
                     "limit_over_it": round(found["limit_us"] / row["us"], 3),
                     "predicted_us": round(row["predicted_us"]),
-                    "outputs": "equal" if row["outputs_equal"] else "rounded differently",
+                    "outputs": row["outputs"],
                     "auto": row["auto"],
                 }
             )

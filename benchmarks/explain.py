@@ -34,8 +34,9 @@ def explain_planted(planted: Planted, machine: Any, target: Any, threads: int) -
     """The explanation of the kernel that suffers."""
     import tvm
 
-    from op_profiler.analysis.explain.explain import ExplainRequest, explain_built
+    from op_profiler.analysis.explain.explain import explain_built
     from op_profiler.analysis.explain.other_times import KnownSchedules
+    from op_profiler.analysis.explain.request import ExplainRequest
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.frontends.frontend import ModelRequest
@@ -51,9 +52,9 @@ def explain_planted(planted: Planted, machine: Any, target: Any, threads: int) -
 
 def causes() -> list[dict[str, Any]]:
     """One row a planted cause."""
-    from op_profiler.measure.turns import locks_of, measuring
+    from op_profiler.measure.turns import measuring
     from op_profiler.targets.open_machine import open_machine
-    from op_profiler.targets.target import resolve_target
+    from op_profiler.targets.target import locks_of, resolve_target
 
     target = resolve_target("llvm")
     machine = open_machine("llvm", target, None)
@@ -136,9 +137,9 @@ def gain_of(name: str, item: Any, gain: Any, target: Any, peak: float, threads: 
 def gains(keep: Path | None) -> list[dict[str, Any]]:
     """One row an operator; what the file holds is not searched again."""
     from op_profiler.analysis.explain.other_times import KnownSchedules
-    from op_profiler.measure.turns import locks_of, measuring
+    from op_profiler.measure.turns import measuring
     from op_profiler.targets.open_machine import open_machine
-    from op_profiler.targets.target import resolve_target
+    from op_profiler.targets.target import locks_of, resolve_target
 
     target = resolve_target("llvm")
     peaks = open_machine("llvm", target, None).device.properties["peaks"]

@@ -11,7 +11,8 @@ power times the time.
 
 `--db` keeps what was collected, so that an interrupted run goes on. Models are built side by side, and measured in
 turn. A GPU is often lent for minutes: `--only` takes the cases whose names ("bert 1 float16") it finds, and models of
-their names are compared with CUPTI. Cases and models that a run does not have stay as they were stored.
+their names are compared with CUPTI. Cases and models that a run does not have stay as they were stored. Tables are by
+the method of the launch gap, so no table has ratios of two methods.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import about_all, collect, in_own_process, measured_on, provenance, store, with_earlier
+from common import about_all, collect, in_own_process, measured_on, provenance, store, stored_tables, with_earlier
 
 LARGER = ("resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
 PRECISIONS = ("resnet-18", "resnet-50", "bert")
@@ -39,6 +40,7 @@ _TIMINGS = """
     SELECT name, batch_size, precision, median_us, sum_of_operators_us, energy_mj, foreign_load, details
     FROM model_timings JOIN models ON models.key = model_key
     WHERE complete AND median_us IS NOT NULL AND source != 'sample' AND json_extract(details, '$.ratio_per_round') > 0
+      AND json_extract(details, '$.launch_gap_method') = ?
     ORDER BY measured_at
 """
 _DEVICE = """
@@ -82,11 +84,12 @@ def collect_case(case: Case, db: Path) -> None:
 
 
 def additivity(db: Path) -> list[dict[str, Any]]:
-    """Sum of operators and gaps over whole model, of every case that a dataset has."""
+    """Sum of operators and gaps over whole model, of every case that a dataset has by the method of this version."""
     from op_profiler.dataset.schema import parse_json
+    from op_profiler.measure.measurement import LAUNCH_GAP_METHOD
 
     with contextlib.closing(sqlite3.connect(db)) as connection:
-        found = connection.execute(_TIMINGS).fetchall()
+        found = connection.execute(_TIMINGS, (LAUNCH_GAP_METHOD,)).fetchall()
     latest = {Case(name, batch, precision): row for name, batch, precision, *row in found}
     rows = []
     for case in (case for case in cases() if case in latest):
@@ -96,11 +99,11 @@ def additivity(db: Path) -> list[dict[str, Any]]:
         numbers = {
             "whole_model_us": round(whole_us, 1),
             "sum_of_operators_us": round(total_us, 1),
-            "launch_gap_us": round(details["launch_gap_us"], 1) if "launch_gap_us" in details else None,
+            "launch_gap_us": round(details["launch_gap_us"], 1),
             "ratio": round(details["ratio_per_round"], 4),
             "energy_mj": energy_mj and round(energy_mj, 2),
-            "least_sm_clock_mhz": min(window.get("sm_clock_mhz", 0) for window in windows),
-            "hottest_c": max(window.get("temperature_c", 0) for window in windows),
+            "least_sm_clock_mhz": min(window.get("sm_clock_mhz_low", 0) for window in windows),
+            "hottest_c": max(window.get("temperature_c_high", 0) for window in windows),
             "held_back": sum(bool(window.get("held_back_by")) for window in windows),
             "foreign_load": bool(foreign),
         }
@@ -131,22 +134,17 @@ def profiled(name: str) -> dict[str, Any]:
     """Kernel times of this project beside CUPTI's, of the same launches, and energies; one model, in this process."""
     import torch
 
-    from op_profiler.building.build import build_model
+    from op_profiler.building.prepared_model import PreparedModel
     from op_profiler.building.request import BuildRequest
-    from op_profiler.building.requested_model import load_model, random_inputs
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.measure.turns import measuring
-    from op_profiler.targets import TARGETS
-    from op_profiler.targets.open_machine import open_machine
 
     source = "transformers" if name == "bert" else "local"
     request = BuildRequest(model=ModelRequest(source=source, name=name), target="cuda", schedules="none", threads=(0,))
-    model, _, target = load_model(request)
-    compiled = build_model(request, model, target).compiled
-    launches = [len(compiled.launches.get(call.label, ())) for call in compiled.calls]
-    with measuring([TARGETS.get("cuda").lock() or ""]):
-        machine = open_machine("cuda", target, None)
-        loaded: Any = machine.load(compiled, random_inputs(list(model.inputs)))
+    with PreparedModel(request) as job:
+        job.load()
+        compiled, machine = job.built.compiled, job.machine
+        launches = [len(compiled.launches.get(call.label, ())) for call in compiled.calls]
+        loaded: Any = machine.load(compiled, job.inputs)
         everything = [True] * len(loaded.labels)
         ours = np.median([loaded.walk("model", everything) for _ in range(_WALKS)], axis=0) - loaded.call_overhead_us()
         torch.zeros(1, device="cuda")
@@ -236,12 +234,17 @@ def main() -> None:
 
 
 def _report(db: Path, beside: list[dict[str, Any]], *, here: bool) -> None:
-    rows = with_earlier(__file__, "models", additivity(db), Case._fields)
+    from op_profiler.measure.measurement import LAUNCH_GAP_METHOD
+
+    name = f"models, {LAUNCH_GAP_METHOD}"
+    rows = with_earlier(__file__, name, additivity(db), Case._fields)
     beside = with_earlier(__file__, "against_a_profiler", beside, ["model"])
-    tables = {"models": rows} | ({"against_a_profiler": beside} if beside else {})
+    if not rows:
+        sys.exit(f"{db} has no timing whose launch gap is of {LAUNCH_GAP_METHOD!r}: collect with --remeasure all")
+    tables = stored_tables(__file__) | {name: rows} | ({"against_a_profiler": beside} if beside else {})
     print(json.dumps(tables, indent=1))
     distances = [abs(row["ratio"] - 1) for row in rows]
-    large = [abs(row["ratio"] - 1) for row in rows if row["whole_model_us"] >= _LARGE_US]
+    large = [abs(row["ratio"] - 1) for row in rows if row["whole_model_us"] >= _LARGE_US] or [float("nan")]
     headline = (
         f"sum of operators and waits for launches over the whole, {len(rows)} of {len(cases())} models: median off "
         f"{statistics.median(distances):.1%}, worst {max(distances):.1%}; of {_LARGE_US:.0f} us and more "

@@ -4,7 +4,7 @@ it looks up?
     python benchmarks/gpu_predictor.py
 
 Families of networks are held out one after the other, with all of their operators: a predictor is fitted to the rest.
-What a network takes beyond its kernels (`op_profiler.predict.latency.launching`) is told beside the whole model for
+What a network takes beyond its kernels (`op_profiler.prediction.latency.launching`) is told beside the whole model for
 networks whose kernels were all measured: fitted to the other families.
 
 Goal: networks 5 % off on average, 90 % within 10 %.
@@ -22,9 +22,9 @@ _LONG_US = 20.0
 
 def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], np.ndarray, np.ndarray]:
     """A row a network; ratios of the estimates of its operators to their times, and whether intervals hold them."""
-    from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.launching import Launching
-    from op_profiler.predict.latency.predictor import query_of
+    from op_profiler.prediction.latency.fit import fit
+    from op_profiler.prediction.latency.launching import Launching
+    from op_profiler.prediction.latency.predictor import query_of
 
     rows, ratios, holds = [], [], []
     for name in sorted(set(family) - {""}):
@@ -57,9 +57,9 @@ def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], n
 
 
 def main() -> None:
-    from op_profiler.predict.latency.examples import load_examples
-    from op_profiler.predict.latency.held_out import family_of
-    from op_profiler.predict.latency.open_predictor import with_loops
+    from op_profiler.prediction.latency.examples import load_examples
+    from op_profiler.prediction.latency.families import families_in
+    from op_profiler.prediction.latency.open_predictor import with_loops
     from op_profiler.shipped import shipped_gpus
 
     print(provenance())
@@ -68,8 +68,8 @@ def main() -> None:
     for ships in shipped_gpus():
         examples = load_examples(file=ships.operators)
         examples = with_loops(examples, examples.devices[0].target, print)
-        names = zip(examples.models, examples.sampled)
-        family = np.array(["" if sampled else family_of(name) for name, sampled in names])
+        families, names = families_in([examples]), zip(examples.models, examples.sampled)
+        family = np.array(["" if sampled else families[name] for name, sampled in names])
         rows, ratios, holds = held_out(examples, family)
         off = np.abs([row["kernels_off_percent"] for row in rows if not row["without_estimate"]])
         whole = np.abs([row["whole_off_percent"] for row in rows])

@@ -2,16 +2,19 @@
 
     python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (minutes a processor, on all cores)
 
-Families of networks (`op_profiler.predict.latency.held_out.family_of`) are held out whole, in seven groups: a predictor
-is fitted without a group's networks, without what was sampled from them, and without their operators wherever else
-those were measured. It answers twice: as it is (known: nothing), and looking up what other families and sampled
-operators measured of the same operators (known: look-ups), as a user's would. Measured times are those at the machine's
-usual state (`op_profiler.predict.latency.steady_times`), since on a shared host a network takes longer for minutes.
-The other processors that ship teach here what they teach the predictor that ships (`op_profiler.predict.latency.fit`),
-and nothing of the families and operators that are held out.
+Families of networks (`op_profiler.prediction.latency.families`: by name, and by the layers that take their time) are
+held out whole, in seven groups: a predictor is fitted without a group's networks, without what was sampled from them,
+and without their operators wherever else those were measured. It answers twice: as it is (known: nothing), and looking
+up what other families and sampled operators measured of the same operators (known: look-ups), as a user's would.
+Measured times are those at the machine's usual state (`op_profiler.prediction.latency.steady_times`), since on a shared
+host a network takes longer for minutes. The other processors that ship teach here what they teach the predictor that
+ships (`op_profiler.prediction.latency.fit`), and nothing of the families and operators that are held out.
 
-Whoever works on the predictor looks at the networks of `LOOKED_AT` without `NOT_YET` alone, which is what this prints.
---final is for the end: it shows the others too, which nothing was chosen by, and stores the result.
+Whoever works on the predictor looks at the development set alone, which is what this prints (`network_sets_common.py`
+has the sets). --final is for the end: it shows the test set next to it, and stores the result. The test set has the
+networks of zoos whose families nothing was chosen by, and drawn networks of test seeds (``collector/drawn_networks``,
+recognised in a dataset by their name). Showing the error of a test seed spends it: from then on its network is of the
+development set, and another figure takes new seeds (``collector/drawn_plan.sh``). Calibration seeds are not shown.
 
 Told beside that is how far off an operator's time in one network is from the median of its times in others: what the
 machine does not repeat, and what the networks around it change, of which predictors know the traffic alone. Regressions
@@ -25,40 +28,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from common import provenance, store
+from common import provenance, store, stored_tables
+from network_sets_common import DEVELOPMENT, SPENT, TEST, seed_of, sets_of, spend, spent_seeds
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.predict.latency.examples import Examples
-    from op_profiler.predict.latency.held_out import HeldOutNetwork
+    from op_profiler.prediction.latency.examples import Examples
+    from op_profiler.prediction.latency.held_out import HeldOutNetwork
 
-LOOKED_AT = frozenset(
-    (
-        *("alexnet", "bert", "bninception", "convnext", "dcgan", "densenet", "efficientnet", "electra", "googlenet"),
-        *("gpt", "gru", "inception_v3", "light_shufflenet", "light_zfnet", "lstm", "mlp", "mnasnet", "mobilebert"),
-        *("mobilenet", "mobilenet_v2", "mobilenet_v3", "nasnetamobile", "randwire", "regnet", "resnet", "resnet3d"),
-        *("resnext", "rnn", "shufflenet_v2", "squeezenet_v1", "swin", "t5_encoder", "vgg", "vit"),
-        *("dpn", "focalnet", "hgnet_v2", "levit", "maxvit", "opt", "poolformer", "segformer"),
-        *("squeezebert", "swiftformer", "textnet", "xception", "yolov"),
-        *("cvt", "deberta", "glpn", "hiera", "nystromformer", "pvt_v2"),
-        *("biogpt", "clip_vision_model", "light_inception_v2"),
-        *("beit", "nomic_bert", "roformer"),
-        "unseen_networks:tcn",
-    )
-)
-"""Families that features, the model of kernels and calibration were chosen by in 2026. No draw by a hash: it would put
-some of these among those that nothing was chosen by. A family that is collected later belongs to the others until its
-errors were looked at."""
-NOT_YET = frozenset(("data2vec-vision", "deit"))
-"""Networks of such families that were collected after the last choice: their errors are no choice's either. They are
-held out with their families."""
 NOTHING, LOOK_UPS = "nothing", "look-ups"
 
 
@@ -67,17 +52,14 @@ class Scored:
     """A network at one thread count, and what a predictor says of it.
 
     Attributes:
+        of: the set of the network: `DEVELOPMENT` or `TEST`.
         known: `NOTHING` or `LOOK_UPS`.
     """
 
     processor: str
+    of: str
     known: str
     found: HeldOutNetwork
-
-    @property
-    def of(self) -> str:
-        """Which of the two sets of networks it is in."""
-        return "chosen by" if looked_at(self.found.prediction.network.name) else "final"
 
     @property
     def threads(self) -> int:
@@ -86,7 +68,7 @@ class Scored:
 
     @property
     def error(self) -> float:
-        """Signed, relative to the measured time."""
+        """Signed, relative to the measured time; NaN where an operator has no estimate, and the network no total."""
         return self.found.prediction.total_us / self.found.measured_us - 1
 
     @property
@@ -95,47 +77,48 @@ class Scored:
         return self.found.prediction.low_us <= self.found.measured_us <= self.found.prediction.high_us
 
 
-def looked_at(network: str) -> bool:
-    """Whether something may have been chosen by its errors."""
-    from op_profiler.predict.latency.held_out import family_of
-
-    return family_of(network) in LOOKED_AT and network not in NOT_YET
-
-
-def scored(examples: Examples, processor: str, *, final: bool, others: Sequence[Examples] = ()) -> Iterator[Scored]:
-    """Every network at each thread count, as both predictors see it.
+def scored(
+    examples: Examples, processor: str, sets: Mapping[str, str], shown: Set[str], others: Sequence[Examples] = ()
+) -> Iterator[list[Scored]]:
+    """Every network at each thread count, as both predictors see it: a list for each group of families.
 
     Args:
         examples: of one processor, at the usual state of the machine.
-        final: also those that nothing was chosen by.
+        sets: of each network, by its name.
+        shown: sets whose networks are scored.
         others: of other processors, which teach beside it.
     """
     import numpy as np
 
     from op_profiler.cores import usable_cores
-    from op_profiler.predict.latency.held_out import family_groups
+    from op_profiler.prediction.latency.held_out import family_groups
 
-    seen = final | np.array([looked_at(name) for name in examples.models])
-    groups = [(held, held & seen[examples.model]) for held in family_groups(examples)]
+    seen = np.array([sets[name] in shown for name in examples.models])
+    groups = [(held, held & seen[examples.model]) for held in family_groups(examples, others)]
     with ProcessPoolExecutor(usable_cores(), mp_context=multiprocessing.get_context("spawn")) as pool:
         tasks = [
-            pool.submit(scored_group, examples, processor, held, shown, others)
-            for held, shown in groups
-            if (shown & ~examples.sampled[examples.model]).any()
+            pool.submit(scored_group, examples, processor, sets, held, asked, others)
+            for held, asked in groups
+            if (asked & ~examples.sampled[examples.model]).any()
         ]
         for task in tasks:
-            yield from task.result()
+            yield task.result()
 
 
 def scored_group(
-    examples: Examples, processor: str, held: np.ndarray, shown: np.ndarray, others: Sequence[Examples]
+    examples: Examples,
+    processor: str,
+    sets: Mapping[str, str],
+    held: np.ndarray,
+    shown: np.ndarray,
+    others: Sequence[Examples],
 ) -> list[Scored]:
     """The networks among `shown`, as predictors see them that know nothing of what is `held`; both are masks."""
-    from op_profiler.predict.latency.held_out import fitted_without, looking_up, predicted_networks
+    from op_profiler.prediction.latency.held_out import fitted_without, looking_up, predicted_networks
 
     plain = fitted_without(examples, held, "default", others=others)
     return [
-        Scored(processor, known, found)
+        Scored(processor, sets[found.prediction.network.name], known, found)
         for known, predictor in ((NOTHING, plain), (LOOK_UPS, looking_up(plain, examples.where(~held))))
         for found in predicted_networks(predictor, once_each(examples.where(shown)))
     ]
@@ -173,6 +156,8 @@ def single_runs(examples: Examples, some: Sequence[Scored], processor: str) -> l
         for one in some:
             if (one.processor, one.of, one.threads, one.known) != (processor, of, threads, NOTHING):
                 continue
+            if not math.isfinite(one.error):
+                continue
             said = one.found.prediction
             mine = (names[examples.model] == said.network.name) & (examples.threads == threads)
             _, first = np.unique(examples.model[mine], return_index=True)
@@ -202,16 +187,18 @@ def over_networks(some: Sequence[Scored]) -> dict[str, Any]:
     """Errors of whole networks."""
     import numpy as np
 
-    errors = np.array([one.error for one in some])
-    widths = [np.sqrt(one.found.prediction.high_us / one.found.prediction.low_us) - 1 for one in some]
+    answered = [one for one in some if math.isfinite(one.error)]
+    errors = np.array([one.error for one in answered])
+    widths = [np.sqrt(one.found.prediction.high_us / one.found.prediction.low_us) - 1 for one in answered]
     return {
         "mean_error_percent": percent(np.abs(errors).mean()),
         "within_10_percent": percent((np.abs(errors) <= 0.1).mean(), 0),
         "worst_percent": percent(np.abs(errors).max()),
         "bias_percent": percent(errors.mean()),
-        "inside_interval_percent": percent(np.mean([one.holds for one in some]), 0),
+        "inside_interval_percent": percent(np.mean([one.holds for one in answered]), 0),
         "median_half_width_percent": percent(np.median(widths), 0),
         "networks": len(errors),
+        "without_total": len(some) - len(errors),
     }
 
 
@@ -219,7 +206,7 @@ def over_operators(some: Sequence[Scored]) -> dict[str, Any]:
     """Errors of their operators that take long."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.prediction.latency.held_out import HEAVY_US
 
     errors, holds, widths = [], [], []
     for one in some:
@@ -243,8 +230,8 @@ def by_kind(some: Sequence[Scored]) -> list[dict[str, Any]]:
     """The same by what operators compute: a row a processor and kind, at all thread counts, where nothing is known."""
     import numpy as np
 
-    from op_profiler.predict.latency.features import KINDS
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.prediction.latency.features import KINDS
+    from op_profiler.prediction.latency.held_out import HEAVY_US
 
     rows = []
     for processor in dict.fromkeys(one.processor for one in some):
@@ -276,7 +263,7 @@ def by_other_networks(examples: Examples, processor: str) -> list[dict[str, Any]
     """How far operators that take long are from the median of their times in other networks: a row a thread count."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.prediction.latency.held_out import HEAVY_US
 
     rows = []
     heavy = ~examples.sampled[examples.model] & (examples.latency_us > HEAVY_US)
@@ -301,9 +288,9 @@ def by_other_networks(examples: Examples, processor: str) -> list[dict[str, Any]
     return rows
 
 
-def percent(share: np.floating[Any] | float, digits: int = 1) -> float:
-    """A share in percent."""
-    return round(100 * float(share), digits or None)
+def percent(share: np.floating[Any] | float, digits: int = 1) -> float | None:
+    """A share in percent; None where it is not known."""
+    return round(100 * float(share), digits or None) if math.isfinite(share) else None
 
 
 def network_rows(some: Sequence[Scored]) -> list[dict[str, Any]]:
@@ -319,7 +306,7 @@ def network_rows(some: Sequence[Scored]) -> list[dict[str, Any]]:
                 "of": one.of,
                 "threads": one.threads,
                 "measured_us": round(one.found.measured_us),
-                "predicted_us": round(said.total_us),
+                "predicted_us": round(said.total_us) if math.isfinite(said.total_us) else None,
                 "error_percent": percent(one.error),
                 "interval_holds": one.holds,
             }
@@ -340,12 +327,22 @@ def together(some: Sequence[Scored]) -> tuple[list[dict[str, Any]], list[dict[st
     return networks, operators
 
 
+def by_origin(some: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Errors of whole networks of zoos and of drawn ones apart, at all thread counts, where nothing is known."""
+    rows: dict[tuple[str, str, str], list[Scored]] = {}
+    for one in some:
+        if one.known == NOTHING:
+            origin = "zoos" if seed_of(one.found.prediction.network.name) is None else "drawn"
+            rows.setdefault((one.processor, one.of, origin), []).append(one)
+    return [dict(zip(("processor", "of", "origin"), key)) | over_networks(mine) for key, mine in sorted(rows.items())]
+
+
 def headline_of(some: Sequence[Scored]) -> str:
-    """Of each processor, both thread counts, where nothing is known: of the final set where there is one."""
+    """Of each processor, both thread counts, where nothing is known: of the test set where there is one."""
     parts = []
     for processor in dict.fromkeys(one.processor for one in some):
         plain = [one for one in some if one.processor == processor and one.known == NOTHING]
-        mine = [one for one in plain if one.of == "final"] or plain
+        mine = [one for one in plain if one.of == TEST] or plain
         whole, operators = over_networks(mine), over_operators(mine)
         parts.append(
             f"{processor}, {mine[0].of}: networks {whole['mean_error_percent']} % off on average, "
@@ -355,16 +352,25 @@ def headline_of(some: Sequence[Scored]) -> str:
     return "; ".join(parts)
 
 
+def line_of(one: Scored) -> str:
+    """A network in one line, as it is printed."""
+    said = one.found.prediction
+    return (
+        f"{said.network.name:28} {one.of:11} known: {one.known:8} {one.threads} threads "
+        f"{one.found.measured_us:9.0f} us {100 * one.error:+6.1f} %{'' if one.holds else '  OUTSIDE'}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--final", action="store_true", help="also the networks that nothing was chosen by")
+    parser.add_argument("--final", action="store_true", help="also the test set, whose seeds are spent by that")
     parser.add_argument("--device", nargs="+", help="processors that ship, or a device of --db; default: all that ship")
     parser.add_argument("--db", help="a dataset in place of what ships")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core: fits gain little from a second one
-    from op_profiler.predict.latency.fit import teachers
-    from op_profiler.predict.latency.open_predictor import examples_for, shipped_examples
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.fit import teachers
+    from op_profiler.prediction.latency.open_predictor import examples_for, shipped_examples
+    from op_profiler.prediction.latency.steady_times import steady
     from op_profiler.shipped import shipped_processors
 
     print(provenance())
@@ -373,24 +379,23 @@ def main() -> None:
     found: list[Scored] = []
     others: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []
+    spent = spent_seeds()
     for device in arguments.device or ([None] if arguments.db else ships):
         examples = steady(examples_for(db=arguments.db, device=device, note=print))
         processor = examples.devices[int(examples.device[0])].processor
         print(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators", flush=True)
         others += by_other_networks(examples, processor)
         taught_by = [steady(one) for one in teachers(examples, teach)]
-        for one in scored(examples, processor, final=arguments.final, others=taught_by):
-            found.append(one)
-            said = one.found.prediction
-            print(
-                f"{said.network.name:28} {one.of:9} known: {one.known:8} {one.threads} threads "
-                f"{one.found.measured_us:9.0f} us {100 * one.error:+6.1f} %{'' if one.holds else '  OUTSIDE'}",
-                flush=True,
-            )
+        sets = sets_of([examples, *taught_by], spent)
+        shown = {DEVELOPMENT, TEST} if arguments.final else {DEVELOPMENT}
+        for group in scored(examples, processor, sets, shown, taught_by):
+            spend(processor, (one.found.prediction.network.name for one in group if one.of == TEST))
+            found += group
+            print("\n".join(map(line_of, group)), flush=True)
         runs += single_runs(examples, found, processor)
     networks, operators = together(found)
     kinds = by_kind(found)
-    for row in (*networks, *runs, *operators, *kinds, *others):
+    for row in (*networks, *by_origin(found), *runs, *operators, *kinds, *others):
         print(", ".join(f"{name} {value}" for name, value in row.items()))
     headline = headline_of(found)
     print(headline)
@@ -400,7 +405,9 @@ def main() -> None:
         "operators_above_20_us": operators,
         "operators_above_20_us_by_kind": kinds,
         "operators_above_20_us_by_other_networks": others,
+        "whole_networks_by_origin": by_origin(found),
         "networks": network_rows(found),
+        SPENT: stored_tables(__file__).get(SPENT, []),
     }
     whole = arguments.final and arguments.device is None and arguments.db is None
     store(__file__, headline, {name: rows for name, rows in tables.items() if rows}, whole=whole)

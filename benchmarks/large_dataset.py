@@ -229,7 +229,7 @@ def summed_up(url: str) -> Row:
 
 def read_for_a_fit(path: str) -> Row:
     """What fitting and ``evaluate`` read."""
-    from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.prediction.latency.examples import load_examples
 
     found = load_examples(file=Path(path))
     return {"rows": len(found) + sum(found.left_out.values())}
@@ -262,8 +262,8 @@ def read_trials(url: str) -> Row:
     """What ``op-profiler explain`` and ``schedule`` read."""
     from op_profiler.analysis.explain.other_times import KnownSchedules
     from op_profiler.dataset import Dataset
-    from op_profiler.predict.schedules.ranking import examples
-    from op_profiler.predict.schedules.suggestions import load_trials
+    from op_profiler.prediction.schedules.ranking import examples
+    from op_profiler.prediction.schedules.suggestions import load_trials
 
     assert KnownSchedules.read(url, shipped=False, threads=2).best
     assert examples(load_trials(url, None, say))
@@ -273,8 +273,8 @@ def read_trials(url: str) -> Row:
 
 def fitted(url: str) -> Row:
     """The default predictor, with two folds in place of five, which take the same memory one after the other."""
-    from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency.fit import fit
+    from op_profiler.prediction.latency.open_predictor import examples_for
 
     examples = examples_for(db=url, device=None, note=say)
     fit(examples, folds=2)
@@ -284,9 +284,10 @@ def fitted(url: str) -> Row:
 def compared(url: str) -> Row:
     """All models of the dataset beside the same ones; of each the newest run."""
     from op_profiler.comparison.compare import compare_runs
+    from op_profiler.comparison.request import CompareRequest
     from op_profiler.dataset import Dataset
 
-    found = compare_runs(url, url, db=url, announce=lambda step: None)
+    found = compare_runs(CompareRequest(before=url, after=url, db=url), lambda step: None)
     assert found.runs
     with Dataset.open(url, read_only=True) as dataset:
         return {"rows": dataset.counts()["measurements"]}

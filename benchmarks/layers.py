@@ -34,7 +34,8 @@ _GOAL = 0.95
 
 def _exported(name: str, folder: Path) -> Path:
     """A model of torchvision as an ONNX file."""
-    from op_profiler.frontends.importers.torch import load_torch, load_torchvision, quiet
+    from op_profiler.frontends.importers.torch import load_torch, load_torchvision
+    from op_profiler.lean_imports import quiet
 
     torch = load_torch()
     model = getattr(load_torchvision().models, name)(weights=None).eval()

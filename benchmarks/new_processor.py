@@ -23,7 +23,7 @@ from common import provenance, store
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.prediction.latency.examples import Examples
 
 _COUNT = 200  # that our aim is for; without it nothing is stored
 _HEAVY_US = 20.0
@@ -34,9 +34,9 @@ def errors_of(own: Examples, others: list[Examples], count: int) -> dict[str, An
     """Mean absolute errors in percent of what is not among `count` sampled operators, by where it is known from."""
     import numpy as np
 
-    from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.held_out import predicted_networks
-    from op_profiler.predict.latency.predictor import query_of
+    from op_profiler.prediction.latency.fit import fit
+    from op_profiler.prediction.latency.held_out import predicted_networks
+    from op_profiler.prediction.latency.predictor import query_of
 
     few = chosen(own, others, count)
     rest = own.where(~np.isin(own.operator, np.unique(few.operator)) & (own.latency_us > _HEAVY_US))
@@ -50,6 +50,7 @@ def errors_of(own: Examples, others: list[Examples], count: int) -> dict[str, An
     elsewhere = np.array([operator.key in keys for operator in rest.operators])[rest.operator]
     networks = list(predicted_networks(predictor, own.where(~own.sampled[own.model])))
     off = np.array([one.prediction.total_us / one.measured_us - 1 for one in networks])
+    off = off[np.isfinite(off)]
     inside = (found.low_us <= rest.latency_us) & (rest.latency_us <= found.high_us)
     told = np.isfinite(errors)  # no number where a dtype was never measured
     return {
@@ -65,6 +66,7 @@ def errors_of(own: Examples, others: list[Examples], count: int) -> dict[str, An
         "known_nowhere_percent": mean_percent(errors[told & ~elsewhere]),
         "inside_interval_percent": mean_percent(inside[told]),
         "networks": len(off),
+        "networks_without_total": len(networks) - len(off),
         "network_percent": mean_percent(np.abs(off)),
         "network_median_percent": round(100 * float(np.median(np.abs(off))), 1),
         "networks_within_10_percent": mean_percent(np.abs(off) < 0.1),
@@ -76,9 +78,9 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     """The measurements of those sampled operators that tell most about the networks of others."""
     import numpy as np
 
-    from op_profiler.predict.latency.design import most_telling, of_networks
-    from op_profiler.predict.latency.open_predictor import open_predictor
-    from op_profiler.predict.latency.predictor import query_of
+    from op_profiler.prediction.latency.design import most_telling, of_networks
+    from op_profiler.prediction.latency.open_predictor import open_predictor
+    from op_profiler.prediction.latency.predictor import query_of
 
     pool = own.where(own.sampled[own.model] & (own.latency_us < _LONG_US))
     single = pool.where(pool.threads == 1)
@@ -100,8 +102,8 @@ def mean_percent(shares: np.ndarray) -> float | None:
 
 def main() -> None:
     counts = [int(count) for count in sys.argv[1:]] or [_COUNT]
-    from op_profiler.predict.latency.open_predictor import shipped_examples
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.open_predictor import shipped_examples
+    from op_profiler.prediction.latency.steady_times import steady
 
     print(provenance())
     ships = [steady(one) for one in shipped_examples()]

@@ -27,8 +27,8 @@ _BATCH = 1_000_000
 _REGRESSED = 200_000
 _LOADING = (
     "import time; started = time.perf_counter();"
-    "from op_profiler.predict.latency import predictor_files as files;"
-    "from op_profiler.predict.latency.open_predictor import shipped_processor;"
+    "from op_profiler.prediction.latency import predictor_files as files;"
+    "from op_profiler.prediction.latency.open_predictor import shipped_processor;"
     "files.load(shipped_processor().predictor); print(time.perf_counter() - started)"
 )
 
@@ -84,7 +84,11 @@ def searched(count: int) -> list[list[Any]]:
     """Layers of networks of inverted residuals, as mobilenet_v2 has them, of random widths and depths."""
     import random
 
-    from op_profiler.collection.sampling.kinds import Conv2d, Dense, Elementwise, Pool2d, channel_block
+    from op_profiler.operators.kinds.convolutions import Conv2d
+    from op_profiler.operators.kinds.elementwise import Elementwise
+    from op_profiler.operators.kinds.pooling import Pool2d
+    from op_profiler.operators.kinds.products import Dense
+    from op_profiler.operators.kinds.sizes import channel_block
 
     rng = random.Random(0)
     found = []
@@ -109,14 +113,14 @@ def searched(count: int) -> list[list[Any]]:
 
 def thousand_networks(predictor: Any) -> dict[str, Any]:
     """What it takes from layers to totals, with nothing known from an earlier search."""
-    from op_profiler.collection.sampling.described import described
-    from op_profiler.predict.latency import features, query
-    from op_profiler.predict.latency.network import Network, predict_networks
+    from op_profiler.operators.kinds.described import described
+    from op_profiler.prediction.latency import features, query
+    from op_profiler.prediction.latency.network import Network, predict_networks
 
     layers = searched(1000)
 
     def search() -> None:
-        for kept in (described, features.operator_features, query._words, query._work):
+        for kept in (described, features.operator_features, query._words, query._form, query._work):
             kept.cache_clear()
         networks = [Network.of(str(n), [described(layer) for layer in one]) for n, one in enumerate(layers)]
         predict_networks(predictor, networks)
@@ -136,10 +140,10 @@ def main() -> None:
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
-    from op_profiler.predict.latency import predictor_files
-    from op_profiler.predict.latency.network import Network, predict_network
-    from op_profiler.predict.latency.open_predictor import examples_for, shipped_processor
-    from op_profiler.predict.latency.predictor import Measured, query_of
+    from op_profiler.prediction.latency import predictor_files
+    from op_profiler.prediction.latency.network import Network, predict_network
+    from op_profiler.prediction.latency.open_predictor import examples_for, shipped_processor
+    from op_profiler.prediction.latency.predictor import Measured, query_of
     from op_profiler.targets.target import resolve_target
 
     print(provenance())

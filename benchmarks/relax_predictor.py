@@ -30,9 +30,9 @@ from common import provenance, store
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.predict.latency.examples import Examples
-    from op_profiler.predict.latency.network import NetworkPrediction
-    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.prediction.latency.examples import Examples
+    from op_profiler.prediction.latency.network import NetworkPrediction
+    from op_profiler.prediction.latency.predictor import Predictor
 
 SIDES = ("relay", "relax", "both")
 NETWORKS = ("dcgan", "squeezenet_v1.1", "mobilenet", "resnet-18", "shufflenet_v2_x1_0", "mnasnet0_5")
@@ -50,10 +50,10 @@ def both_compilers(db: str) -> Examples:
 
     from op_profiler.compilers.compiler import use_compiler
     from op_profiler.errors import DatasetError
-    from op_profiler.predict.latency.examples import load_examples
-    from op_profiler.predict.latency.loops import loops_of
-    from op_profiler.predict.latency.query import unknown_loops
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.examples import load_examples
+    from op_profiler.prediction.latency.loops import loops_of
+    from op_profiler.prediction.latency.query import unknown_loops
+    from op_profiler.prediction.latency.steady_times import steady
 
     examples = steady(load_examples(db=db, note=note))
     compilers = np.array([device.compiler for device in examples.devices])
@@ -84,8 +84,8 @@ def fitted(examples: Examples, side: str, kin: np.ndarray) -> Predictor:
     """A predictor of one device from the rows of a side, without a family."""
     import numpy as np
 
-    from op_profiler.predict.latency.fit import fit, measured_of
-    from op_profiler.predict.latency.predictor import query_of
+    from op_profiler.prediction.latency.fit import fit, measured_of
+    from op_profiler.prediction.latency.predictor import query_of
 
     of_side = {"relay": examples.device == 0, "relax": examples.device == 1, "both": np.ones(len(examples), bool)}[side]
     rows = examples.where(of_side & ~kin)
@@ -105,10 +105,11 @@ def predictions(examples: Examples, too_few: list[str]) -> Iterator[tuple[str, f
     import numpy as np
 
     from op_profiler.errors import DatasetError
-    from op_profiler.predict.latency.held_out import family_of
-    from op_profiler.predict.latency.network import Network, predict_network
+    from op_profiler.prediction.latency.families import families_in
+    from op_profiler.prediction.latency.network import Network, predict_network
 
-    families = np.array([family_of(name) for name in examples.models])
+    family_of = families_in([examples])
+    families = np.array([family_of[name] for name in examples.models])
     of_relax = np.unique(examples.model[examples.device == 1])
     assert examples.loops is not None
     held_out = list(dict.fromkeys(families[of_relax]))
@@ -142,7 +143,7 @@ def predictions(examples: Examples, too_few: list[str]) -> Iterator[tuple[str, f
 def main() -> None:
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.prediction.latency.held_out import HEAVY_US
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("db", metavar="DB", help="file, or SQLAlchemy address, of the dataset")
@@ -193,6 +194,7 @@ def main() -> None:
         headline,
         {"sides": sides, "networks": networks},
         whole={row["network"] for row in networks} >= set(NETWORKS),
+        inputs=[db],
     )
 
 

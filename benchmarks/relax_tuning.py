@@ -113,13 +113,14 @@ def in_turns(functions: Sequence[Any], arrays: Sequence[Any]) -> list[float]:
 
 def row(name: str, item: Any, target: Any, runner: Any, trials: int, cores: int) -> dict[str, Any]:
     """One kernel: trials a minute of both, and the times of the best of both and of the default."""
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.relax.tuning.workload import module_of
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.tuning.search import OperatorSearch
 
     tvm = load_tvm()
     (spec,) = item.tasks
-    task, module = spec.create(target), module_of(spec.arguments)
+    task, module = compiler_in_use().task(spec, target), module_of(spec.arguments)
     theirs, their_seconds, their_best = stock(module, target, trials, cores)
     started = time.perf_counter()
     search = OperatorSearch([spec], target, runner, tuner="trees", trials=trials).run()
@@ -130,6 +131,7 @@ def row(name: str, item: Any, target: Any, runner: Any, trials: int, cores: int)
     if their_best is not None:
         functions.append(tvm.tirx.build(their_best, target=target))
     reference = task.reference()
+    assert reference is not None
     arrays = [tvm.runtime.tensor(array) for array in reference.arrays]
     default_us, our_us, *their_us = in_turns(functions, [*arrays, tvm.runtime.empty(*built[0].tensors[-1])])
     return {

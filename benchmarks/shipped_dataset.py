@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any
 from common import provenance, store
 
 if TYPE_CHECKING:
-    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.prediction.latency.examples import Examples
+
+
+def _processor(examples: Examples) -> str:
+    return examples.devices[int(examples.device[0])].processor
 
 
 def contents(examples: Examples) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def states(examples: Examples) -> list[dict[str, Any]]:
     import numpy as np
 
     from op_profiler.measure.steadiness import PROBE_NAMES
-    from op_profiler.predict.latency.steady_times import FARTHEST
+    from op_profiler.prediction.latency.steady_times import FARTHEST
 
     found = []
     print("the probe over its median       runs    10 %    50 %    90 %    99 %  beyond what is learned from")
@@ -71,8 +75,8 @@ def machines(file: Path) -> list[dict[str, Any]]:
     import numpy as np
 
     from op_profiler.dataset.formats.parquet import parquet_rows
-    from op_profiler.predict.latency.examples import COLUMNS, examples_of, load_examples
-    from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.prediction.latency.examples import COLUMNS, examples_of, load_examples
+    from op_profiler.prediction.latency.steady_times import steady
 
     apart = examples_of(parquet_rows(file, COLUMNS))
     _, first = np.unique(apart.model, return_index=True)
@@ -92,6 +96,7 @@ def machines(file: Path) -> list[dict[str, Any]]:
             beside = np.abs(np.expm1(ratio - np.median(ratio)))
             rows.append(
                 {
+                    "processor": _processor(together),
                     "times": state,
                     "threads": int(threads),
                     "operators": len(both),
@@ -105,7 +110,7 @@ def machines(file: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency.open_predictor import examples_for
     from op_profiler.shipped import shipped_processors
 
     db = sys.argv[1] if len(sys.argv) > 1 else None
@@ -113,7 +118,7 @@ def main() -> None:
     held, probes = [], []
     for device in [one.folder.name for one in shipped_processors()] if db is None else [None]:
         examples = examples_for(db=db, device=device, note=print)
-        processor = examples.devices[int(examples.device[0])].processor
+        processor = _processor(examples)
         print(f"\n{processor}")
         held.append({"processor": processor} | contents(examples))
         print(", ".join(f"{name} {value}" for name, value in held[-1].items()))

@@ -58,11 +58,12 @@ def ours(spec: Any, target: Any, runner: Any, trials: int) -> tuple[int, float, 
 
 def check_cost(spec: Any, target: Any, cores: int, count: int = 64) -> list[float]:
     """Seconds for the same candidates with the numeric check over those without, three times, in turns."""
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.tuning.candidate import Candidate
     from op_profiler.tuning.trials.runner import TrialRunner
 
     random.seed(1)
-    task = spec.create(target)
+    task = compiler_in_use().task(spec, target)
     candidates = [Candidate(spec, task.random_point()) for _ in range(count)]
     ratios = []
     with TrialRunner(str(target), cores) as checking, TrialRunner(str(target), cores, check=False) as trusting:

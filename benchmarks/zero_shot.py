@@ -57,10 +57,11 @@ def main() -> None:
     parser.add_argument("--db", required=True)
     arguments = parser.parse_args()
 
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.cores import usable_cores
     from op_profiler.dataset import Dataset, flat_rows
-    from op_profiler.predict.schedules.proposals import good_schedules, propose
-    from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
+    from op_profiler.prediction.schedules.proposals import good_schedules, propose
+    from op_profiler.prediction.schedules.ranking import RankingModel, evaluate, examples
     from op_profiler.targets.target import resolve_target
     from op_profiler.tuning.trials.runner import TrialRunner
 
@@ -90,7 +91,7 @@ def main() -> None:
         state: Any = next((r["cache"] for r in trials if r["operator_key"] in held), "hot")
         with TrialRunner(str(target), threads, cache=state) as runner:
             for item in items:
-                tasks = [spec.create(target) for spec in item.tasks]
+                tasks = [compiler_in_use().task(spec, target) for spec in item.tasks]
                 best = best_of_search(rows, item, {task.spec.template: task for task in tasks})
                 if best is None:
                     continue

@@ -4,7 +4,7 @@
     python collector/choose_telling.py
 
 Forty minutes the first time, of which lowering and reading loops take most; nothing is measured. Taken are the random
-operators that tell most about those of the networks that ship (`op_profiler.predict.latency.design`). Run it again
+operators that tell most about those of the networks that ship (`op_profiler.prediction.latency.design`). Run it again
 where what is drawn, what loops are described by, or what ships has changed; what nobody changed is chosen again.
 """
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 if TYPE_CHECKING:
-    from op_profiler.collection.sampling.point import Point
+    from op_profiler.operators.kinds.point import Point
     from op_profiler.operators.operator import Operator
 
 _POOL, _CHOSEN = 8000, 800
@@ -31,10 +31,10 @@ _SAID_EACH = 500
 
 def main() -> None:
     from op_profiler.collection.sampling.telling import POINTS_FILE, digest, pool
-    from op_profiler.predict.latency.design import most_telling, of_networks
-    from op_profiler.predict.latency.loops import loops_of
-    from op_profiler.predict.latency.open_predictor import open_predictor, shipped_examples
-    from op_profiler.predict.latency.query import Query
+    from op_profiler.prediction.latency.design import most_telling, of_networks
+    from op_profiler.prediction.latency.loops import loops_of
+    from op_profiler.prediction.latency.open_predictor import open_predictor, shipped_examples
+    from op_profiler.prediction.latency.query import Query
 
     ships = shipped_examples()
     wanted, weight = of_networks(ships)

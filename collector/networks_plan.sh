@@ -6,22 +6,12 @@
 #
 # Quick ones first. Beside other work on the machine, times are marked and teach nothing. What fails is told at the end;
 # the others go on. yolov3-tiny needs source ./env_var.sh yolo.
-set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
+source "$(dirname "$(realpath "$0")")/collect_each.sh"
 folder=$1
 shift
+options=("$@")
 mkdir -p "$folder"
-collect() { # SOURCE NAME ...
-  local source=$1 name
-  shift
-  for name in "$@"; do
-    echo "op-profiler collect --modelsource $source --modelname $name" >&2
-    op-profiler collect --modelsource "$source" --modelname "$name" --schedules none "${options[@]}" \
-      --db "$folder/$source-$name.db" || failed+=("$name")
-  done
-}
-options=("$@") failed=()
-
 collect local mlp rnn gru lstm shufflenet_v2_x0_5 mnasnet0_5 mobilenet_v3_small shufflenet_v2_x1_0 squeezenet_v1.1 \
   mnasnet1_0 mobilenet_v2 mobilenet regnet_y_400mf regnet_x_800mf squeezenet1_0 alexnet nasnetamobile googlenet \
   resnet-18 densenet-121 bninception efficientnet_b0 yolov3-tiny dpn68 resnet-50 dcgan randwire-0 \
@@ -37,4 +27,4 @@ collect local pnasnet5large polynet resnet3d-18 vit_b_16
 collect transformers hiera lilt nystromformer cvt deit biogpt beit data2vec-vision mobilevit mgp-str convbert \
   mobilevitv2 wav2vec2 hubert
 
-[ ${#failed[@]} -eq 0 ] || { echo "not, or not wholly measured: ${failed[*]}" >&2; exit 1; }
+report

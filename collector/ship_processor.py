@@ -10,8 +10,8 @@ was interrupted, and with more data it reads those that are new. Nothing is meas
 older one when it is whole: interrupted, all three files stay as they were.
 
 Several machines of a kind (equal `host_fingerprint`; of GPUs the name) are one device here; the rows keep what tells
-them apart. The steadiness probe tells how much slower one is than another (`op_profiler.predict.latency.steady_times`).
-GPUs have their folders in results/cuda/. Then:
+them apart. The steadiness probe tells how much slower one is than another
+(`op_profiler.prediction.latency.steady_times`). GPUs have their folders in results/cuda/. Then:
 
     python benchmarks/shipped_dataset.py                 what is in it, for its data card in results/README.md
     python benchmarks/held_out_models.py                 how far off such predictors are
@@ -53,7 +53,7 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
     """
     from op_profiler.compilers import DEFAULT_COMPILER
     from op_profiler.dataset.formats.combined import combine
-    from op_profiler.predict.latency.devices import devices_in
+    from op_profiler.prediction.latency.devices import devices_in
     from op_profiler.schedules.records import slug
     from op_profiler.targets.target import kind_of
 
@@ -135,11 +135,11 @@ def write_loops_and_predictor(folder: Path) -> None:
     """Beside the Parquet file of a folder: what is fitted to it."""
     import numpy as np
 
-    from op_profiler.predict.latency import predictor_files
-    from op_profiler.predict.latency.examples import load_examples
-    from op_profiler.predict.latency.fit import fit, teachers
-    from op_profiler.predict.latency.loops import loops_of, write_loops
-    from op_profiler.predict.latency.open_predictor import shipped_examples
+    from op_profiler.prediction.latency import predictor_files
+    from op_profiler.prediction.latency.examples import load_examples
+    from op_profiler.prediction.latency.fit import fit, teachers
+    from op_profiler.prediction.latency.loops import loops_of, write_loops
+    from op_profiler.prediction.latency.open_predictor import shipped_examples
     from op_profiler.targets.target import kind_of
 
     examples = load_examples(file=folder / DATASET)

@@ -3,7 +3,7 @@
     PYTHONPATH=collector op-profiler collect --modelsource file --modelname unseen_networks:unet --schedules none
 
 They are collected to look at a predictor's errors once, at the end (``benchmarks/held_out_models.py --final``). Once a
-choice was made by their errors they say nothing any more, and others have to take their place. Weights are random.
+choice was made by their errors they say nothing any more: ``drawn_networks`` has others. Weights are random.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python docs/generate.py        (after a change of a command, an option, a column, a format, a name or a result)
 
-Written are the pages of `docs/reference/` that say so, and what stands between ``<!-- results: NAME -->`` and
-``<!-- /results -->`` in the pages of figures. A test fails where what is written differs from what this makes.
+Written are the pages of `docs/reference/`, `docs/figures.md` from `docs/figures.md.in` (`prose.py` fills
+sentences), and what stands between ``<!-- results: NAME -->`` and ``<!-- /results -->`` in `README.md` and
+`benchmarks/README.md`. A test fails where what is written differs from what this makes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "docs")]
 
 from picture import picture  # noqa: E402 - beside this file
+from prose import sentence, with_numbers  # noqa: E402
 
 DOCS = ROOT / "docs"
 BENCHMARKS = ROOT / "benchmarks"
@@ -43,12 +45,11 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "formats.md", _page("Formats", _formats())
     yield DOCS / "reference" / "names.md", _page("What is chosen by name", _names())
     yield DOCS / "reference" / "python.md", _page("Python", _python())
-    results = {script.stem: _result(RESULTS / f"{script.stem}.json") for script in _scripts()}
-    yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
+    yield DOCS / "figures.md", _figures()
     yield DOCS / "architecture.svg", picture()
     headlines = {path.stem: _headline(path) for path in RESULTS.glob("*.json")}
-    yield ROOT / "README.md", _filled(ROOT / "README.md", headlines)
-    yield BENCHMARKS / "README.md", _filled(BENCHMARKS / "README.md", {"all": _index()})
+    for page, blocks in ((ROOT / "README.md", headlines), (BENCHMARKS / "README.md", {"all": _index()})):
+        yield page, _filled(page.read_text(encoding="utf-8"), blocks)
 
 
 def _page(title: str, parts: Iterator[str]) -> str:
@@ -216,10 +217,10 @@ def _python() -> Iterator[str]:
 
     yield (
         "These names are imported from `op_profiler`; each is loaded when it is first used. The examples run in the "
-        "tests. The command line has more options than the functions have arguments: [commands](commands.md)."
+        "tests. A function has the options of its [command](commands.md) that decide what is measured, as arguments."
     )
     for name in op_profiler.__all__:
-        public = getattr(op_profiler, name)
+        public = inspect.unwrap(getattr(op_profiler, name))  # predict is a folder, too
         yield f"## {name}"
         if inspect.isfunction(public):
             yield _fenced("python", _declaration(public))
@@ -265,18 +266,27 @@ def _fenced(language: str, text: str) -> str:
 # Figures: from what the benchmarks stored
 
 
-def _filled(page: Path, blocks: Mapping[str, str]) -> str:
+def _figures() -> str:
+    source = DOCS / "figures.md.in"
+    text = with_numbers(source.read_text(encoding="utf-8"), RESULTS.glob("*.json"))
+    tables = {script.stem: _result(script) for script in _scripts()}
+    return _filled(text.replace("\n", f"\n{_MADE.replace('the code', f'docs/{source.name}')}\n", 1), tables)
+
+
+def _filled(text: str, blocks: Mapping[str, str]) -> str:
     """A page whose blocks hold what is made for them; of what was not measured yet they are empty."""
-    text = page.read_text(encoding="utf-8")
     return _BLOCK.sub(lambda found: found[1] + (f"{blocks[found[2]]}\n" if found[2] in blocks else "") + found[3], text)
 
 
-def _result(path: Path) -> str:
-    """What a benchmark found: where and when, then its tables; or how to run it."""
+def _result(script: Path) -> str:
+    """What a benchmark found: where and when, its goal, then its tables; or how to run it."""
+    path = RESULTS / f"{script.stem}.json"
+    goal = _goal(script)
+    aim = [] if goal is None else [f"Goal: {' '.join(goal.split())}"]
     if not path.exists():
-        return f"*Not measured yet: `python benchmarks/{path.stem}.py` does it.*\n"
+        return "\n\n".join([f"*Not measured yet: `python benchmarks/{script.name}` does it.*", *aim]) + "\n"
     result = json.loads(path.read_text(encoding="utf-8"))
-    parts = [f"*`benchmarks/{result['script']}.py`: {_provenance(result['provenance'])}*"]
+    parts = [f"*`benchmarks/{result['script']}.py`: {_provenance(result['provenance'])}*", *aim]
     for name, records in result["tables"].items():
         parts.append(f"**{name.replace('_', ' ')}**")
         parts.append(_records(records))
@@ -286,8 +296,7 @@ def _result(path: Path) -> str:
 def _headline(path: Path) -> str:
     """A result in one sentence, with where and when."""
     result = json.loads(path.read_text(encoding="utf-8"))
-    headline = result["headline"]
-    return f"> {headline[0].upper()}{headline[1:]}. *{_provenance(result['provenance'])}*\n"
+    return f"> {sentence(result['headline'])} *{_provenance(result['provenance'])}*\n"
 
 
 def _provenance(about: Mapping[str, Any]) -> str:
@@ -300,8 +309,9 @@ def _provenance(about: Mapping[str, Any]) -> str:
         "tvm": "TVM {}",
         "python": "Python {}",
         "commit": "commit {}",
+        "inputs": "of {}",
     }
-    return ", ".join(text.format(about[key]) for key, text in texts.items() if about[key] is not None)
+    return ", ".join(text.format(about[key]) for key, text in texts.items() if about.get(key) is not None)
 
 
 def _records(records: Sequence[Mapping[str, Any]]) -> str:
@@ -342,10 +352,18 @@ def _index() -> str:
     """The table of all benchmarks: question and goal from their docstrings, the last result from what they stored."""
     rows = []
     for script in _scripts():
-        text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
-        goal = re.search(r"^Goal: (.+?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-        rows.append([_first(text), f"`{script.name}`", goal[1] if goal else "-", _last(script)])
+        rows.append([_first(_docstring(script)), f"`{script.name}`", _goal(script) or "-", _last(script)])
     return _table(["question", "script", "goal", "last result"], rows)
+
+
+def _docstring(script: Path) -> str:
+    return ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+
+
+def _goal(script: Path) -> str | None:
+    """Its paragraph ``Goal: ...``."""
+    found = re.search(r"^Goal: (.+?)(?=\n\n|\Z)", _docstring(script), re.MULTILINE | re.DOTALL)
+    return found[1] if found else None
 
 
 def _scripts() -> list[Path]:

@@ -47,7 +47,7 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
         "rows",
         (
             ("analysis", "correlations and", "turnaround points"),
-            ("predict", "operators, networks,", "libraries, schedules"),
+            ("prediction", "operators, networks,", "libraries, schedules"),
             ("parallel", "plans, and the lanes", "that run them"),
         ),
     ),

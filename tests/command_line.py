@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .nursery import BEFORE, COMPILERS, Forked, Nursery
+from .nursery import BEFORE, COMPILERS, Forked, forked_child
 
 ROOT = Path(__file__).resolve().parents[1]
 _MAIN = "import sys; from op_profiler.cli import main; sys.exit(main())"
@@ -84,5 +84,5 @@ def forked_workers() -> Iterator[None]:
     from op_profiler.collection import worker_process
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_process, "subprocess", Nursery())
+        patch.setattr(worker_process, "Child", forked_child())
         yield

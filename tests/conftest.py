@@ -40,9 +40,10 @@ os.environ["TVM_THREAD_POOL_SPIN_COUNT"] = "0"
 
 LONGEST = (
     "fleet/",  # waits, beside what computes
-    *("boards/", "compilers/relax/", "packaging/test_style.py", "frontends/", "dataset/", "predict/latency/"),
+    *("boards/", "compilers/relax/", "packaging/test_style.py", "frontends/", "dataset/", "prediction/latency/"),
     *("report/", "malformed/", "parallel/corun/test_collaborate.py", "tuning/test_tuning.py", "test_api.py"),
-    *("collection/test_failures.py", "collection/test_collection.py", "collection/studies/test_tune.py"),
+    *("collection/test_additivity.py", "collection/test_failures.py", "collection/test_collection.py"),
+    *("collection/test_killed.py", "collection/test_unhurried.py", "collection/studies/test_tune.py"),
     *("parallel/corun/test_run.py", "registry/test_plugins.py", "docs/"),
 )
 """Files of a third of a minute and more, and folders with such, which have to begin first."""
@@ -52,7 +53,7 @@ TOGETHER = (
     ("fleet/",),  # PostgreSQL; and they wait, which two such at once would do on one core
     ("boards/",),  # the board's runtime
     ("dataset/",),  # PostgreSQL
-    ("predict/latency/",),  # a fitted predictor
+    ("prediction/latency/",),  # a fitted predictor
     ("report/",),  # a collection and a browser
     ("frontends/", "malformed/test_models.py"),  # torch and transformers
     ("malformed/test_files.py", "malformed/test_predictors.py", "malformed/test_tables.py"),  # a file of every kind

@@ -177,6 +177,17 @@ class Nursery:
         return Forked(code, ["-c", *arguments], files, compiler=self._compiler, environment=env, before=before)
 
 
+def forked_child(compiler: str = COMPILERS[0]) -> type[Any]:
+    """`Child` of the package, forked."""
+    from op_profiler.child_processes import Child
+
+    class ForkedChild(Child):
+        def _start(self, command: list[str], **how: Any) -> Any:
+            return Nursery(compiler).Popen(command, **how)
+
+    return ForkedChild
+
+
 def stand_in() -> NoReturn:
     """In a Python that was started to run code or a module: have a forked process do that, and end as it does.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", op_profiler.__all__)
 def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
-    public = getattr(op_profiler, name)
+    public = inspect.unwrap(getattr(op_profiler, name))  # predict is a folder, too
     (example,) = doctest.DocTestFinder(recurse=False).find(public, name)
     assert example.examples, f"the docstring of {name} has no example"
     told: list[str] = []
@@ -48,11 +49,20 @@ def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
         (lambda: op_profiler.sample(0), "--count 0 is out of range; give 1 or more"),
         (lambda: op_profiler.sample(10, rounds=2), "--rounds 2 is out of range; give 3 or more"),
         (lambda: op_profiler.sample(10, kinds=["nosuch"]), "unknown kind of operator 'nosuch'"),
+        (lambda: op_profiler.tune("mlp", trials=3), "--trials 3 is out of range; give 10 to 3000"),
+        (lambda: op_profiler.predict("mlp", precision="float31"), "unknown precision 'float31'"),
+        (lambda: op_profiler.explain("mlp", top=0), "--top 0 is out of range; give 1 or more"),
+        (lambda: op_profiler.compare("before", "after", seconds=0), "--seconds 0 is out of range"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(call: Callable[[], object], reason: str, folder: Path) -> None:
     with pytest.raises(OpProfilerError, match=reason):
         call()
+
+
+def test_an_option_that_is_none_is_a_wrong_argument() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'thread'"):
+        op_profiler.collect("mlp", thread=2)
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
@@ -65,6 +75,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 def test_public_names_are_listed_and_no_folder_takes_their_place() -> None:
     assert set(op_profiler.__all__) <= set(dir(op_profiler))
     folder = Path(op_profiler.__file__).parent
-    assert not [name for name in op_profiler.__all__ if (folder / name).exists() or (folder / f"{name}.py").exists()]
-    with pytest.raises(AttributeError, match="no attribute 'tune'"):
-        _ = op_profiler.tune  # type: ignore[attr-defined]
+    taken = [name for name in op_profiler.__all__ if (folder / name).exists() or (folder / f"{name}.py").exists()]
+    assert taken == []
+    with pytest.raises(AttributeError, match="no attribute 'measure_it'"):
+        _ = op_profiler.measure_it  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import op_profiler
 from hurry import measure_in_a_hurry
-from nursery import Nursery
+from nursery import forked_child
 from op_profiler.errors import MissingPackageError
 
 _LEFT_OUT = (
@@ -72,12 +72,12 @@ def warm_up() -> None:
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.measure import steadiness
+    from op_profiler.targets.llvm import reference_kernels
     from op_profiler.targets.target import resolve_target
 
     if compiler_in_use().name == DEFAULT_COMPILER:  # another process imports the models of others
         FRONTENDS.get("local").load(ModelRequest(source="local", name="mlp"))
-    steadiness._functions(str(resolve_target("llvm")))
+    reference_kernels._functions(str(resolve_target("llvm")))
 
 
 def hurry() -> None:
@@ -99,7 +99,7 @@ def take_models_of_relay() -> None:
     """From the process with Relay's TVM: the compiler relax would start a Python for each."""
     from op_profiler.compilers.relax import relay_models
 
-    vars(relay_models)["subprocess"] = Nursery()
+    vars(relay_models)["Child"] = forked_child()
 
 
 def load_transformers() -> None:
@@ -233,7 +233,7 @@ def become(order: dict[str, Any], received: Sequence[int]) -> NoReturn:
         from op_profiler.collection import worker_process
         from op_profiler.compilers.compiler import compiler_in_use
 
-        vars(worker_process)["subprocess"] = Nursery(compiler_in_use().name)
+        vars(worker_process)["Child"] = forked_child(compiler_in_use().name)
 
     def run() -> None:
         exec(order["before"], {})

@@ -20,10 +20,12 @@ trap 'rm -rf "$work"' EXIT
 site=$work/site
 mkdir -p "$work/wheels" "$site"
 
-wheel() { # FOLDER REQUIREMENT: one wheel for the GPU host's Python
+wheel() { # FOLDER REQUIREMENT...: wheels for the GPU host's Python
+  local folder=$1
+  shift
   python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
     --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
-    --platform manylinux2014_x86_64 --platform manylinux1_x86_64 -d "$1" "$2"
+    --platform manylinux2014_x86_64 --platform manylinux1_x86_64 -d "$folder" "$@"
 }
 for requirement in SQLAlchemy xgboost-cpu tornado decorator msgspec platformdirs setuptools 'pygambit>=17.0.0b2' \
                    nvidia-cuda-runtime-cu12==12.1.105 "$@"; do
@@ -34,7 +36,8 @@ for file in "$work"/wheels/*.whl; do
 done
 # TVM 0.17.dev0 with USE_CUDA=ON and LLVM ships inside the wheel of bitblas. Of bitblas itself only the name is kept:
 # op_profiler looks for the build beside the module of that name, and reads the version.
-python3 -m pip download -q --no-deps -d "$work" bitblas==0.1.0.post1
+grep -A1 '^bitblas==' "$here/../../requirements/cuda.txt" > "$work/bitblas.txt"
+python3 -m pip download -q --no-deps --require-hashes -d "$work" -r "$work/bitblas.txt"
 unzip -q "$work"/bitblas-*.whl 'bitblas/3rdparty/tvm/python/*' 'bitblas/3rdparty/tvm/build/libtvm.so' \
   'bitblas/3rdparty/tvm/LICENSE' 'bitblas-*.dist-info/METADATA' -d "$site"
 : > "$site/bitblas/__init__.py"
@@ -84,9 +87,8 @@ printf 'Metadata-Version: 2.1\nName: xtc-tvm-python-bindings\nVersion: 0.17.dev0
 # Today's TVM, with Relax, has the same module name: a folder of its own. The host's nvcc compiles for it.
 relax=$work/relax-tvm
 mkdir -p "$work/relax-wheels" "$relax"
-for requirement in apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1 ml_dtypes nvidia-cuda-runtime==13.5.37; do
-  wheel "$work/relax-wheels" "$requirement"
-done
+wheel "$work/relax-wheels" --require-hashes -r "$here/../../requirements/relax.txt"
+wheel "$work/relax-wheels" ml_dtypes nvidia-cuda-runtime==13.5.37
 for file in "$work"/relax-wheels/*.whl; do
   unzip -q -o "$file" -d "$relax"
 done

@@ -8,21 +8,35 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__all__ = ["Dataset", "Predictor", "collect", "compare", "corun", "sample"]
+__all__ = [
+    "Dataset",
+    "Predictor",
+    "Run",
+    "collect",
+    "compare",
+    "corun",
+    "explain",
+    "export",
+    "predict",
+    "sample",
+    "schedule",
+    "tune",
+]
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from op_profiler.api import collect, compare, corun, sample
+    from op_profiler.api import collect, compare, corun, explain, export, predict, sample, schedule, tune
     from op_profiler.dataset.store import Dataset
-    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.run import Run
 else:
     _HOMES = {
         "Dataset": "dataset.store",
-        "Predictor": "predict.latency.predictor",
-        "collect": "api",
-        "compare": "api",
-        "corun": "api",
-        "sample": "api",
+        "Predictor": "prediction.latency.predictor",
+        "Run": "run",
+        **dict.fromkeys(
+            ("collect", "compare", "corun", "explain", "export", "predict", "sample", "schedule", "tune"), "api"
+        ),
     }
 
     def __getattr__(name: str) -> object:

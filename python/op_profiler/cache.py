@@ -9,13 +9,15 @@ import hashlib
 import json
 import os
 import shutil
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import platformdirs
 
-from op_profiler.errors import UsageError
+from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_folder
 
 ABOUT = "about.json"
@@ -25,11 +27,13 @@ KINDS = {
     "relay": "lowered models",
     "networks": "lowered models, for predictions",
     "outputs": "outputs in float32, to compare other precisions with",
+    "agreements": "which models compute what their own frameworks compute",
     "loops": "loops of operators, for predictions",
     "predictors": "fitted predictors",
     "samples": "batches of sampled operators",
     "downloads": "downloaded models",
     "archives": "unpacked archives",
+    "live": "models that Python programs gave",
     "processor": "what this processor is, until the next boot",
     "peaks": "peaks of this processor",
     "states": "states that this processor was found in",
@@ -49,12 +53,52 @@ _ABANDONED_SECONDS = 24 * 3600.0
 
 
 def cache_folder() -> Path:
-    """``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder."""
-    return Path(os.environ.get("OP_PROFILER_CACHE") or platformdirs.user_cache_path("op_profiler"))
+    """Return ``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder, else one among temporary files.
+
+    Raises:
+        OpProfilerError: the user's cache folder cannot be written, and the temporary one belongs to another user.
+    """
+    given = os.environ.get("OP_PROFILER_CACHE")
+    if given:
+        return Path(given)
+    ensure_home()
+    return _writable(platformdirs.user_cache_path("op_profiler"))
+
+
+def data_folder() -> Path:
+    """Return ``op_profiler`` in the user's data folder: what is to stay, such as schedule records."""
+    ensure_home()
+    return platformdirs.user_data_path("op_profiler")
+
+
+def ensure_home() -> None:
+    """Set ``HOME`` for this process and its children if the user has none, as an unknown user in a container."""
+    if os.path.expanduser("~") == "~":
+        os.environ["HOME"] = str(_temporary_folder())
+
+
+@functools.cache
+def _writable(folder: Path) -> Path:
+    """Return the folder, or a temporary one if it cannot be made or written."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    return _temporary_folder()
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"op_profiler-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        # libraries are loaded from there
+        raise OpProfilerError(f"{folder} can be written by others; let OP_PROFILER_CACHE name a folder of your own")
+    return folder
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One thing that is kept.
 
     Attributes:
@@ -90,7 +134,7 @@ def limit_bytes() -> int:
     return int(limit * 2**30)
 
 
-def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[Entry]:
+def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[CacheEntry]:
     """What there is, by kind, the least recently used first; half of an entry (`keep`) is one too."""
     found = [_entry(kind, path) for kind in kinds for path in _below(cache_folder() / kind, _DEPTHS.get(kind, 1))]
     order = list(KINDS)
@@ -110,14 +154,14 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _below(path, depth - 1)
 
 
-def _entry(kind: str, path: Path) -> Entry | None:
+def _entry(kind: str, path: Path) -> CacheEntry | None:
     """None for what went away meanwhile."""
     try:
         files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
         about = path / ABOUT
         newest = about if about.is_file() else path
         size = sum(file.stat().st_size for file in files)
-        return Entry(kind, path, _title(about) or path.name, size, newest.stat().st_mtime)
+        return CacheEntry(kind, path, _title(about) or path.name, size, newest.stat().st_mtime)
     except OSError:
         return None
 
@@ -175,7 +219,7 @@ def trim() -> None:
         total -= entry.size_bytes
 
 
-def remove(entry: Entry) -> None:
+def remove(entry: CacheEntry) -> None:
     """Take an entry away at once, for whoever looks for it."""
     with contextlib.suppress(OSError):
         _take_away(entry.path)

@@ -1,20 +1,29 @@
-"""What processes that this one starts have to know, and what they tell."""
+"""Processes of this package that this one starts: how they find it, what they are given, and what they answer."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
+import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
+
+import msgspec
 
 import op_profiler
-from op_profiler.errors import EXIT_ENVIRONMENT
+from op_profiler.addresses import without_password
+from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 
 _PR_SET_PDEATHSIG = 1
+_COMMAND = "OP_PROFILER_COMMAND"
+_Task = TypeVar("_Task")
 
 
 def python_path() -> str:
@@ -40,8 +49,95 @@ def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
             sys.exit(EXIT_ENVIRONMENT)
 
 
-def events_of(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """What a process tells, one JSON object a line, until it ends; without half a line, over which it died."""
-    for line in lines:
-        if line.endswith(b"\n"):
-            yield json.loads(line)
+def told_command() -> str:
+    """The command that this process works for, for those who wait for it: every user may read it, so addresses are
+    without their passwords."""
+    words = map(without_password, sys.argv[1:])
+    return os.environ.get(_COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
+
+
+def _program(module: str) -> str:
+    # Python looks for modules in the current folder first; a torch.py that lies there by chance is not the library.
+    return f"import sys; del sys.path[0]; from {module} import main; sys.exit(main())"
+
+
+class Child:
+    """A process that carries out one task, from its start. As a context it is killed at the end.
+
+    The task is written to its standard input, as JSON; its events come through a pipe of its own, one JSON object a
+    line, each written before the next step begins, so that the last one tells what a crash interrupted.
+
+    Args:
+        module: whose `main` calls `carry_out`.
+        task: of a type that msgspec encodes.
+        log: takes whatever it and its libraries print; None discards that, errors excepted.
+        path: its ``PYTHONPATH``; by default `python_path`.
+
+    Attributes:
+        process: to ask for its exit code.
+    """
+
+    def __init__(self, module: str, task: object, log: IO[str] | None = None, *, path: str | None = None) -> None:
+        read_end, write_end = os.pipe()
+        self.process = self._start(
+            [sys.executable, "-c", _program(module), str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log or subprocess.DEVNULL,
+            stderr=subprocess.STDOUT if log else None,
+            pass_fds=(write_end,),
+            env={**os.environ, "PYTHONPATH": path or python_path(), _COMMAND: told_command()},
+        )
+        os.close(write_end)
+        self._events = os.fdopen(read_end, "rb")
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:  # it died at once: a crash like others
+            stdin.write(msgspec.json.encode(task))
+
+    def _start(self, command: list[str], **how: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, **how)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What it tells until it ends; without half a line, over which it died."""
+        for line in self._events:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._events.close()
+
+
+def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], object]) -> int:
+    """In a `Child`: read the task and do it. An error is the last event: ``error`` and its exit ``code``.
+
+    Args:
+        of: the type of the task.
+        work: called with the task, and with what sends an event.
+
+    Returns:
+        The exit code.
+    """
+    end_with_parent()
+    events = os.fdopen(int(sys.argv[1]), "w")
+
+    def tell(**event: object) -> None:
+        events.write(json.dumps(event) + "\n")
+        events.flush()
+
+    try:
+        work(msgspec.json.decode(sys.stdin.buffer.read(), type=of), tell)
+    except OpProfilerError as error:
+        why, code = str(error), error.exit_code
+    except MemoryError:
+        why, code = "out of memory", EXIT_ENVIRONMENT
+    except Exception as error:  # noqa: BLE001 - whatever it is, who started this has to hear of it
+        traceback.print_exc()
+        why, code = f"{type(error).__name__}: {error}", EXIT_ENVIRONMENT
+    else:
+        return 0
+    tell(error=why, code=code)
+    return code

@@ -1,13 +1,16 @@
-"""The cores that this process may use."""
+"""The cores that this process may use, which of them are one physical core, and which of them threads are bound to."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-_CGROUPS = Path("/sys/fs/cgroup")
+from op_profiler.control_groups import processor_quota
+
+_SYSFS = Path("/sys")
 
 
 @functools.cache
@@ -16,6 +19,66 @@ def available_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+@functools.cache
+def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
+    """Available cores in the order in which threads are bound to them: n threads run on the first n.
+
+    Of a hybrid processor they are of one kind, that of the fastest core. The first hardware threads of all physical
+    cores come before the second ones: threads that share a physical core would be measured as if they had two.
+
+    Args:
+        sysfs: where the kernel's files are.
+    """
+    available, kinds = available_cores(), core_kinds(sysfs)
+    fastest = max(available, key=lambda core: _speed(core, sysfs))
+    alike = [core for core in available if kinds.get(core) == kinds.get(fastest)]
+    return tuple(sorted(alike, key=lambda core: (len([c for c in siblings(core, sysfs) & {*alike} if c < core]), core)))
+
+
+def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:
+    """What cores are, for `ModelTiming.details`: ``physical_cores``, their number, and of a hybrid processor
+    ``core_kinds``."""
+    cores, kinds = set(cores), core_kinds(sysfs)
+    told: dict[str, Any] = {"physical_cores": len({min(siblings(core, sysfs)) for core in cores})} if cores else {}
+    named = sorted({kinds[core] for core in cores if core in kinds})
+    return told | ({"core_kinds": named} if named else {})
+
+
+def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:
+    """A core and those that are the same physical core."""
+    return {core, *parse_core_list(_text(sysfs / f"devices/system/cpu/cpu{core}/topology/thread_siblings_list"))}
+
+
+def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
+    """The kind of each core of a hybrid processor, as the kernel names the counters of that kind: ``cpu_core``,
+    ``cpu_atom``, ``armv8_cortex_a72``. Empty where all cores are alike, or the kernel does not say."""
+    lists = sorted((sysfs / "bus/event_source/devices").glob("*/cpus"))
+    kinds = {core: file.parent.name for file in lists for core in parse_core_list(_text(file))}
+    return kinds if len(set(kinds.values())) > 1 else {}
+
+
+def parse_core_list(text: str) -> set[int]:
+    """The kernel's lists of cores: ``0-3,8``."""
+    cores: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cores.update(range(int(first), int(last or first) + 1))
+    return cores
+
+
+def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
+    """Larger of a faster core: its capacity, then its highest clock; zeros where the kernel does not say."""
+    files = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
+    return tuple(int(_text(sysfs / f"devices/system/cpu/cpu{core}" / file) or 0) for file in files)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def unbind() -> None:
@@ -27,23 +90,9 @@ def unbind() -> None:
 def usable_cores() -> int:
     """Cores that this process can keep busy, not those of the machine.
 
-    They are those that it may run on (its affinity at its start), and no more than its container is given time of:
+    They are those that threads are bound to (`binding_order`), and no more than its control groups are given time of:
     threads beyond that would be stopped again and again.
     """
-    there = len(available_cores())
-    quota = _quota()
+    there = len(binding_order())
+    quota = processor_quota()
     return there if quota is None else max(min(there, int(quota)), 1)
-
-
-def _quota() -> float | None:
-    """Cores whose time this container has; None for no limit.
-
-    The kernel's two interfaces are cgroup v2's ``cpu.max`` and v1's ``cpu.cfs_quota_us``: microseconds in a period.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = (_CGROUPS / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    with contextlib.suppress(OSError, ValueError):
-        of, given = (int((_CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("period", "quota"))
-        return given / of if given > 0 else None
-    return None

@@ -1,10 +1,12 @@
-"""Libraries, imported without what they pull in and nothing here uses."""
+"""Libraries, imported without what they pull in and nothing here uses, and run without their warnings."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -45,3 +47,16 @@ def load_xgboost() -> ModuleType:
     with hidden("sklearn") if "xgboost" not in sys.modules else contextlib.nullcontext():
         import xgboost
     return xgboost
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings of tracing and importing, which are about the model's source and not for its user."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(previous)

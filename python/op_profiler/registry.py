@@ -30,6 +30,9 @@ T = TypeVar("T")
 _GROUP = "op_profiler."
 _LOG = logging.getLogger(__name__)
 
+DEFAULT_COMPILER = "relay"
+"""The compiler that is taken where none is named; keys and older rows name none."""
+
 REGISTRIES = {
     "frontends": "op_profiler.frontends:FRONTENDS",
     "compilers": "op_profiler.compilers:COMPILERS",
@@ -39,8 +42,8 @@ REGISTRIES = {
     "formats": "op_profiler.dataset.formats:FORMATS",
     "resources": "op_profiler.resources:RESOURCES",
     "policies": "op_profiler.parallel.planning.policies:POLICIES",
-    "predictors": "op_profiler.predict.latency:PREDICTORS",
-    "library_predictors": "op_profiler.predict.library:PREDICTORS",
+    "predictors": "op_profiler.prediction.latency:PREDICTORS",
+    "library_predictors": "op_profiler.prediction.library:PREDICTORS",
 }
 """Every kind, which is also the end of its entry points' group, and where its registry is."""
 

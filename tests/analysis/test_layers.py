@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from op_profiler.analysis.layers import attributed, time_by_layer
+from op_profiler.collection.summary import attributed, time_by_layer
 from op_profiler.measure.measurement import Measurement
 from op_profiler.operators.layers import by_operator, shortened
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.targets.machine import Place
 from op_profiler.targets.remote.rpc import connect, deadline, is_tracker, list_machines
@@ -246,7 +247,7 @@ def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, 
     lab.board()
     with BoardRunner("pynq", str(target), place(lab), 1) as runner:
         for task in tasks:
-            space = task.create(target)
+            space = compiler_in_use().task(task, target)
             points = range(0, space.size, max(space.size // 300, 1))
             valid = [i for i in points if space.is_valid(i)][:3]
             results = runner.run([Candidate(task, i) for i in valid], float("inf"))
@@ -262,7 +263,7 @@ def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: A
         "dense_pack.op_profiler", (("TENSOR", (5, 48), "float32"), ("TENSOR", (4, 48, 4), "float32"), None, "float32")
     )
     target = resolve_target("pynq")
-    space = product.create(target)
+    space = compiler_in_use().task(product, target)
     candidate = Candidate(product, next(i for i in range(space.size) if space.is_valid(i)))
     lab.board()
 
@@ -295,10 +296,10 @@ def test_models_run_beside_each_other_on_processor_and_board(
     lab: Any, side_by_side: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from op_profiler.parallel.corun import several_targets
-    from op_profiler.parallel.planning.games import Outcome
+    from op_profiler.parallel.planning.games import GameOutcome
 
     board = lab.board()
-    monkeypatch.setattr(several_targets, "play", lambda load_us: Outcome((1, 0), 5.0, 5.0, True, 1, load_us))
+    monkeypatch.setattr(several_targets, "play", lambda load_us: GameOutcome((1, 0), 5.0, 5.0, True, 1, load_us))
     result = several_targets.corun_on_targets(side_by_side, lambda text: None)
     assert [(p.target, p.models) for p in result.placements] == [
         ("llvm", ("mlp",)),
@@ -322,13 +323,13 @@ def test_a_board_that_is_lost_beside_others_ends_the_run(
 
     from op_profiler.errors import BoardLostError
     from op_profiler.parallel.corun import several_targets
-    from op_profiler.parallel.planning.games import Outcome
+    from op_profiler.parallel.planning.games import GameOutcome
 
     board = lab.board()
 
-    def off(load_us: np.ndarray) -> Outcome:
+    def off(load_us: np.ndarray) -> GameOutcome:
         board.stop()
-        return Outcome((1, 0), 5.0, 5.0, True, 1, load_us)
+        return GameOutcome((1, 0), 5.0, 5.0, True, 1, load_us)
 
     monkeypatch.setattr(several_targets, "play", off)
     before = threading.active_count()

@@ -27,7 +27,7 @@ def test_a_request_goes_to_the_worker_that_reaches_such_a_board(lab: Any, tmp_pa
     boards, log = f"pynq@127.0.0.1:{lab.port}", tmp_path / "worker.log"
     words = ("--boards", boards, "--targets", "pynq")
     with scheduler(tmp_path) as (address, _), running("worker", *words, address, log=log):
-        said(log, "measures (pynq);")
+        said(log, "measures (pynq)")
         said(log, "(connected)")
         with Cluster(address) as cluster:
             ((machine, about),) = cluster.workers().values()
@@ -53,7 +53,7 @@ def test_each_board_of_given_speed_measures_by_its_own_server(
             board = BoardProcess(board_build, folder, 0, kernel_seconds=wait)
             stack.callback(board.stop)
             log = tmp_path / f"worker{number}.log"
-            words = ("--boards", f"pynq@{board.address}", "--targets", "pynq", "--builds", "0")
+            words = ("--boards", f"pynq@{board.address}", "--targets", "pynq")
             stack.enter_context(running("worker", *words, address, log=log))
             said(log, "(connected)")
         cluster = stack.enter_context(Cluster(address))

@@ -20,10 +20,11 @@ from op_profiler.building import build_cache
 from op_profiler.building.build import build_model, fuse_model
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers.compiled_model import BuiltModel
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.schedules import records
+from op_profiler.schedules import record_files
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.targets.cuda import tvm_build
 
@@ -115,7 +116,7 @@ def record_of(target: Any, tvm: Any, arguments: Any) -> Record:
 
     register_templates()
     task = TaskSpec("conv2d_NCHWc.op_profiler", arguments)
-    space = task.create(target)
+    space = compiler_in_use().task(task, target)
     config = space.config(next(point for point in range(space.size) if space.is_valid(point)))
     return Record(str(target), task.template, task.arguments, config, (1e-5,), conditions=Conditions(1))
 
@@ -135,12 +136,12 @@ def test_only_records_that_a_build_asks_for_make_it_another(
     ours = next(a for a in asked if a[2] == (2, 2))
     (kind, (batch, chunks, _, _, block), dtype), *rest = ours
     foreign = ((kind, (batch, chunks, 99, 99, block), dtype), *rest)
-    records.keep(file, record_of(target, tvm, foreign))
+    record_files.keep(file, record_of(target, tvm, foreign))
     with monkeypatch.context() as patched:
         patched.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
         assert build_model(recorded, small, target).schedules == made.schedules
         assert recorded.model_key("base", made.asked) == "base"
-    records.keep(file, record_of(target, tvm, ours))
+    record_files.keep(file, record_of(target, tvm, ours))
     tuned = build_model(recorded, small, target)
     assert {s.origin for s in tuned.schedules.values()} == {"default", "tuned"}
     assert tuned.notes == (f"compiled with schedule records: 1 of {file}",) and made.notes == ()

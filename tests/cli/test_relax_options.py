@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from op_profiler.cli import _collector
 from op_profiler.cli.collect import collect
+from op_profiler.cli.command import command
 from op_profiler.collection import user_module
 from op_profiler.collection.supervisor import Collection
 from op_profiler.compilers.relax import tvm_package
@@ -28,9 +29,9 @@ MODULE = ["--module", "f.so", "--entry", "f", "--inputshape", "64;64", *BOARD]
 WORKS: list[tuple[str, list[str]]] = [
     ("modelsource", ["--modelsource", "local", *MLP]),
     ("modelname", MLP),
-    ("batchsize", [*MLP, "--batchsize", "2"]),
-    ("inputname", [*MLP, "--inputname", "data"]),
-    ("inputshape", [*MLP, "--inputshape", "2,1,28,28"]),
+    ("batch_size", [*MLP, "--batchsize", "2"]),
+    ("input_names", [*MLP, "--inputname", "data"]),
+    ("input_shapes", [*MLP, "--inputshape", "2,1,28,28"]),
     ("sequence_length", ["--modelname", "lstm", "--sequence-length", "8"]),
     ("prefill", ["--modelname", "llama", "--prefill", "8,16"]),
     ("decode", ["--modelname", "llama", "--decode", "1", "--past", "8,16"]),
@@ -41,8 +42,9 @@ WORKS: list[tuple[str, list[str]]] = [
     ("pipeline", [*MLP, "--pipeline", "stock"]),
     ("importer", [*MLP, "--importer", "relay"]),
     ("importer", [*MLP, "--importer", "relax"]),
+    ("check_outputs", [*MLP, "--check-outputs", "always"]),
     ("precision", [*MLP, "--precision", "float32"]),
-    ("inputdata", [*MLP, "--inputdata", "inputs.npz"]),
+    ("input_data", [*MLP, "--inputdata", "inputs.npz"]),
     ("executor", [*MLP, "--executor", "default"]),
     ("threads", [*MLP, "--threads", "1"]),
     ("coverage", [*MLP, "--coverage", "0.5"]),
@@ -55,7 +57,7 @@ WORKS: list[tuple[str, list[str]]] = [
     ("label", [*MLP, "--label", "before"]),
     ("iftune", [*MLP, "--iftune", "true"]),
     ("ifcompare", [*MLP, "--ifcompare", "true"]),
-    ("ifpartial", [*MLP, "--iftune", "true", "--ifpartial", "true"]),
+    ("partial", [*MLP, "--iftune", "true", "--ifpartial", "true"]),
     ("tuner", [*MLP, "--iftune", "true", "--tuner", "trees"]),
     ("space", [*MLP, "--iftune", "true", "--space", "automatic"]),
     ("trials", [*MLP, "--iftune", "true", "--trials", "16"]),
@@ -116,13 +118,13 @@ def outcome(*arguments: str) -> BaseException | None:
 @pytest.mark.parametrize(("option", "arguments"), WORKS, ids=lambda value: str(value))
 def test_what_has_its_effect_comes_as_far_as_building(option: str, arguments: list[str]) -> None:
     np.savez("inputs.npz", data=np.zeros((1, 1, 28, 28), "float32"))
-    assert option in inspect.signature(collect).parameters
+    assert option in inspect.signature(command(collect)).parameters
     assert isinstance(found := outcome(*arguments), Reached), repr(found)
 
 
 @pytest.mark.parametrize(("option", "arguments", "words"), REFUSED, ids=lambda value: str(value))
 def test_what_has_none_is_refused_with_a_sentence(option: str, arguments: list[str], words: str) -> None:
-    assert option in inspect.signature(collect).parameters
+    assert option in inspect.signature(command(collect)).parameters
     with pytest.raises(OpProfilerError, match=words) as refused:
         raise outcome(*arguments) or AssertionError("nothing was refused")
     assert refused.value.exit_code == 2 and list(Path().iterdir()) == []
@@ -130,4 +132,4 @@ def test_what_has_none_is_refused_with_a_sentence(option: str, arguments: list[s
 
 def test_every_option_is_among_them() -> None:
     told = {option for option, *_ in (*WORKS, *REFUSED)}
-    assert told == inspect.signature(collect).parameters.keys() - {"context"}
+    assert told == inspect.signature(command(collect)).parameters.keys() - {"context"}

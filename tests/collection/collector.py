@@ -21,12 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
 
 _PATIENCE_SECONDS = 600.0
-_ENDLESS_ROUNDS = """
-import sys
-if "op_profiler.collection.worker" in " ".join(sys.orig_argv):
-    from op_profiler.measure.rounds import Rounds
-    Rounds._settled = Rounds._at_limit = lambda *_: False
-"""
+_ENDLESS_ROUNDS = "from op_profiler.measure.rounds import Rounds; Rounds._settled = Rounds._at_limit = lambda *_: False"
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -77,7 +72,7 @@ def killed(
         endless_rounds: nothing settles, so that rounds go on until the kill.
         changes: to the environment.
     """
-    path = {"PYTHONPATH": _endless(folder / "endless")} if endless_rounds else {}
+    path = in_workers_first(folder / "endless", _ENDLESS_ROUNDS) if endless_rounds else {}
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=folder,
@@ -97,11 +92,12 @@ def killed(
     _wait_for(lambda: all(map(_has_ended, workers)))
 
 
-def _endless(folder: Path) -> str:
-    """``PYTHONPATH`` for worker processes whose rounds do not end."""
+def in_workers_first(folder: Path, statement: str) -> dict[str, str]:
+    """A change to the environment of a command that starts Python: its worker processes run a line first."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sitecustomize.py").write_text(_ENDLESS_ROUNDS)
-    return f"{folder}{os.pathsep}{ROOT / 'python'}"
+    condition = 'if "op_profiler.collection.worker" in " ".join(sys.orig_argv)'
+    (folder / "sitecustomize.py").write_text(f"import sys\n{condition}:\n    {statement}\n")
+    return {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'python'}"}
 
 
 def _wait_for(condition: Callable[[], object]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from op_profiler.cores import usable_cores
+from op_profiler.dataset import Dataset, flat_rows
 
 from .collector import rows, run, summary
 
@@ -78,6 +80,48 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     assert summary(tmp_path)[0]["measured"] == 4 and summary(tmp_path)[0]["sum_of_operators_us"] > 0
     causes = rows(tmp_path, "SELECT DISTINCT error_cause FROM failures")
     assert causes == [("operator",)]
+
+
+def test_a_kernel_that_fails_now_and_then_is_a_failure_with_its_count(tmp_path: Path) -> None:
+    code = (
+        "from op_profiler.measure.in_place import InPlaceKernels\n"
+        "walks = []\n"
+        "def walk(self, *words, original=InPlaceKernels.walk):\n"
+        "    walks.append(True)\n"
+        "    times = original(self, *words)\n"
+        "    return times[:-1] + [float('nan')] if len(walks) % 5 == 1 else times\n"
+        "InPlaceKernels.walk = walk\n"
+    )
+    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
+    (entry,) = summary(tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert (entry["failed"], entry["sum_of_operators_us"], len(entry["not_in_sum"])) == (1, None, 1)
+    assert entry["whole_model_us"] > 0
+    ((error, cause, times),) = rows(
+        tmp_path, "SELECT error, error_cause, median_us FROM measurements WHERE error IS NOT NULL"
+    )
+    told = re.fullmatch(r"failed in (\d+) of (\d+) rounds", error)
+    assert told and int(told[1]) == -(-int(told[2]) // 5) and (cause, times) == ("operator", None)
+    assert error in done.stdout
+
+
+def test_rounds_that_are_discarded_are_counted_stored_and_shown(tmp_path: Path) -> None:
+    code = (
+        "from op_profiler.measure.rounds import Rounds\n"
+        "windows = []\n"
+        "Rounds._disturbed = lambda self, window: windows.append(window[1].rounds) or len(windows) == 1\n"
+    )
+    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
+    (entry,) = summary(tmp_path)
+    assert done.returncode == 0, done.stderr
+    discarded, rounds = entry["discarded_rounds"], entry["rounds"]
+    assert discarded > 0 and entry["discarded_share"] == discarded / (discarded + rounds)
+    assert f"{discarded / (discarded + rounds):.0%}" in done.stdout and "discarded" in done.stdout
+    for table in ("measurements", "model_timings"):
+        assert rows(tmp_path, f"SELECT DISTINCT discarded_rounds, rounds FROM {table}") == [(discarded, rounds)]
+    with Dataset.open(f"sqlite:///{tmp_path}/results/op_profiler.db", read_only=True) as dataset:
+        (share,) = {row["discarded_share"] for row in flat_rows(dataset, columns=["discarded_share"])}
+    assert share == pytest.approx(entry["discarded_share"])
 
 
 def test_a_crash_while_values_are_looked_at_is_no_operators(tmp_path: Path) -> None:
@@ -166,6 +210,9 @@ def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(t
     assert one["measured"] == 0 and one["reused"] == 4
     assert two["measured"] == 4 and two["error"] is None and two["sum_of_operators_us"] > 0
 
+    # All that is there was stored by a clock ahead of this one.
+    for table, column in (("measurements", "measured_at"), ("model_timings", "measured_at"), ("failures", "failed_at")):
+        rows(tmp_path, f"UPDATE {table} SET {column} = '2099-01-01T00:00:00.000000+00:00'")
     before = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
     done = run(tmp_path, *options, "--remeasure=all", in_workers=pool_of_one)
     assert done.returncode == 1, done.stderr

@@ -24,10 +24,9 @@ def goes_on(before: list[tuple[Any, ...]], now: list[tuple[Any, ...]]) -> bool:
     return all(np.ptp(one) < 0.004 and abs(one).max() < OF_CALLS_US for one in moved_us)
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """Killed while it measures: the samples that were stored stay, and the next run adds to them."""
-    arguments = ["--modelname", "squeezenet_v1.1", "--threads", "1", "--summary-json", "summary.json"]
+    arguments = ["--modelname", "mlp", "--threads", "1", "--summary-json", "summary.json"]
     killed(tmp_path, *arguments, endless_rounds=True, when=lambda: stored(tmp_path, f"{MEASURED} WHERE NOT complete"))
     kept = rows(tmp_path, f"{MEASURED} ORDER BY key")
     operators = rows(tmp_path, "SELECT key FROM operators")

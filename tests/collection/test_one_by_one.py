@@ -9,7 +9,7 @@ from op_profiler.collection.one_by_one import measure_alone, whole_model_failed
 from op_profiler.collection.request import CollectRequest
 from op_profiler.compilers.relay.lower import optimize
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.rounds import Limits
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.threads import default_thread_counts
 from op_profiler.targets.llvm.host import Host
 

@@ -85,10 +85,10 @@ def test_the_recipe_of_a_run_gives_the_same_kernels_again(
     recipe = Recipe.from_json(stored)
     assert recipe.kept and [spec["shape"] for spec in recipe.inputs] == [[1, 1, 28, 28]]
     said: list[str] = []
-    kept = recipe.build(target, said.append)
+    kept = recipe.build(said.append)
     assert not said, "it was read, not built"
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
-    again = recipe.build(target, said.append)
+    again = recipe.build(said.append)
     assert said and again.compiled.by_label.keys() == kept.compiled.by_label.keys()
     assert again.schedules == kept.schedules
     assert recipe.input_arrays()["data"].shape == (1, 1, 28, 28)
@@ -101,9 +101,9 @@ def test_a_model_that_has_changed_is_not_taken_for_the_one_of_the_recipe(
     assert stored is not None
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match="mlp is not what it was"):
-        Recipe.from_json(stored | {"content": "another"}).build(target, print)
+        Recipe.from_json(stored | {"content": "another"}).build(print)
     with pytest.raises(DatasetError, match="collect it again"):
         Recipe.from_json({"request": 3})
     outside = Recipe.from_json(stored | {"kept": "../../elsewhere", "content": "another"})
     with pytest.raises(ModelError):
-        outside.build(target, print)
+        outside.build(print)

@@ -16,11 +16,12 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.comparison import compare as compare_module
 from op_profiler.comparison.compare import compare_runs
+from op_profiler.comparison.request import CompareRequest
 from op_profiler.comparison.runs import KnownRun, Run, load
 from op_profiler.errors import ModelError, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.comparison import between, method
-from op_profiler.schedules import records
+from op_profiler.schedules import record_files, records
 from op_profiler.schedules.records import Conditions, Record
 
 from ..command_line import op_profiler
@@ -45,9 +46,9 @@ def slow_schedule(target: Any, folder: Path) -> None:
     arguments = (("TENSOR", (1, 784), "float32"), ("TENSOR", (128, 784), "float32"), None, "float32")
     knobs = {"tile_y": [-1, 1, 1], "tile_x": [-1, 1, 1], "tile_k": [-1, 1], "tile_inner": [-1, 1]}
     config = {"index": 0, "code_hash": None, "entity": [[name, "sp", value] for name, value in knobs.items()]}
-    file = records.record_file(str(folder), "llvm", MLP.kind.processor_name())
+    file = record_files.record_file(str(folder), "llvm", MLP.kind.processor_name())
     assert file is not None
-    records.keep(file, Record(str(target), "dense_pack.x86", arguments, config, (1e-5,), conditions=Conditions(1)))
+    record_files.keep(file, Record(str(target), "dense_pack.x86", arguments, config, (1e-5,), conditions=Conditions(1)))
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,8 @@ def slow_down(connection: sqlite3.Connection, label: str, factor: float) -> str:
 
 
 def compare(folder: Path, before: str, after: str, **options: Any) -> Any:
-    return compare_runs(before, after, db=f"sqlite:///{folder}/runs.db", announce=lambda step: None, **options)
+    request = CompareRequest(before=before, after=after, db=f"sqlite:///{folder}/runs.db", **options)
+    return compare_runs(request, lambda step: None)
 
 
 def test_a_dataset_that_is_missing_is_named(folder: Path) -> None:
@@ -186,6 +188,14 @@ def test_other_differences_are_told(folder: Path, told: sqlite3.Connection) -> N
     for words in ("TVM differs: 0.19.0 before, 0.18 after", "the target differs", "the precision differs: float32"):
         assert words in text
     assert "after was measured under foreign load (1 threads)" in text
+
+
+def test_unsteady_times_are_not_compared(folder: Path, told: sqlite3.Connection) -> None:
+    with told:
+        told.execute("UPDATE model_timings SET disturbed_by = 'unsteady' WHERE model_key = ?", (key_of(told, "same"),))
+    (run,) = compare(folder, "before", "same").runs
+    assert run.rows and all(row.problem == "disturbed after: unsteady" and row.estimate is None for row in run.rows)
+    assert "after was disturbed at 1 threads (unsteady)" in "\n".join(run.warnings)
 
 
 def test_runs_of_two_compilers_stand_beside_each_other(folder: Path, told: sqlite3.Connection) -> None:
@@ -300,7 +310,7 @@ class TestBuiltAgain:
             raise Reached
 
         monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "empty"))
-        monkeypatch.setattr("op_profiler.targets.open_machine.open_machine", reached)
+        monkeypatch.setattr("op_profiler.building.prepared_model.open_machine", reached)
 
     def test_by_the_same_code_they_are_measured(self, folder: Path) -> None:
         with pytest.raises(Reached):

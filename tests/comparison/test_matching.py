@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from op_profiler.comparison.matching import Call, Match, match
+from op_profiler.comparison.matching import ComparedCall, Match, match
 
 
-def calls(text: str) -> list[Call]:
+def calls(text: str) -> list[ComparedCall]:
     """Keys, whose first letter is the anchor; a layer behind a colon."""
     found = []
     for word in text.split():
         key, _, layer = word.partition(":")
-        found.append(Call(key, key[0], (layer,) if layer else ()))
+        found.append(ComparedCall(key, key[0], (layer,) if layer else ()))
     return found
 
 

@@ -7,22 +7,17 @@ import math
 import pytest
 
 from op_profiler.collection.sampling.batches import operators_of_points
-from op_profiler.collection.sampling.described import described
-from op_profiler.collection.sampling.kinds import (
-    BatchMatmul,
-    Broadcast,
-    Concatenate,
-    Conv2d,
-    Dense,
-    Elementwise,
-    Pool2d,
-    Transpose,
-)
-from op_profiler.collection.sampling.point import Point
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.executed import Executed, executed
 from op_profiler.compilers.llvm_ir import functions_of
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.kinds.convolutions import Conv2d
+from op_profiler.operators.kinds.described import described
+from op_profiler.operators.kinds.elementwise import Broadcast, Elementwise
+from op_profiler.operators.kinds.point import Point
+from op_profiler.operators.kinds.pooling import Pool2d
+from op_profiler.operators.kinds.products import BatchMatmul, Dense
+from op_profiler.operators.kinds.rearrangements import Concatenate, Transpose
 from op_profiler.operators.operator import Operator
 from op_profiler.targets.target import resolve_target
 

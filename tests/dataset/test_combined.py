@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from op_profiler.dataset import Dataset, flat_rows, read_parquet, schema
 from op_profiler.dataset.checks import Finding
 from op_profiler.dataset.explanations import explanations_of, record_explanations
-from op_profiler.dataset.formats import importing
+from op_profiler.dataset.formats import flat_table, importing
 from op_profiler.dataset.formats.combined import combine, is_parquet
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.measure.measurement import Measurement
@@ -84,7 +84,7 @@ def two(tmp_path: Path, example: Any) -> tuple[str, str]:
     combine([addresses[0]], f"{tmp_path}/hot.parquet")
     with Dataset.open(addresses[1]) as two:
         hot = [(1, row) for row in read_parquet(tmp_path / "hot.parquet") if row["cache"] == "hot"]
-        assert importing.store_flat(two, hot, None).rows == 1
+        assert flat_table.store_flat(two, hot, None).rows == 1
     return addresses
 
 
@@ -329,7 +329,7 @@ def test_memory_does_not_grow_with_the_rows(two: tuple[str, str], monkeypatch: p
     with Dataset.open(two[0]) as dataset:
         rows = [(number, row) for number, row in enumerate(flat_rows(dataset), 1)]
         for checked in (True, False):
-            assert importing.store_flat(dataset, rows, None, checked=checked).known == len(rows) == 3
+            assert flat_table.store_flat(dataset, rows, None, checked=checked).known == len(rows) == 3
     assert looked == [3, 0]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.dataset import Dataset, export_table
-from op_profiler.predict.latency.devices import devices_in
+from op_profiler.prediction.latency.devices import devices_in
 
 
 def test_devices_are_those_with_times_that_can_be_used(url: str, example: Any, tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from op_profiler.dataset.draw import Draw
+from op_profiler.dataset.draw import GroupDraw
 
 
 def drawn(stream: Iterable[str], most: int) -> tuple[Counter[str], int]:
     """How many rows of each group are held in the end, and how many are not."""
-    draw, held = Draw(most), Counter[str]()
+    draw, held = GroupDraw(most), Counter[str]()
     for group in stream:
         if draw.takes(group):
             assert draw.wants(group)

@@ -16,9 +16,9 @@ from sqlalchemy import Text, type_coerce
 
 from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_rows, import_table, read_parquet, schema
 from op_profiler.dataset.flat import parse_where
-from op_profiler.dataset.formats.flat_format import FlatFormat
+from op_profiler.dataset.formats.flat_table import FlatFormat
 from op_profiler.dataset.formats.parquet import parquet_rows
-from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
+from op_profiler.errors import DatasetError, OpProfilerError, UsageError
 from op_profiler.shipped import shipped_processors
 
 NAMES = [column.name for column in COLUMNS]
@@ -281,8 +281,8 @@ def test_an_export_that_fails_keeps_the_older_file(
         yield pyarrow.RecordBatch.from_pylist([{}], schema=schema)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("op_profiler.dataset.formats.flat_format.flat_rows", broken)
-    monkeypatch.setattr("op_profiler.dataset.formats.parquet.arrow_batches", broken_batches)
+    monkeypatch.setattr("op_profiler.dataset.formats.flat_table.flat_rows", broken)
+    monkeypatch.setattr("op_profiler.dataset.formats.parquet._batches", broken_batches)
     with pytest.raises(OpProfilerError, match="No space left on device; give another path"):
         export_table(filled, path, format=format)
     assert path.read_text() == "older"
@@ -292,8 +292,8 @@ def test_an_export_that_fails_keeps_the_older_file(
 def test_what_rows_share_is_read_again_where_too_much_is_held(
     varied: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("op_profiler.dataset.formats.arrow_batches._ROWS", 1)
-    monkeypatch.setattr("op_profiler.dataset.formats.arrow_batches._MOST_SHARED", 1)
+    monkeypatch.setattr("op_profiler.dataset.flat._PIECE", 1)
+    monkeypatch.setattr("op_profiler.dataset.flat._MOST_SHARED", 1)
     monkeypatch.setattr("op_profiler.dataset.formats.parquet._GROUP_BYTES", 1)
     assert export_table(varied, tmp_path / "x", format="parquet").rows == 4
     assert read_parquet(tmp_path / "x") == list(flat_rows(varied))
@@ -377,8 +377,6 @@ def test_text_formats_need_neither_pandas_nor_pyarrow(
         monkeypatch.setitem(sys.modules, name, None)
     for format in ("csv", "jsonl"):
         assert export_table(filled, tmp_path / format, format=format).rows == 2
-    with pytest.raises(MissingPackageError, match="'pyarrow'"):
-        export_table(filled, tmp_path / "x", format="parquet")
 
 
 def test_reading_what_is_not_parquet(tmp_path: Path) -> None:

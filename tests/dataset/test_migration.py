@@ -132,7 +132,7 @@ def test_failures_of_an_older_dataset_are_kept_with_their_cause(old: str) -> Non
         assert operator["key"] == key and operator["machine_state"] is None
         by_error = {row["error"]: row for row in flat_rows(dataset)}
         assert by_error[operator["error"]]["error_cause"] == "operator"
-        assert by_error[None]["error_cause"] is None and by_error[None]["settled"] is True
+        assert by_error[None]["error_cause"] is None
 
 
 def test_whether_an_older_timing_settled_is_told_by_a_column(old: str, example: Any) -> None:
@@ -143,6 +143,22 @@ def test_whether_an_older_timing_settled_is_told_by_a_column(old: str, example: 
         (timed,) = [row for row in flat_rows(dataset) if row["error"] is None]
         assert timed["energy_cache"] == "hot"  # operators were called over and over for it
         assert found.timing.whole_model.settled is True and "settled" not in found.timing.details
+
+
+@pytest.mark.parametrize(("low_us", "settled"), [(99, True), (98, False), (None, False)])
+def test_operators_of_an_older_dataset_settled_by_their_own_intervals(
+    low_us: float | None, settled: bool, old: str, example: Any
+) -> None:
+    with sqlite3.connect(old.removeprefix("sqlite:///")) as connection:
+        connection.execute(
+            "UPDATE measurements SET median_us = 100, ci_low_us = ?, ci_high_us = 101 WHERE error IS NULL", (low_us,)
+        )
+    connection.close()
+    with Dataset.open(old) as dataset:
+        (timed,) = [row for row in flat_rows(dataset) if row["error"] is None]
+        assert timed["settled"] is settled and timed["run_id"] is None and timed["discarded_share"] is None
+        found = dataset.find_model_timing("m", threads=2, cache="model", resources={"core_set": (0, 1)})
+        assert found is not None and found.timing.whole_model.settled is True
 
 
 def test_keys_are_those_of_version_3(example: Any) -> None:

@@ -66,6 +66,24 @@ def test_of_two_that_are_alike_the_newer_one_stays(dataset: Dataset, example: An
         assert stored(dataset, example) == (measurement, True)
 
 
+def test_what_was_measured_just_now_is_newer_whatever_clock_wrote_the_time_that_is_there(
+    dataset: Dataset, example: Any
+) -> None:
+    example.add_model(dataset)
+    ahead = {"measured_at": "2099-01-01T00:00:00.000000+00:00", "run_id": "a clock ahead"}
+    now = dataclasses.replace(example.measurement(), median_us=5.0)
+    dataset.record(example.row(**ahead))
+    dataset.record(example.row(measurement=now, run_id="this"))
+    assert stored(dataset, example) == (now, True)
+    dataset.record(example.row(1, measurement=OF_THE_MACHINE, **ahead))
+    dataset.record(example.row(1, measurement=OF_THE_MACHINE, run_id="this"))
+    (failed,) = dataset.failures()
+    found = dataset.measurements_of("m", threads=2, cache="model").values()
+    assert {row.run_id for row in found} == {failed.run_id} == {"this"}
+    dataset.record(example.row(measured_at="2026-01-01T00:00:00.000000+00:00"))  # as out of a file
+    assert stored(dataset, example) == (now, True)
+
+
 def test_what_was_asked_for_again_replaces_a_better_time_but_a_failure_never_does(
     dataset: Dataset, example: Any, qualities: list[tuple[Measurement, bool]]
 ) -> None:

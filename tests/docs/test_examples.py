@@ -11,7 +11,7 @@ TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
 
 def test_a_search_asks_about_a_thousand_networks_at_once() -> None:
     text = (TUTORIALS / "predict.md").read_text()
-    start = text.index("    from op_profiler import Predictor\n    from op_profiler.collection.sampling.described")
+    start = text.index("    from op_profiler import Predictor\n    from op_profiler.operators.kinds.described")
     lines = text[start:].splitlines()
     end = next(at for at, line in enumerate(lines) if line and not line.startswith("    "))
     names: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Figures come from files that benchmarks write, and every benchmark has its place in the index."""
+"""Figures, in tables and in sentences, come from files that benchmarks write; every benchmark has its place in the
+index."""
 
 from __future__ import annotations
 
@@ -7,11 +8,15 @@ import importlib.util
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import jinja2
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,15 +25,90 @@ SCRIPTS = sorted(path for path in BENCHMARKS.glob("*.py") if not path.name.endsw
 RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 
 
+PAGE = ROOT / "docs" / "figures.md.in"
+NO_FIGURES = (
+    r"family \d+( model \d+)?|model \d+",  # processors
+    r"torch 2\.13|opsets 7 to 22",
+    r"(within|above|over) \d+ (%|us)|90 % (intervals|quantile)",  # what columns count
+    r"batch 1|1-D",
+)
+"""Numerals in the sentences of the page that are names, versions, or part of what a column means."""
+WORDS = (
+    *("three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *(r"\w+teen", r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty(?:-\w+)?", "hundred", "thousand", "million"),
+)
+
+
 @pytest.fixture
-def common(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    spec = importlib.util.spec_from_file_location("benchmarks_common", BENCHMARKS / "common.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
+def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], ModuleType]:
+    """Loads a file that is in no package."""
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+
+    def module(path: Path) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"no_package_{path.stem}", path)
+        assert spec is not None and spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, loaded)
+        spec.loader.exec_module(loaded)
+        return loaded
+
     return module
+
+
+@pytest.fixture
+def common(module: Callable[[Path], ModuleType]) -> ModuleType:
+    return module(BENCHMARKS / "common.py")
+
+
+@pytest.fixture
+def prose(module: Callable[[Path], ModuleType]) -> ModuleType:
+    return module(ROOT / "docs" / "prose.py")
+
+
+def numerals(source: str) -> list[str]:
+    """Numbers in the sentences of a page that no placeholder fills, with the words around them."""
+    no_sentences = r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`|\]\([^)]*\)|<!--.*?-->|^#.*?$"  # headings are questions
+    text = " ".join(re.sub(no_sentences, "…", source, flags=re.DOTALL | re.MULTILINE).split())
+    for expression in NO_FIGURES:
+        text = re.sub(rf"\b({expression})(?!\w)", "…", text)
+    number = rf"(?<![\w.-])\d[\d.,]*(?:-\w+)?(?!\w)|\b(?:{'|'.join(WORDS)})\b"
+    found = re.finditer(number, text, re.IGNORECASE)
+    return [text[max(0, one.start() - 30) : one.end() + 30] for one in found]
+
+
+def test_every_number_in_a_sentence_of_the_figures_is_filled_from_a_result() -> None:
+    assert numerals(PAGE.read_text()) == [], "take it from a result with a placeholder: see docs/prose.py"
+
+
+def test_a_number_that_no_result_has_is_found() -> None:
+    found = numerals(
+        "resnet-18 on H100, family 6 model 167: `--runs 3` {{ a.us }} us, 8 % within 10\n% of twelve; a 64-trial run"
+    )
+    assert len(found) == 3 and "8 %" in found[0] and "twelve" in found[1] and "64-trial" in found[2]
+
+
+def test_a_sentence_gets_its_numbers_from_results(prose: ModuleType, tmp_path: Path) -> None:
+    rows = [
+        {"model": "mlp", "threads": 1, "us": 6.0, "off": None},
+        {"model": "rnn", "threads": 1, "us": 1029.9, "off": 2},
+    ]
+    file = tmp_path / "speed.json"
+    file.write_text(json.dumps({"headline": "rnn is slow", "tables": {"models": rows}}))
+
+    def filled(expression: str) -> str:
+        return str(prose.with_numbers(f"{{{{ {expression} }}}}", [file]))
+
+    assert filled("speed.headline") == "Rnn is slow."
+    assert filled("speed.models.span('us')") == "6.0 to 1,029.9"
+    assert filled("speed.models.span('off')") == filled("speed.models.one('off')") == "2"
+    assert filled("speed.models.where(model='rnn', threads=[1, 2]).one('us')") == "1,029.9"
+    assert filled("speed.models.of('model') | length") == "2"
+    for wrong in (
+        *("speed.model", "sped.headline", "speed.models.where(model='gru').one('us')"),
+        *("speed.models.one('us')", "speed.models.span('ms')", "speed.models.where(model='mlp').span('off')"),
+    ):
+        with pytest.raises((jinja2.UndefinedError, LookupError)):
+            filled(wrong)
 
 
 def test_a_result_is_stored_with_where_it_is_from(common: ModuleType, tmp_path: Path) -> None:
@@ -42,11 +122,68 @@ def test_a_result_is_stored_with_where_it_is_from(common: ModuleType, tmp_path: 
     assert about["python"] == sys.version.split()[0]
 
 
+def test_a_result_names_the_datasets_that_it_is_of(common: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "runs.db").write_bytes(b"rows")
+    inputs = [f"sqlite:///{tmp_path / 'runs.db'}", "postgresql://me:secret@host/runs"]
+    common.store("speed.py", "fast", {"models": [{"us": 6.0}]}, whole=True, folder=tmp_path, inputs=inputs)
+    told = json.loads((tmp_path / "speed.json").read_text())["provenance"]["inputs"]
+    assert told.startswith("runs.db (sha256 ") and "host/runs" in told and "secret" not in told
+
+
+def test_a_library_keeps_its_rows_where_another_is_evaluated(
+    module: Callable[[Path], ModuleType], tmp_path: Path
+) -> None:
+    stored = module(BENCHMARKS / "library_splits.py").stored
+    for name, percent in (("fp32.txt", 2.0), ("fp16.txt", 3.0), ("fp16.txt", 4.0)):
+        library = tmp_path / name
+        library.write_text(name)
+        rows = [{"held_out": split, "default_percent": percent} for split in ("batch 64", "a random fifth")]
+        stored(library, {"rows": 10}, rows, folder=tmp_path)
+    result = json.loads((tmp_path / "library_splits.json").read_text())
+    assert [row["library"] for row in result["tables"]["library"]] == ["fp32.txt", "fp16.txt"]
+    assert len({row["sha256"] for row in result["tables"]["library"]}) == 2
+    assert [row["default_percent"] for row in result["tables"]["mape"]] == [2.0, 2.0, 4.0, 4.0]
+    assert result["headline"].endswith("fp32.txt: 2.0 to 2.0 % on 2 splits; fp16.txt: 4.0 to 4.0 % on 2 splits")
+
+
+def test_scores_that_are_kept_are_those_of_their_library(
+    module: Callable[[Path], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from op_profiler.prediction.library import scoring
+
+    evaluated: list[float] = []
+
+    def evaluate(table: Any, split: str, name: str) -> scoring.Score:
+        evaluated.append(float(table.latency_us[0]))
+        return scoring.Score(split, name, 4, 1, 0.1, 0.1, 0.1, 0.5, 0.0, None, 0, 1.0)
+
+    monkeypatch.setattr(scoring, "evaluate", evaluate)
+    benchmark = module(BENCHMARKS / "library_splits.py")
+    for milliseconds in (2, 2, 3):
+        library = tmp_path / f"{milliseconds}.txt"
+        library.write_text(f"{{Regular,128,3,480,480,192,7,2,1}} {milliseconds}\n")
+        words = [str(library), "--keep", str(tmp_path / "kept"), "--predictor", "default"]
+        monkeypatch.setattr(sys, "argv", ["library_splits.py", *words])
+        benchmark.main()
+    assert len(set(evaluated)) == 2 and len(evaluated) == 2 * evaluated.count(evaluated[0])
+
+
 def test_a_part_of_a_benchmark_replaces_no_result(common: ModuleType, tmp_path: Path) -> None:
     common.store("speed.py", "fast", {"models": [{"us": 6.0}]}, whole=True, folder=tmp_path)
     before = (tmp_path / "speed.json").read_text()
     common.store("speed.py", "faster", {"models": [{"us": 5.0}]}, whole=False, folder=tmp_path)
     assert (tmp_path / "speed.json").read_text() == before
+
+
+def test_a_benchmark_whose_plans_compute_something_else_fails(common: ModuleType, tmp_path: Path) -> None:
+    rows = [{"model": "mlp", "outputs": common.outputs_verdict(equal=False, agree=agree)} for agree in (True, False)]
+    common.store("speed.py", "fast", {"plans": rows[:1]}, whole=True, folder=tmp_path)
+    with pytest.raises(SystemExit, match="outputs are wrong.*mlp"):
+        common.store("speed.py", "fast", {"plans": rows}, whole=True, folder=tmp_path)
+    assert [row["outputs"] for row in json.loads((tmp_path / "speed.json").read_text())["tables"]["plans"]] == [
+        "agree",
+        "WRONG",
+    ]
 
 
 def test_runs_of_parts_add_up(common: ModuleType, tmp_path: Path) -> None:
@@ -68,6 +205,41 @@ def test_runs_of_parts_add_up(common: ModuleType, tmp_path: Path) -> None:
     assert common.about_all("first.py", later, folder=tmp_path)["date"] == "2026-12-01"
 
 
+@pytest.mark.parametrize(
+    ("equal", "agree", "told"), [(True, True, "equal"), (False, True, "agree"), (False, False, "WRONG")]
+)
+def test_a_plan_on_streams_names_its_merged_operators_and_judges_its_outputs(
+    equal: bool, agree: bool, told: str, module: Callable[[Path], ModuleType], tmp_path: Path
+) -> None:
+    result = {
+        **{"policy": "nash", "compared_policy": "nash, conv2d merged", "sequential_us": 9.0, "plan_us": 8.0},
+        **{"speedup": 1.125, "speedup_interval": [1.1, 1.2], "outputs_equal": equal, "outputs_agree": agree},
+        "tried": [{"policy": "nash", "measured_us": 8.5}, {"policy": "nash, conv2d merged", "measured_us": 8.0}],
+    }
+    file = tmp_path / "inception_v3-8.json"
+    file.write_text(json.dumps(result))
+    row = module(BENCHMARKS / "gpu_streams.py").row_of(file)
+    assert row["policy"] == "nash, conv2d merged" and row["nash_plan_us"] == 8.5 and row["outputs"] == told
+
+
+def test_ratios_of_a_gpu_are_of_one_method(module: Callable[[Path], ModuleType], tmp_path: Path) -> None:
+    """A dataset has rows of several versions; those whose launches were scaled to the whole are left out."""
+    from op_profiler.measure.measurement import LAUNCH_GAP_METHOD
+
+    gpu = module(BENCHMARKS / "gpu.py")
+    details = {"launch_gap_us": 40.0, "ratio_per_round": 0.9}
+    of_this_version = details | {"launch_gap_method": LAUNCH_GAP_METHOD}
+    with sqlite3.connect(tmp_path / "gpu.db") as connection:
+        connection.execute("CREATE TABLE models (key, name, batch_size, precision, source)")
+        timings = "model_key, complete, median_us, sum_of_operators_us, energy_mj, foreign_load, details, measured_at"
+        connection.execute(f"CREATE TABLE model_timings ({timings})")
+        for name, found in (("mlp", details), ("rnn", of_this_version)):
+            connection.execute("INSERT INTO models VALUES (?, ?, 1, 'float32', 'local')", (name, name))
+            row = (name, True, 100.0, 50.0, None, False, json.dumps(found), "2026-11-27")
+            connection.execute("INSERT INTO model_timings VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    assert [(row["model"], row["ratio"]) for row in gpu.additivity(tmp_path / "gpu.db")] == [("rnn", 0.9)]
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_every_benchmark_says_its_question_and_stores_its_result(script: Path) -> None:
     tree = ast.parse(script.read_text())
@@ -83,7 +255,7 @@ def test_every_result_is_on_the_page_of_figures(path: Path) -> None:
     assert result["script"] == path.stem and (BENCHMARKS / f"{path.stem}.py").exists()
     for records in result["tables"].values():
         assert records and all(record.keys() == records[0].keys() for record in records)
-    text = (ROOT / "docs" / "figures.md").read_text()
+    text = PAGE.with_suffix("").read_text()
     block = text.partition(f"<!-- results: {path.stem} -->")[2].partition("<!-- /results -->")[0]
     assert f"benchmarks/{path.stem}.py" in block
     rows = [line for line in block.splitlines() if line.startswith("| ")]

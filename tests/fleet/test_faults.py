@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -26,7 +28,7 @@ from op_profiler.dataset import Dataset
 from op_profiler.errors import OpProfilerError
 from op_profiler.fleet import dispatch, runs, workforce
 from op_profiler.fleet.cluster import Cluster
-from op_profiler.fleet.events import Done
+from op_profiler.fleet.events import Announcing, Done
 from op_profiler.fleet.jobs import Job
 from op_profiler.fleet.machine import TOLD, this_machine
 from op_profiler.fleet.nodes import machine_of
@@ -34,6 +36,7 @@ from op_profiler.fleet.state import state_of
 from op_profiler.fleet.tasks import CollectTask
 from op_profiler.fleet.workforce import Workforce
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.turns import WAITING
 
 from ..command_line import op_profiler
 from ..installed import needs
@@ -253,6 +256,45 @@ def test_a_worker_of_somebody_else_stops_nobody(tmp_path: Path, sqlite_url: str)
         other = {**about, TOLD: msgspec.to_builtins(msgspec.structs.replace(machine, version="0.0.9"))}
         with pytest.raises(OpProfilerError, match=r"is of op_profiler 0\.0\.9, and this is"):
             machine_of(other)
+
+
+def test_a_task_whose_last_worker_leaves_ends_with_the_reason(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workforce, "_KNOWN_SECONDS", 1e9)  # it is not noticed in time
+    with contextlib.ExitStack() as stack:
+        address, _ = stack.enter_context(scheduler(tmp_path))
+        leaving = stack.enter_context(contextlib.ExitStack())
+        leaving.enter_context(worker(tmp_path, address))
+        cluster = stack.enter_context(Cluster(address))
+
+        def no_patience(dask_scheduler: Any) -> None:
+            dask_scheduler.no_workers_timeout = 0.1
+
+        cluster.client.run_on_scheduler(no_patience)
+
+        def tasks() -> Iterator[CollectTask]:
+            leaving.close()
+            until = time.monotonic() + PATIENCE_SECONDS
+            while cluster.workers():
+                assert time.monotonic() < until, "the scheduler did not notice"
+                time.sleep(0.1)
+            yield CollectTask(request(sqlite_url))
+
+        run = dispatch.Dispatch(cluster, Listening())
+        run._workforce.all()
+        (nobody,) = run.run(tasks())
+        assert "no worker that measures llvm" in nobody.error and nobody.machine is None
+
+
+def test_a_wait_is_told_however_soon_it_comes_after_another_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, str]] = []
+    here = SimpleNamespace(get_current_task=lambda: "mlp", log_event=lambda _topic, event: told.append(event))
+    monkeypatch.setattr("distributed.get_worker", lambda: here)
+    progress = Announcing("rack")
+    for text in ("mlp: lowering", "mlp: 1 of 60 rounds", f"mlp: {WAITING}another process works"):
+        progress.step(text, 0.0)
+    assert [one["text"].startswith(f"mlp: {WAITING}") for one in told] == [False, True]
 
 
 class Machines:

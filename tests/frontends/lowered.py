@@ -23,3 +23,19 @@ def check(model: Any, run: Any, torch: Any, *examples: Any) -> Any:
     for output, reference in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(output, reference.numpy(), atol=1e-4, rtol=1e-4)
     return lowered
+
+
+def agree(lowered: Any, *, agrees: bool = True, compiler: str = "relay") -> None:
+    """The outputs of a lowered model are those of its own framework, or are found not to be; no test is lenient."""
+    import pytest
+
+    from op_profiler.building.agreement import OutputsDifferError, with_agreement
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.frontends.frontend import ModelRequest
+
+    request = BuildRequest(model=ModelRequest(source="file", name="m"), compiler=compiler, schedules="none")
+    if agrees:
+        assert with_agreement(request, lowered, {}, lambda **_: None).agreement.outputs_agree
+        return
+    with pytest.raises(OutputsDifferError, match="computes something else here"):
+        with_agreement(request, lowered, {}, lambda **_: None)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from op_profiler.compilers.relay.layers import layer_in_span
+from op_profiler.compilers.relay_rewriting import layer_in_span
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
+from op_profiler.lean_imports import quiet
 
 
 def layers_of(tvm: Any, model: Any) -> list[tuple[str, str]]:
@@ -153,6 +154,6 @@ def test_a_small_transformer_is_attributed(torch: Any, target: Any) -> None:
 
 def test_a_small_onnx_graph_is_attributed(torch: Any, target: Any, network: Any, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
-    with torch_importer.quiet():
+    with quiet():
         torch.onnx.export(network, (torch.randn(1, 3, 6, 6),), str(tmp_path / "m.onnx"), dynamo=False)
     assert attributed(load(str(tmp_path / "m.onnx")), target) >= 0.95

@@ -30,9 +30,18 @@ DIFFERENT = {
 }
 """What names begin with, and why other numbers are expected there."""
 
+ATTENTION = (
+    "attention_3d",
+    "attention_4d_gqa",
+    "attention_4d_with_past_and_present_qk_matmul_bias",
+    "attention_4d_with_qk_matmul_bias",
+    "attention_4d_with_qk_matmul_softcap",
+)
+"""What names begin with of attention that onnx 1.18 computes in another way than onnxruntime. test_onnx_attention.py
+compares with the latter. The same as a graph, of which names end with _expanded, computes as it is written."""
+
 LOWERED = [
     "attention_4d_causal",
-    "attention_3d_gqa",
     "averagepool_2d_ceil_last_window_starts_on_pad",
     "center_crop_pad_crop_axes_chw",
     "cast_INT4_to_FLOAT",
@@ -54,8 +63,6 @@ REFUSED = {
     "cast_FLOAT_to_FLOAT8E5M2": "numbers of type FLOAT8E5M2",
     "castlike_FLOAT8E4M3FN_to_FLOAT": "numbers of type FLOAT8E4M3FN",
     "cast_FLOAT_to_INT4": "numbers of type INT4",
-    "maxunpool_export_with_output_shape": "names the size of its output",
-    "roialign_mode_max": "takes the largest of weighted values",
     "training_dropout": "drops at random",
 }
 
@@ -132,6 +139,8 @@ def test_all_that_lowers_is_right(letter: str, tmp_path: Path, run: Run) -> None
     for folder in sorted(folder_of_all().glob(f"*/test_{letter}*")):
         name = folder.name.removeprefix("test_")
         if not (folder / "test_data_set_0").is_dir() or name.startswith(tuple(DIFFERENT)):
+            continue
+        if name.startswith(ATTENTION) and not name.endswith("_expanded"):
             continue
         for constant in (False, True):
             try:

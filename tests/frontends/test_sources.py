@@ -133,9 +133,41 @@ def test_graphs_inside_the_onnx_package_lower(name: str) -> None:
     assert load("remoteonnx", name).inputs[0].shape == (1, 3, 224, 224)
 
 
+def _single_operator(name: str, x: dict[str, Any]) -> Any:
+    """What torch computes of the same operands."""
+    import torch
+    from torch.nn import functional
+
+    convolutions = {"conv1d": functional.conv1d, "conv2d": functional.conv2d, "conv3d": functional.conv3d}
+    if name in convolutions:
+        return convolutions[name](x["data"], x["weight"], padding=1)
+    return {
+        "add": lambda: x["a"] + x["b"],
+        "batch_matmul": lambda: x["a"] @ x["b"].transpose(1, 2),
+        "conv2d_transpose": lambda: functional.conv_transpose2d(x["data"], x["weight"], stride=2, padding=1),
+        "dense": lambda: functional.linear(x["data"], x["weight"]),
+        "depthwise_conv2d": lambda: functional.conv2d(x["data"], x["weight"], padding=1, groups=x["data"].shape[1]),
+        "layer_norm": lambda: functional.layer_norm(x["data"], x["data"].shape[-1:], x["gamma"], x["beta"]),
+        "matmul": lambda: x["a"] @ x["b"],
+        "pooling": lambda: functional.max_pool2d(x["data"], 3, stride=2, padding=1),
+        "softmax": lambda: torch.softmax(x["data"], -1),
+    }[name]()
+
+
+@needs_torch
 @pytest.mark.parametrize("name", FRONTENDS.get("simple").names())
-def test_single_operators_lower(name: str) -> None:
-    assert load("simple", name).inputs
+def test_single_operators_compute_what_torch_computes(name: str) -> None:
+    import torch
+
+    usual = load("simple", name).inputs[0]
+    small = tuple(min(size or 1, limit) for size, limit in zip(usual.shape, (2, 6, 9, 7, 5), strict=False))
+    model = load("simple", name, input_names=(usual.name,), input_shapes=(small,))
+    rng = np.random.default_rng(0)
+    inputs = {one.name: one.random(rng) for one in model.inputs}
+    weights = {key: value.numpy() for key, value in model.params.items()}
+    (found,) = outputs(model, inputs)
+    expected = _single_operator(name, {key: torch.from_numpy(value) for key, value in (inputs | weights).items()})
+    assert found.shape == tuple(expected.shape) and np.allclose(found, expected, atol=1e-5)
 
 
 def _mediapipe(name: str) -> Path:

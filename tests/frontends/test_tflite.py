@@ -15,6 +15,7 @@ from op_profiler.frontends.frontend import ModelRequest
 
 from ..installed import needs
 from .conftest import Run
+from .operator_sets.tflite_writer import TensorSpec, write
 
 pytestmark = needs("tflite")
 Shape = tuple[int, ...] | None  # None: no shape was written, as some writers do for scalars
@@ -123,4 +124,19 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     content = (tmp_path / "net.tflite").read_bytes()
     (tmp_path / "net.tflite").write_bytes(content[: len(content) // 2])
     with pytest.raises(ModelError, match="cannot be read as TFLite"):
+        load(tmp_path / "net.tflite")
+
+
+def test_a_weight_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    row, weight = TensorSpec((1, 4), "float32"), TensorSpec((4, 4), "float32", np.zeros(8))
+    content = write("FULLY_CONNECTED", "FullyConnectedOptions", {}, [row, weight], [row])
+    (tmp_path / "net.tflite").write_bytes(content)
+    with pytest.raises(ModelError, match="tensor 'input_1' is incomplete: it needs 64 bytes, and 32 are there"):
+        load(tmp_path / "net.tflite")
+
+
+def test_a_custom_operator_is_refused_by_its_name(tmp_path: Path) -> None:
+    row = TensorSpec((1, 4), "float32")
+    (tmp_path / "net.tflite").write_bytes(write("MyOp", "", {}, [row], [row]))
+    with pytest.raises(ModelError, match="no converter for MyOp"):
         load(tmp_path / "net.tflite")

@@ -113,15 +113,6 @@ def test_windows_as_columns_and_back(torch: Any, run: Any) -> None:
     check(Windows(), run, torch, torch.randn(2, 3, 6, 8))
 
 
-def test_windows_that_overlap_are_not_added_up_wrongly(torch: Any, run: Any) -> None:
-    class Overlapping(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.nn.functional.fold(x, (4, 4), 2)
-
-    with pytest.raises(ModelError, match="windows that overlap"):
-        check(Overlapping(), run, torch, torch.randn(1, 8, 9))
-
-
 def test_the_spectral_norm_is_not_taken_for_another(torch: Any, run: Any) -> None:
     class Spectral(torch.nn.Module):
         def forward(self, x: Any) -> Any:

@@ -24,6 +24,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         (x * 5).long().clamp(min=(x * 3).long()),
     ),
     "largest": lambda torch, x: (*x.max(1), *x.min(2, keepdim=True), x.max(), torch.max(x, -x), x.max(1)[0]),
+    "whole": lambda torch, x: (
+        (x * 1e12).long() & 0x7FFFFFFFFF,
+        (x * 1e12).long() | (x * 1e11).long(),
+        (x * 1e12).long() ^ (x * 9).int(),
+        ~(x * 1e12).long(),
+        (x > 0) & (x < 1) ^ (x > 2),
+        x.argsort(2),
+        torch.nn.functional.one_hot((x.abs() * 3).long(), 20),
+    ),
     "lerp": lambda torch, x: (torch.lerp(x, -x, 0.25), torch.lerp(x, -x, x.abs())),
     "shrink": lambda torch, x: (torch.nn.functional.softshrink(x), torch.nn.functional.hardshrink(x, 0.7)),
     "similarity": lambda torch, x: (

@@ -140,6 +140,7 @@ from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target = resolve_target("cuda -arch=sm_90")
 from op_profiler.collection.studies.tune import tunables_of
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 tvm = load_tvm()
@@ -153,7 +154,7 @@ params = {name: tvm.nd.array(np.ones(shape, "float32")) for name, shape in [*sha
 model = ImportedModel("two", "test", module, params, (InputSpec("data", shapes["data"]),))
 items, _ = tunables_of(model, target, None)
 built = 0
-task = items[0].tasks[0].create(target)
+task = compiler_in_use().task(items[0].tasks[0], target)
 for point in range(0, task.size, task.size // 6):
     try:
         built += bool(task.build(point))

@@ -45,7 +45,7 @@ def test_a_kernel_begins_when_it_is_launched_and_the_one_before_has_ended(
 
 def test_an_operator_of_several_kernels_is_launched_one_by_one() -> None:
     """Ten kernels of 1 us and launches of 3 us each: the last one begins at 30 us. As one it would end at 58."""
-    cost = LaunchCost(event_us=2.7, turn_us=1.0)
+    cost = LaunchCost(event_us=2.7, turn_us=1.0, edges_us=1.0, timer_step_us=0.032, uncertain_us=1.0)
     us, launches_us = np.array([19.0, 1.0]), np.array([30.0, 3.0])
     assert GpuKernels._timeline_us(us, launches_us, (10, 1), cost) == pytest.approx(33 + 1.0)
     assert GpuKernels._timeline_us(us, launches_us, (0, 0), cost) == pytest.approx(30 + 19 + 1.0 + 1.0)
@@ -69,12 +69,19 @@ class TestACollection:
                 "SELECT median_us, launches FROM measurements m JOIN model_operators USING (operator_key)"
             ).fetchall()
             (details,) = connection.execute("SELECT details FROM model_timings").fetchone()
+            intervals = connection.execute("SELECT ci_low_us, median_us, ci_high_us FROM measurements").fetchall()
+            (properties,) = connection.execute("SELECT properties FROM devices").fetchone()
         assert len(found) == entry["operators"] == 4
         for median_us, launches in found:
             (launch,) = json.loads(launches)
             warps = launch["grid"][0] * -(-launch["block"][0] // 32)
             assert median_us == pytest.approx(1.5 + warps / 2e3, abs=0.3)
         assert entry["launch_gap_us"] > 0 and json.loads(details)["launch_gap_us"] == entry["launch_gap_us"]
+        uncertain_us, cost = (json.loads(properties)[name] for name in ("kernel_uncertainty_us", "launch_cost"))
+        assert entry["kernel_uncertainty_us"] == uncertain_us and entry["short_operators"] == 4
+        assert uncertain_us == pytest.approx(0.93, abs=0.3) and cost["timer_step_us"] == 0.032
+        for low_us, median_us, high_us in intervals:
+            assert low_us <= max(median_us - uncertain_us, 0) and high_us >= median_us + uncertain_us
 
     def test_the_operators_and_the_waits_for_launches_add_up(self, stand_in: dict[str, str], tmp_path: Path) -> None:
         """At batch 32 its kernels are longer than their launches, which other tests disturb."""
@@ -92,6 +99,56 @@ class TestACollection:
         for cache in ("hot", "cold"):
             entry = collected(stand_in, tmp_path, "--modelname", "mlp", "--cache", cache)
             assert entry["failed"] == 0 and entry["sum_of_operators_us"] > 0
+        with sqlite3.connect(tmp_path / "gpu.db") as connection:
+            found = connection.execute("SELECT DISTINCT cache_mechanism FROM settings ORDER BY 1").fetchall()
+        assert found == [("read of 4 times the L2",), ("repeat",)]  # a copy would leave lines to be written back
+
+
+def mixed_model(path: Path) -> Path:
+    """Two dense layers, of which the first one computes in half precision what follows."""
+    onnx = pytest.importorskip("onnx")
+    helper, float32, float16 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+    weights = [onnx.numpy_helper.from_array(np.ones((32, 32), "float32") / 32, name) for name in ("first", "second")]
+    nodes = [
+        helper.make_node("MatMul", ["data", "first"], ["a"]),
+        helper.make_node("Cast", ["a"], ["half"], to=float16),
+        helper.make_node("Tanh", ["half"], ["tanh"]),
+        helper.make_node("Cast", ["tanh"], ["full"], to=float32),
+        helper.make_node("MatMul", ["full", "second"], ["b"]),
+        helper.make_node("Relu", ["b"], ["out"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, float32, (1, 32)) for name in ("data", "out")]
+    graph = helper.make_graph(nodes, "mixed", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+def test_a_kernel_that_the_gpu_has_no_arithmetic_for_fails_alone(stand_in: dict[str, str], tmp_path: Path) -> None:
+    """Half precision on Maxwell, which TVM's CUDA does not compile: the model failed as a whole."""
+    summary = tmp_path / "summary.json"
+    model = ("--modelsource", "file", "--modelname", str(mixed_model(tmp_path / "mixed.onnx")))
+    where = ("--schedules", "none", "--check-outputs", "never", "--quiet", "--summary-json", str(summary))
+    words = ("collect", *model, "--target", "cuda -arch=sm_52", *where, "--db", f"sqlite:///{tmp_path / 'gpu.db'}")
+    done = run(stand_in, *words)
+    assert done.returncode == 1, done.stderr
+    (entry,) = json.loads(summary.read_text())
+    with sqlite3.connect(tmp_path / "gpu.db") as connection:
+        found = connection.execute("SELECT error FROM measurements").fetchall()
+    errors = [error for (error,) in found if error is not None]
+    assert entry["failed"] == len(errors) == 1 and len(found) > 1
+    assert "NVRTC refuses a kernel for sm_52: identifier " in errors[0]
+
+
+@pytest.mark.parametrize(("cuda_of_driver", "code"), [("11080", 5), ("12000", 0)])
+def test_a_driver_that_is_too_old_is_refused(
+    stand_in: dict[str, str], tmp_path: Path, cuda_of_driver: str, code: int
+) -> None:
+    words = ("collect", "--modelname", "mlp", "--target", "cuda", "--schedules", "none", "--quiet")
+    database = ("--db", f"sqlite:///{tmp_path / 'gpu.db'}")
+    done = run({**stand_in, "CUDA_OF_DRIVER": cuda_of_driver}, *words, *database)
+    assert done.returncode == code, done.stderr
+    refused = "NVIDIA's driver 525.60.13 or newer for CUDA 12: this one supports CUDA 11.8"
+    assert (refused in done.stderr) == (code != 0)
 
 
 class TestCounters:
@@ -153,7 +210,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 tvm = load_tvm()
 from op_profiler.errors import MeasureError
 from op_profiler.targets.cuda.events import Events
-from op_profiler.targets.cuda.graphs import Graphs
+from op_profiler.targets.cuda.stream_lanes import Graphs
 stream, events = tvm.cuda(0).create_raw_stream(), Events()
 graph = Graphs().on(stream)
 with graph.recording():
@@ -177,27 +234,27 @@ def test_a_graph_that_cannot_be_recorded_leaves_the_stream_as_it_was(stand_in: d
     assert done.stdout.split() == ["InternalError", "recorded", "again"]
 
 
-COLD = """
+ALONE = """
 from op_profiler.targets.target import use_build_for
 use_build_for("cuda")
 from op_profiler.compilers.tvm_build import load_tvm
 device = load_tvm().cuda(0)
-from op_profiler.targets.cuda.alone import ColdCalls, spin_on
-clock, spin = ColdCalls(device), spin_on(device)
-def launch():
-    spin.launch()
-    return True
-print(min(clock.us(launch) for _ in range(5)), clock.us(lambda: False))
+from op_profiler.targets.cuda.alone import SingleCalls
+from op_profiler.targets.cuda.own_kernels import Spin, own_kernels
+clock, spin = SingleCalls(device), Spin(own_kernels(device))
+for cache in ("hot", "cold"):
+    print(min(clock.us(spin.launch, cache) for _ in range(5)), clock.us(lambda: False, cache))
 """
 
 
 @pytest.mark.skipif(machine_code.nvrtc() is None, reason="needs NVRTC, which compiles the kernel")
 def test_a_single_call_holds_neither_its_launch_nor_the_events(stand_in: dict[str, str]) -> None:
     """The stand-in's kernel for this takes 4.96 us, a launch 2 us, and an event 0.7 us."""
-    done = run(stand_in, program=COLD)
+    done = run(stand_in, program=ALONE)
     assert done.returncode == 0, done.stderr
-    us, failed = map(float, done.stdout.split())
-    assert us == pytest.approx(4.96, abs=0.3) and np.isnan(failed)
+    for line in done.stdout.splitlines():
+        us, failed = map(float, line.split())
+        assert us == pytest.approx(4.96, abs=0.3) and np.isnan(failed)
 
 
 TRIAL = """
@@ -217,13 +274,13 @@ for cache in ("hot", "cold"):
 """
 
 
-def test_a_cold_trial_holds_neither_its_launch_nor_the_events(stand_in: dict[str, str]) -> None:
-    """The stand-in's kernel takes 1.5 us. Calls in a row wait for their launches of 2 us."""
+def test_a_trial_holds_neither_its_launch_nor_the_events(stand_in: dict[str, str]) -> None:
+    """The stand-in's kernel takes 1.5 us. Calls in a row would wait for their launches of 2 us."""
     done = run(stand_in, program=TRIAL)
     assert done.returncode == 0, done.stderr
-    hot, cold = (line.split() for line in done.stdout.splitlines())
-    assert hot[:3] == ["hot", "None", "None"] and float(hot[3]) >= 2.0
-    assert cold[:3] == ["cold", "None", "None"] and float(cold[3]) == pytest.approx(1.5, abs=0.4)
+    for cache, line in zip(("hot", "cold"), done.stdout.splitlines(), strict=True):
+        *outcome, us = line.split()
+        assert outcome == [cache, "None", "None"] and float(us) == pytest.approx(1.5, abs=0.4)
 
 
 def test_a_search_builds_side_by_side(stand_in: dict[str, str], tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_damaged_arrays(kind: Damage, seed: int, commands: Commands, tmp_path: P
 def test_damaged_schedule_records(
     kind: Damage, seed: int, commands: Commands, tables: dict[str, bytes], tmp_path: Path
 ) -> None:
-    from op_profiler.schedules.records import record_file
+    from op_profiler.schedules.record_files import record_file
     from op_profiler.targets.llvm.identity import processor_name
 
     file = record_file(str(tmp_path), "llvm", processor_name())

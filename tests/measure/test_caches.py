@@ -9,11 +9,13 @@ from typing import Any
 import psutil
 import pytest
 
+from op_profiler import control_groups
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.relay.calls import array_address
 from op_profiler.compilers.sum_of_products import SumOfProducts
-from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.calls import array_address
+from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.in_place import timed_us
+from op_profiler.targets.llvm.reference_kernels import Pieces
 
 KIB, MIB = 1 << 10, 1 << 20
 L1, L2, L3 = 32 * KIB, 1 * MIB, 96 * MIB
@@ -65,10 +67,12 @@ def test_memory_limits_what_is_read(
 ) -> None:
     memory = SimpleNamespace(total=total, available=available)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-    file = tmp_path / "memory.max"
+    (tmp_path / "cgroup").write_text("0::/\n")
+    (tmp_path / "mountinfo").write_text(f"29 1 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw\n")
     if limit is not None:
-        file.write_text(limit + "\n")
-    assert beyond_caches_bytes(2 << 30, memory=file) == expected
+        (tmp_path / "memory.max").write_text(limit + "\n")
+    monkeypatch.setattr(control_groups, "_PROCESS", tmp_path)
+    assert beyond_caches_bytes(2 << 30) == expected
 
 
 def test_pieces_come_in_turn_and_hold_what_was_asked_for(target: Any) -> None:

@@ -11,12 +11,14 @@ import pytest
 
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.cores import available_cores
+from op_profiler.measure.disturbance import APART, SHARED, disturbed_by
 from op_profiler.measure.host_state import HostState
-from op_profiler.measure.measurement import APART, SHARED, Device, Measurement, ModelTiming, disturbed_by
-from op_profiler.measure.rounds import Limits, Rounds
+from op_profiler.measure.limits import Limits
+from op_profiler.measure.measurement import Device, Measurement, ModelTiming
+from op_profiler.measure.rounds import Rounds
 from op_profiler.measure.samples import Samples
-from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.measure.threads import ThreadPool
+from op_profiler.targets.llvm.reference_kernels import ReferenceKernels
 
 DEVICE = Device(kind="cpu", target="llvm", processor="some", cores=2)
 FAR_US = 1e5
@@ -54,7 +56,7 @@ def timed(
     target: Any, tvm: Any, compiled: Any, *, far: Sequence[int] = (), slow: Sequence[int] = (), **limits: Any
 ) -> tuple[Samples, Any, Disturbed]:
     model = load_graph(compiled, tvm.cpu(), {"data": np.zeros((1, 16, 32, 32), "float32")})
-    probe = SteadinessProbe(target)
+    probe = ReferenceKernels(target)
     host = Disturbed(probe, DEVICE, (2,), far=set(far), slow=set(slow))
     for _ in range(20):
         HostState.exchanged_us(host)
@@ -77,7 +79,7 @@ def timed(
 
 @two_cores
 def test_the_kernel_takes_time_and_moves_data(target: Any) -> None:
-    probe = SteadinessProbe(target)
+    probe = ReferenceKernels(target)
     one, other = probe._to_and_fro
     ThreadPool().use(2)
     values = one.arrays[0].numpy()
@@ -88,8 +90,8 @@ def test_the_kernel_takes_time_and_moves_data(target: Any) -> None:
 @two_cores
 def test_a_window_in_which_the_cores_move_apart_is_repeated(target: Any, tvm: Any, compiled_small: Any) -> None:
     """Apart before the first window's rounds, and again after the second's."""
-    samples, outcome, host = timed(target, tvm, compiled_small, far=(0, 3), repeat_seconds=5.0)
-    assert outcome.repeated_rounds > 0 and host.readings >= 6
+    samples, _, host = timed(target, tvm, compiled_small, far=(0, 3), repeat_seconds=5.0)
+    assert samples.discarded > 0 and host.readings >= 6
     assert len(samples.exchange_us) >= 1
     assert not any(samples.foreign), "nobody else used the machine"
     assert max(samples.exchange_us) < FAR_US, "what was thrown away is not told of either"
@@ -98,8 +100,8 @@ def test_a_window_in_which_the_cores_move_apart_is_repeated(target: Any, tvm: An
 @two_cores
 def test_a_window_in_which_the_cores_are_slow_is_repeated(target: Any, tvm: Any, compiled_small: Any) -> None:
     """The first window: on a busy machine one alone can be as long as the rounds may take."""
-    _, outcome, host = timed(target, tvm, compiled_small, slow=(0,), repeat_seconds=5.0)
-    assert outcome.repeated_rounds > 0 and host.windows >= 2
+    samples, _, host = timed(target, tvm, compiled_small, slow=(0,), repeat_seconds=5.0)
+    assert samples.discarded > 0 and host.windows >= 2
     usual_us = host.told(2, [])["compute_usual_us"]
     assert HostState.disturbs(host, {2: SHARED * usual_us + 1.0}, [])
     assert not HostState.disturbs(host, {2: usual_us}, [])
@@ -134,7 +136,7 @@ def test_what_disturbed_a_run_is_told_by_its_details(details: dict[str, Any], by
 
 @two_cores
 def test_later_runs_know_what_is_usual(target: Any) -> None:
-    probe = SteadinessProbe(target)
+    probe = ReferenceKernels(target)
     ThreadPool().use(2)
     first = HostState(probe, DEVICE, (1, 2))
     assert first.told(2, []) == {} and not first.disturbs({1: 1e9, 2: 1e9}, [])
@@ -148,6 +150,6 @@ def test_later_runs_know_what_is_usual(target: Any) -> None:
 
 
 def test_one_thread_exchanges_nothing(target: Any) -> None:
-    host = HostState(SteadinessProbe(target), DEVICE, (1,))
+    host = HostState(ReferenceKernels(target), DEVICE, (1,))
     assert host.exchanged_us() == [] and not host.disturbs({}, [])
     host.keep()

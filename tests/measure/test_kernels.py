@@ -8,14 +8,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from op_profiler.compilers.calls import call_overhead_us
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.executor_graph import kernel_calls, outputs, planned_tensors
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.cores import available_cores
-from op_profiler.measure.calls import call_overhead_us
 from op_profiler.measure.in_place import timed_us
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.load import MINIMUM_SECONDS, CoreMeter, ForeignLoad
-from op_profiler.measure.rounds import Limits, Rounds
+from op_profiler.measure.rounds import Rounds
 from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, default_thread_counts
 
@@ -56,10 +57,10 @@ def test_kernels_that_are_not_timed_run_all_the_same(graph: Any) -> None:
 
 
 def test_a_kernel_that_fails_says_so_and_has_no_time(graph: Any, tvm: Any) -> None:
-    from op_profiler.measure.calls import Kernel
+    from op_profiler.compilers.relay.calls import PackedCall
 
     kernel = graph.kernels[0]
-    wrong = Kernel(kernel.name, kernel.label, kernel.function, kernel.arrays[:-1])
+    wrong = PackedCall(kernel.name, kernel.label, kernel.function, kernel.arrays[:-1])
     assert np.isnan(timed_us(wrong))
     assert not wrong.run()
     assert "num_args" in (wrong.error() or "")

@@ -14,8 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
+from op_profiler.cores import parse_core_list
 from op_profiler.measure import load
-from op_profiler.measure.load import CoreMeter, parse_core_list
+from op_profiler.measure.load import CoreMeter
 from op_profiler.targets.cuda.load import GpuMeter
 
 TICK = os.sysconf("SC_CLK_TCK")

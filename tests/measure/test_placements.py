@@ -25,7 +25,7 @@ def test_copies_share_no_memory_and_compute_the_same(tvm: Any, compiled_small: A
     inputs = {"data": np.random.default_rng(0).random((1, 16, 32, 32), dtype="float32")}
     first = load_in_turns(compiled_small, tvm.cpu(), inputs)
     copies = [first.moved() for _ in range(8)]
-    assert copies[-1].run is first.run and first.moved() is copies[0]  # round they go
+    assert copies[-1].whole is first.whole and first.moved() is copies[0]  # round they go
     kept = [addresses(copy) for copy in copies]
     assert sum(map(len, kept)) == len(set.union(*kept))
     assert all(np.array_equal(outputs(copy), outputs(first)) for copy in copies)
@@ -39,4 +39,4 @@ def test_a_model_that_fills_the_memory_has_no_copies(
     free = psutil.virtual_memory()._replace(available=8 * 2 * needed)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
     first = load_in_turns(compiled_small, tvm.cpu(), inputs)
-    assert len({id(first.moved().run) for _ in range(6)}) == 3
+    assert len({id(first.moved().whole) for _ in range(6)}) == 3

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.relay.graph_executor import load_graph
-from op_profiler.measure.rounds import Limits, Rounds
-from op_profiler.measure.samples import Samples
+from op_profiler.measure.limits import Limits
+from op_profiler.measure.rounds import Rounds
+from op_profiler.measure.samples import WHOLE_MODEL, Samples
 from op_profiler.measure.threads import ThreadPool, default_thread_counts
 
 THREADS = default_thread_counts()
@@ -79,10 +80,13 @@ def rounds_of(calls: Calls, samples: dict[int, Samples], cache: Any = "model", *
         groups=list(range(kernels)),
         skipped=[False] * kernels,
         coverage=0.95,
-        limits=Limits(target=0.0, usual_rounds=40, usual_seconds=0.001, window_seconds=0.02, **limits),
+        limits=Limits(
+            **{"target": 0.0, "usual_rounds": 40, "usual_seconds": 0.001, "window_seconds": 0.02, "repeat_seconds": 0.0}
+            | limits
+        ),
         meter=None,
     )
-    rounds.run(samples, lambda share: None)
+    rounds.outcome = rounds.run(samples, lambda share: None)  # type: ignore[attr-defined]
     return rounds
 
 
@@ -141,3 +145,43 @@ def test_readings_of_the_model_settle_once_a_thread_count(calls: Calls) -> None:
     calls.made.clear()
     assert rounds.whole_model_us(THREADS[-1]) > 0
     assert "run" not in calls.made and calls.made.count("whole") == Limits().readings
+
+
+def test_rounds_in_which_a_kernel_fails_are_counted_discarded_ones_too(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel fails in every third round, the whole model once. All windows before the sixth are disturbed."""
+    disturbed = iter([True] * 5)
+    monkeypatch.setattr(Rounds, "_disturbed", lambda self, window: next(disturbed, False))
+    walked, ran = iter(range(10**6)), iter(range(10**6))
+
+    def walk(cache: Any, timed: list[bool]) -> list[float]:
+        us = calls.model.walk(cache, timed)
+        return [np.nan, *us[1:]] if next(walked) % 3 == 0 else list(us)
+
+    monkeypatch.setattr(calls, "walk", walk, raising=False)
+    monkeypatch.setattr(calls, "time_model", lambda: np.nan if next(ran) == 0 else 9.0, raising=False)
+    samples = {1: Samples()}
+    rounds_of(calls, samples, repeat_seconds=60.0, minimum_rounds=20)
+    one = samples[1]
+    assert one.discarded >= 5 and one.rounds >= 20
+    total = next(walked)
+    assert total == one.rounds + one.discarded and one.failed == {0: -(-total // 3), WHOLE_MODEL: 1}
+    assert one.failure(0) == f"failed in {one.failed[0]} of {total} rounds" and one.failure(1) is None
+
+
+def test_rounds_of_a_model_that_cannot_run_as_a_whole_settle_at_each_thread_count(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "time_model", lambda: np.nan, raising=False)
+    for target, settled in ((1e9, True), (0.0, False)):
+        rounds: Any = rounds_of(calls, {n: Samples() for n in THREADS}, target=target)
+        assert rounds.outcome.settled == dict.fromkeys(THREADS, settled)
+
+
+def test_a_kernel_that_is_not_timed_does_not_fail(calls: Calls) -> None:
+    """With hot caches light operators are timed at the largest thread count only."""
+    samples = {n: Samples() for n in THREADS}
+    rounds_of(calls, samples, cache="hot")
+    assert np.isnan(samples[1].matrix()).any() or len(THREADS) == 1
+    assert not any(sum(one.failed.values()) for one in samples.values())

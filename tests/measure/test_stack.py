@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.relay.graph_executor import load_graph
-from op_profiler.measure.calls import ExecutorStackProbe, stack_places
+from op_profiler.measure.stack import StackProbe, stack_places
 
 
 def test_a_call_begins_where_its_turn_wants_it(tvm: Any) -> None:
-    probe, places = ExecutorStackProbe(), stack_places()
+    probe, places = StackProbe(), stack_places()
     addresses = [probe.called(places.of_kernels(turn)) for turn in range(64)]
     assert [(addresses[0] - address) % 64 for address in addresses] == [16 * (turn % 4) for turn in range(64)]
     assert len({address % 4096 // 64 for address in addresses}) > 16  # other lines of a page as well
 
 
 def test_the_model_and_its_kernels_begin_at_the_same_place(tvm: Any) -> None:
-    probe, places = ExecutorStackProbe(), stack_places()
+    probe, places = StackProbe(), stack_places()
     for turn in range(8):
         by_itself, in_model = probe.called(places.of_kernels(turn)), probe.called_in_model(places.of_model(turn))
         assert (by_itself - in_model) % 64 == 0

@@ -8,13 +8,14 @@ import numpy as np
 
 from op_profiler.cores import available_cores
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.rounds import Limits
-from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES, SteadinessProbe
+from op_profiler.measure.limits import Limits
+from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.measure.threads import ThreadPool
+from op_profiler.targets.llvm.reference_kernels import ReferenceKernels
 
 
 def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
-    probe = SteadinessProbe(target)
+    probe = ReferenceKernels(target)
     ThreadPool().use(1)  # two threads wait for each other where a core is busy
     timed = np.array([probe.timed() for _ in range(10)])
     assert timed.shape == (10, len(PROBE_NAMES)) and (timed > 0).all()
@@ -25,7 +26,7 @@ def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
 
 def test_the_memory_kernel_reads_more_than_the_caches_in_use(target: Any) -> None:
     wanted = min(caches_in_use_bytes(available_cores()), beyond_caches_bytes(1 << 60))
-    compute, memory = SteadinessProbe(target).sizes_bytes
+    compute, memory = ReferenceKernels(target).sizes_bytes
     assert memory >= wanted and memory != FIRST_MEMORY_BYTES and compute < 1 << 20
 
 

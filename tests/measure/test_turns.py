@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from op_profiler.measure.turns import PROCESSOR, compiling, is_wanted, locks_of, measuring
+from op_profiler.measure.turns import compiling, measuring
+from op_profiler.targets.target import locks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
@@ -112,7 +112,6 @@ def test_what_a_dead_process_left_behind_blocks_nobody(locks: Path) -> None:
 
 
 def test_who_compiles_waits_for_who_measures(holder: subprocess.Popen[str]) -> None:
-    assert is_wanted(PROCESSOR)
     second = started("compile")
     assert second.stdout is not None
     told = second.stdout.readline()
@@ -123,34 +122,15 @@ def test_who_compiles_waits_for_who_measures(holder: subprocess.Popen[str]) -> N
 
 def test_several_compile_at_once_and_who_measures_waits_for_all(locks: Path) -> None:
     first, second = compiler(), compiler()
-    assert not is_wanted(PROCESSOR)
     third = started()
     assert third.stdout is not None
     told = third.stdout.readline()
     assert told.startswith(f"waiting: process {second.pid} (-c compile), since ") and "compiles on this" in told
-    assert is_wanted(PROCESSOR)  # so nobody begins to build for another machine, which would keep it waiting
     end(second)
     assert third.stdout.readline() == "waiting: another process works on this machine's processor\n"
     assert third.poll() is None
     end(first)
     assert third.stdout.read() == "mine\n" and third.wait() == 0
-    assert not is_wanted(PROCESSOR)
-
-
-def test_who_looks_is_taken_for_nobody_who_waits(locks: Path) -> None:
-    """Neither by others that look at the same moment, nor by who begins to measure."""
-
-    def look(times: int) -> list[bool]:
-        return [is_wanted(PROCESSOR) for _ in range(times)]
-
-    with ThreadPoolExecutor() as pool:
-        assert not any(answer for one in [pool.submit(look, 300) for _ in range(4)] for answer in one.result())
-        said: list[str] = []
-        looking = pool.submit(look, 300)
-        while not looking.done():
-            with measuring([PROCESSOR], said.append):
-                assert is_wanted(PROCESSOR)
-        assert said == []
 
 
 def test_who_measures_compiles_without_waiting(locks: Path) -> None:

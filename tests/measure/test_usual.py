@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from op_profiler.measure.host_state import UsualTime
 from op_profiler.measure.measurement import Device
-from op_profiler.measure.usual import UsualTime
 
 DEVICE = Device(kind="cpu", target="llvm", processor="some", cores=2)
 

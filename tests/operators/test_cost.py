@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from op_profiler.operators.cost import flops, size_bytes
+from op_profiler.operators.kinds.sizes import largest_divisor
 from op_profiler.operators.operator import TensorSpec
 
 Shape = tuple[int, ...]
@@ -45,6 +46,12 @@ COUNTS: list[tuple[str, dict[str, Any], list[Shape], Shape, int]] = [
     ("nn.softmax", {}, [(2, 10)], (2, 10), 5 * 20),
     ("add", {}, [(2, 10), (10,)], (2, 10), 20),
     ("reshape", {}, [(2, 10)], (20,), 0),
+    ("image.resize2d", {"method": "nearest_neighbor", "layout": "NCHW"}, [(1, 8, 9, 9)], (1, 8, 18, 18), 0),
+    ("image.resize2d", {"method": "linear", "layout": "NCHW"}, [(1, 8, 9, 9)], (1, 8, 18, 18), 8 * 18 * 18 * 4 * 2),
+    ("image.resize2d", {"method": "cubic", "layout": "NHWC"}, [(1, 9, 9, 8)], (1, 18, 18, 8), 8 * 18 * 18 * 16 * 2),
+    ("image.resize1d", {"method": "linear", "layout": "NCW"}, [(1, 8, 9)], (1, 8, 18), 8 * 18 * 2 * 2),
+    ("nn.upsampling", {"method": "bilinear", "layout": "NCHW4c"}, [(1, 2, 9, 9, 4)], (1, 2, 18, 18, 4), 8 * 18**2 * 8),
+    ("nn.upsampling3d", {"method": "trilinear", "layout": "NCDHW"}, [(1, 1, 2, 2, 2)], (1, 1, 4, 4, 4), 4**3 * 8 * 2),
 ]
 
 
@@ -61,3 +68,8 @@ def test_operations(op: str, attrs: dict[str, Any], read: list[Shape], written: 
 )
 def test_bytes(dtype: str, size: int) -> None:
     assert size_bytes(TensorSpec((3, 5), dtype)) == size
+
+
+@pytest.mark.parametrize(("extent", "limit", "found"), [(56, 16, 14), (17, 16, 1), (8, 100, 8), (1, 5, 1)])
+def test_divisors(extent: int, limit: int, found: int) -> None:
+    assert largest_divisor(extent, limit) == found

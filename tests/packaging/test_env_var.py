@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def make_tree(folder: Path) -> Path:
     """The files that env_var.sh looks at, with the stub for a build backend."""
     (folder / "python" / "op_profiler").mkdir(parents=True)
     shutil.copy(ROOT / "env_var.sh", folder)
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
     (folder / "python" / "op_profiler" / "__init__.py").write_text('__version__ = "0.1.0"\n')
     (folder / "stub_backend.py").write_text(BACKEND)
     (folder / "pyproject.toml").write_text(
@@ -289,5 +291,28 @@ def test_relax_s_tvm_is_installed_beside_the_other_one(tree: Path, tmp_path: Pat
     done = run(BASH, "source ./env_var.sh relax; echo code $?", cwd=tree)
     assert done.stdout == "code 0\n", done.stderr
     (line,) = [line for line in told.read_text().splitlines() if "--target" in line]
-    assert f"--no-deps --upgrade --target {tree}/.venv/relax-tvm apache-tvm==" in line
-    assert "apache-tvm-ffi==" in line and "nvidia" not in line
+    wanted = f"--no-deps --require-hashes --upgrade --target {tree}/.venv/relax-tvm -r requirements/relax.txt"
+    assert line.endswith(wanted)
+    assert run(BASH, "source ./env_var.sh cuda; echo code $?", cwd=tree).stdout == "code 0\n"
+    *_, locked, package, relax = [line for line in told.read_text().splitlines() if "install" in line]
+    assert locked.endswith("--no-deps --require-hashes -r requirements/cuda.txt") and "-e .[cuda,relax]" in package
+    assert relax.endswith("-r requirements/relax.txt -r requirements/relax-cuda.txt")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.stem)
+def test_wheels_are_locked_by_their_hashes(path: Path) -> None:
+    text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", "")
+    for line in text.splitlines():
+        assert re.fullmatch(
+            r"[\w-]+==[\w.]+( ; python_version [<>=]+ '3\.\d+')?( +--hash=sha256:[0-9a-f]{64})+", line
+        ), line
+
+
+def test_the_package_asks_for_the_wheels_that_are_locked() -> None:
+    """pip would take another version for the extra than the one whose hash is known."""
+    from op_profiler.targets.cuda.tvm_build import WHEEL
+
+    locked = set(re.findall(r"^[\w-]+==[\w.]+", (ROOT / "requirements" / "cuda.txt").read_text(), re.MULTILINE))
+    extra = re.search(r"^cuda = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert extra is not None
+    assert locked == {WHEEL, *re.findall(r'"([\w-]+==[\w.]+)"', extra[1])}

@@ -127,8 +127,8 @@ def test_the_wheel_predicts_and_finds_its_records_away_from_the_checkout(unpacke
     code = """
 import json, sys
 from op_profiler.cli import main
-from op_profiler.schedules import records
-print(json.dumps([str(records.record_file("auto", "llvm", name)) for name in ("AMD EPYC family 26 model 2", "x")]))
+from op_profiler.schedules import record_files
+print(json.dumps([str(record_files.record_file("auto", "llvm", name)) for name in ("AMD EPYC family 26 model 2", "x")]))
 sys.argv = ["op-profiler", "predict", "mlp", "--format", "json"]
 main()
 """

@@ -10,18 +10,8 @@ from typing import Any
 import pytest
 
 from op_profiler.schedules.metaschedule_database import ANNOTATION, note_of
-from op_profiler.schedules.records import (
-    DATABASES,
-    FUNCTION,
-    LINES,
-    Conditions,
-    Record,
-    computation_of,
-    keep,
-    parse_line,
-    read_records,
-    record_file,
-)
+from op_profiler.schedules.record_files import keep, read_records, record_file
+from op_profiler.schedules.records import DATABASES, FUNCTION, LINES, Conditions, Record, computation_of, parse_line
 
 KNOBS = {"tile_x": 32, "compute_at": -1, "unroll": 2}
 TRACE = [[["GetSBlock", [], ["root", "main"], ["b0"]]], []]

@@ -14,16 +14,9 @@ import pytest
 
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.errors import OpProfilerError
-from op_profiler.schedules import records
-from op_profiler.schedules.records import (
-    Conditions,
-    Record,
-    choose,
-    computation_of,
-    keep,
-    parse_line,
-    read_records,
-)
+from op_profiler.schedules import record_files
+from op_profiler.schedules.record_files import keep, read_records
+from op_profiler.schedules.records import Conditions, Record, choose, computation_of, parse_line
 from op_profiler.schedules.usable_records import UsableRecords
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,7 +192,7 @@ def test_processes_that_write_together_lose_nothing(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text(RECORD.to_json("0.19.0"))
     code = (
         "import dataclasses, pathlib, sys\n"
-        "from op_profiler.schedules.records import keep, read_records\n"
+        "from op_profiler.schedules.record_files import keep, read_records\n"
         "folder, number = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
         "record = read_records(folder / 'record.json')[0][0]\n"
         "for i in range(10):\n"
@@ -254,16 +247,16 @@ def test_a_build_is_told_which_records_it_got_and_for_which_conditions(tmp_path:
 
 def test_where_records_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OP_PROFILER_SCHEDULES", str(tmp_path))
-    assert records.record_file("auto", "llvm", "AMD EPYC (Zen 5)") == tmp_path / "llvm" / "amd-epyc-zen-5.jsonl"
-    assert records.record_file("none", "llvm", "x") is None
-    assert records.record_file(str(tmp_path / "mine"), "llvm", "../x") == tmp_path / "mine" / "llvm" / "x.jsonl"
+    assert record_files.record_file("auto", "llvm", "AMD EPYC (Zen 5)") == tmp_path / "llvm" / "amd-epyc-zen-5.jsonl"
+    assert record_files.record_file("none", "llvm", "x") is None
+    assert record_files.record_file(str(tmp_path / "mine"), "llvm", "../x") == tmp_path / "mine" / "llvm" / "x.jsonl"
 
 
 def test_a_checkout_reads_and_writes_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OP_PROFILER_SCHEDULES", raising=False)
-    assert records.default_folder() == ROOT / "schedules"
+    assert record_files.default_folder() == ROOT / "schedules"
     for file in (ROOT / "schedules").glob("llvm/*.jsonl"):
-        assert records.record_file("auto", "llvm", file.stem) == file
+        assert record_files.record_file("auto", "llvm", file.stem) == file
 
 
 def test_an_installed_package_reads_what_ships_until_there_is_a_record_of_the_user(
@@ -275,15 +268,15 @@ def test_an_installed_package_reads_what_ships_until_there_is_a_record_of_the_us
     monkeypatch.delenv("OP_PROFILER_SCHEDULES", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     own = tmp_path / "data" / "op_profiler" / "schedules" / "llvm" / "x.jsonl"
-    assert records.record_file("auto", "llvm", "x") == installed
-    assert records.record_file("auto", "llvm", "y") == own.with_name("y.jsonl"), "none ships"
+    assert record_files.record_file("auto", "llvm", "x") == installed
+    assert record_files.record_file("auto", "llvm", "y") == own.with_name("y.jsonl"), "none ships"
 
     shipped = installed.read_text()
     first, second = (dataclasses.replace(RECORD, conditions=Conditions(n, "model")) for n in (2, 4))
     assert keep(installed, first) and keep(installed, second)
     assert installed.read_text() == shipped
-    assert records.record_file("auto", "llvm", "x") == own
+    assert record_files.record_file("auto", "llvm", "x") == own
     assert read_records(own)[0] == [RECORD, first, second]
 
     monkeypatch.setenv("OP_PROFILER_SCHEDULES", str(tmp_path / "named"))
-    assert records.record_file("auto", "llvm", "x") == tmp_path / "named" / "llvm" / "x.jsonl"
+    assert record_files.record_file("auto", "llvm", "x") == tmp_path / "named" / "llvm" / "x.jsonl"

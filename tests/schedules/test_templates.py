@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.schedules.factors import NAMES
 from op_profiler.tuning import reference
 from op_profiler.tuning.candidate import Candidate, TaskSpec
@@ -49,7 +50,7 @@ ODD = {
 def test_random_points_compute_what_numpy_computes(name: str, count: int, worker: Any, target: Any) -> None:
     spec = ODD[name]
     count //= 2 if "winograd" in name else 1  # which take seconds to build
-    for number, index in enumerate(tasks.points(spec.create(target), count)):
+    for number, index in enumerate(tasks.points(compiler_in_use().task(spec, target), count)):
         built = worker.build(number, Candidate(spec, index))
         assert built.error is None, built.error
         result = worker.measure(number, float("inf"), 1, 1.0, 1e9)
@@ -85,7 +86,7 @@ def test_a_wrong_output_is_told_with_its_size() -> None:
 @pytest.mark.parametrize("name", ["7x7", "depthwise 7x7", "winograd 7x7", "dense", "batch_matmul, vectors"])
 def test_they_build_for_arm_with_vector_instructions(name: str, triple: str, tvm: Any) -> None:
     arm = tvm.target.Target(f"llvm -device=arm_cpu -mtriple={triple} -mattr=+neon")
-    task = ODD[name].create(arm)
+    task = compiler_in_use().task(ODD[name], arm)
     assembly = task.build(tasks.points(task, 1)[0]).function.get_source("asm")
     multiply_adds = ("fmla", "fmul") if triple.startswith("aarch64") else ("vmla.f32", "vmul.f32", "vfma.f32")
     assert any(instruction in assembly for instruction in multiply_adds)
@@ -93,7 +94,7 @@ def test_they_build_for_arm_with_vector_instructions(name: str, triple: str, tvm
 
 @pytest.mark.parametrize("name", ODD)
 def test_points_and_knobs_are_the_same_thing(name: str, target: Any) -> None:
-    task = ODD[name].create(target)
+    task = compiler_in_use().task(ODD[name], target)
     for index in tasks.points(task, 10):
         schedule = task.schedule(index)
         assert task.point(schedule.knobs) == index == task.point(schedule.knobs, nearest=True)
@@ -104,7 +105,7 @@ def test_points_and_knobs_are_the_same_thing(name: str, target: Any) -> None:
 
 
 def test_the_factors_of_a_point_in_words(target: Any) -> None:
-    task = tasks.conv2d(channels=32, out=32, size=8).create(target)
+    task = compiler_in_use().task(tasks.conv2d(channels=32, out=32, size=8), target)
     knobs = {"tile_oc": 2, "tile_oh": 1, "tile_ow": 4, "split_ic": 8, "outer": 0, "fuse": 2, "reorder": 0}
     factors = task.factors({**knobs, "compute_at": 1, "vectorize": 8, "unroll": 1})
     assert factors.tile == {"oc": 2, "oh": 1, "ow": 4} and factors.split == {"ic": 8}
@@ -126,7 +127,7 @@ def test_tile_sizes() -> None:
 
 
 def test_what_does_not_fit_the_registers_is_not_in_the_space(target: Any) -> None:
-    task = tasks.conv2d(channels=32, out=256, size=16).create(target)
+    task = compiler_in_use().task(tasks.conv2d(channels=32, out=256, size=16), target)
     for index in tasks.points(task, 200):
         knobs = task.schedule(index).knobs
         lanes = 8 // knobs["vectorize"]
@@ -141,7 +142,7 @@ def test_equal_tasks_have_equal_keys() -> None:
 def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_path: Path) -> None:
     """A product of one row, broadcast over a batch by the addition behind it, under a record of ours."""
     from op_profiler.compilers.relay.relay_compiler import RELAY
-    from op_profiler.schedules import records
+    from op_profiler.schedules import record_files, records
 
     relay = tvm.relay
     data, other = relay.var("data", shape=(4, 48)), relay.var("other", shape=(3, 4, 64))
@@ -149,12 +150,12 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     total = relay.add(relay.nn.dense(data, relay.const(weight)), other)
     module = tvm.IRModule.from_expr(relay.Function([data, other], total))
     spec = tasks.dense(4, 64, 48, 2 * RELAY.vector_lanes(target))  # TVM packs a weight so by itself
-    task = spec.create(target)
+    task = compiler_in_use().task(spec, target)
     index = tasks.points(task, 1)[0]
     assert task.point(task.schedule(index).knobs) == index
     config = task.config(index)
     file = tmp_path / "x.jsonl"
-    records.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
+    record_files.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
     from op_profiler.compilers.relay.applied_records import applied
     from op_profiler.compilers.relay.chosen import chosen_schedules
     from op_profiler.schedules.usable_records import UsableRecords

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing import TunerSuite
 from op_profiler.testing.tuner import DENSE
@@ -36,10 +37,10 @@ class TestTreesOfKnobsOfTvm(TunerSuite):
         spec = TaskSpec(
             "depthwise_conv2d_nchw_spatial_pack.arm_cpu", (*tensors, (1, 1), (1, 1, 1, 1), (1, 1), "float32")
         )
-        return spec.create(resolve_target("llvm"))
+        return compiler_in_use().task(spec, resolve_target("llvm"))
 
 
 def test_where_one_point_of_several_is_valid_it_is_its_own_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = DENSE.create(resolve_target("llvm"))
+    task = compiler_in_use().task(DENSE, resolve_target("llvm"))
     monkeypatch.setattr(task, "is_valid", lambda point: point == 5)
     assert task.size > 1 and task.neighbour(5) == 5

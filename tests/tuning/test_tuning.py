@@ -18,10 +18,9 @@ from op_profiler.errors import UnknownNameError
 from op_profiler.schedules.schedule import OWN_TEMPLATE
 from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
 from op_profiler.tuning.reference import Reference
-from op_profiler.tuning.search import OperatorSearch, Search
+from op_profiler.tuning.search import OperatorSearch, Search, make_tuner
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 from op_profiler.tuning.tuners import TUNERS
-from op_profiler.tuning.tuners.tuner import make_tuner
 
 
 def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
@@ -75,7 +74,7 @@ def test_every_tuner_makes_its_trials(tuner: str, runner: TrialRunner, target: A
 
 def test_unknown_tuner(target: Any) -> None:
     with pytest.raises(UnknownNameError, match="random"):
-        make_tuner("randm", DENSE.create(target), 0)
+        make_tuner("randm", compiler_in_use().task(DENSE, target), 0)
 
 
 @pytest.mark.parametrize("tuner", ["random", "xgb_knob", "ga"])

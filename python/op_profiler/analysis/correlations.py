@@ -104,7 +104,7 @@ def correlations(table: FactorTable, factors: Sequence[str]) -> list[Correlation
     ]
 
 
-def group_columns(factor: Factor) -> list[str]:
+def _group_columns(factor: Factor) -> list[str]:
     """What is the same among measurements that are compared with each other for a factor of a schedule or setting."""
     schedule = ["schedule_key"] if factor.level == "setting" else []
     return ["operator_key", *schedule, *PLACE, *(name for name in SETTINGS if name != factor.name)]
@@ -119,9 +119,9 @@ def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
         best = same.loc[same.groupby("operator_key")["latency_us"].idxmin()]
         samples = best.assign(x=best[factor.name], y=np.log(best["latency_us"]), group=0)
     else:
-        groups = known.groupby(group_columns(factor), dropna=False)
+        groups = known.groupby(_group_columns(factor), dropna=False)
         varying = known[groups[factor.name].transform("nunique") > 1]
-        groups = varying.groupby(group_columns(factor), dropna=False)
+        groups = varying.groupby(_group_columns(factor), dropna=False)
         relative = np.log(varying["latency_us"] / groups["latency_us"].transform("median"))
         samples = varying.assign(x=varying[factor.name], y=relative, group=groups.ngroup())
     return samples[["operator_key", "x", "y", "group"]]

@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from op_profiler.dataset.draw import Draw
+from op_profiler.dataset.draw import GroupDraw
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
+from op_profiler.measure.disturbance import spoils
 from op_profiler.measure.measurement import RESOURCE_FIELDS
+from op_profiler.operators.operator import axis_sizes
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +34,7 @@ _COLUMNS = (
     *(*_KEYS, "threads_effective", "op_names", "inputs", "params", "outputs", "attrs", "layouts", "structure"),
     *("flops", "bytes_read", "bytes_written", "arithmetic_intensity", "template", "tile", "split", "fuse", "reorder"),
     *("compute_at", "vectorize", "unroll", "parallel", "median_us", "ci_low_us", "ci_high_us", "rounds", "std_us"),
-    *("error", "complete", "foreign_load"),
+    *("error", "complete", "foreign_load", "disturbed_by"),
 )
 
 
@@ -177,7 +179,7 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
         import pandas
     except ImportError:
         raise MissingPackageError("pandas", "the analysis", extra="predict") from None
-    columns, draw, left_out = _Columns(), Draw(MOST_ROWS), 0
+    columns, draw, left_out = _Columns(), GroupDraw(MOST_ROWS), 0
     for row in rows:
         if not _usable(row):
             left_out += 1
@@ -234,7 +236,11 @@ class _Columns:
 def _usable(row: Mapping[str, Any]) -> bool:
     latency = row["median_us"]
     timed = row["error"] is None and latency is not None and math.isfinite(latency) and latency > 0
-    return bool(timed and row["complete"] and not row["foreign_load"] and row["origin"] != "vendor")
+    return bool(timed and row["complete"] and not _disturbed(row) and row["origin"] != "vendor")
+
+
+def _disturbed(row: Mapping[str, Any]) -> bool:
+    return bool(row["foreign_load"] or spoils(row["disturbed_by"]))
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,8 +283,8 @@ def _shapes(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "input_size": sum(math.prod(shape) for shape in shapes) or None,
         "batch": first[0] if first else None,
-        "input_channels": first[-1] if product and first else _channels(first, data),
-        "output_channels": output[-1] if product and output else _channels(output, out),
+        "input_channels": first[-1] if product and first else axis_sizes(first, data).get("C"),
+        "output_channels": output[-1] if product and output else axis_sizes(output, out).get("C"),
         "kernel": math.prod(kernel) if kernel else None,
         "stride": strides[0] if strides else None,
         "past": past,
@@ -293,13 +299,6 @@ def _without_past(attrs: Sequence[Mapping[str, Any]]) -> tuple[int | None, list[
     """The tokens in a decoder's cache that an operator looks at, and the attributes without them."""
     past = next((int(one["past"]) for one in attrs if one.get("past") is not None), None)
     return past, [{name: value for name, value in one.items() if name != "past"} for one in attrs]
-
-
-def _channels(shape: Sequence[int], layout: str) -> int | None:
-    """Channels of a tensor in a layout such as ``NCHW`` or ``NCHW16c``; None where the layout does not tell."""
-    axes = re.findall(r"\d*([A-Za-z])", layout)
-    sizes = [size for axis, size in zip(axes, shape) if axis.upper() == "C"]
-    return math.prod(sizes) if sizes and len(axes) == len(shape) else None
 
 
 def _attribute(row: Mapping[str, Any], name: str) -> list[int] | None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import ArrayLike
 
-THRESHOLD = 0.05
+_THRESHOLD = 0.05
 """Share of the cost that a larger value has to save."""
 
 SIZES = ("batch", "input_size", "past")
@@ -99,7 +99,7 @@ def find_knee(
     *,
     low: ArrayLike | None = None,
     high: ArrayLike | None = None,
-    threshold: float = THRESHOLD,
+    threshold: float = _THRESHOLD,
 ) -> Knee:
     """The turnaround point of one curve, by the rule of this module.
 
@@ -128,7 +128,7 @@ def find_knee(
     return Knee(None, f"still pays at the largest value measured, {x[-1]:g}")
 
 
-def turnarounds(table: FactorTable, factor: str, *, threshold: float = THRESHOLD) -> list[Turnaround]:
+def turnarounds(table: FactorTable, factor: str, *, threshold: float = _THRESHOLD) -> list[Turnaround]:
     """The turnaround points of all operators that were measured at two values of a factor or more.
 
     Threads (and other settings) are compared within one schedule; sizes between operators that differ in nothing else,

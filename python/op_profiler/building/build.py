@@ -6,11 +6,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from op_profiler.building.build_cache import BuildCache
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import runtime_device
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.compiled_model import BuiltModel, FusedOperators, Occurrence
+    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.schedules.usable_records import UsableRecords
@@ -27,9 +31,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
     Raises:
         ModelError: the compiler refuses it.
     """
-    from op_profiler.building.build_cache import BuildCache
-
-    records = request.usable_records()
+    records, model = request.usable_records(), dataclasses.replace(model, pipeline=request.pipeline)
     kept = BuildCache(request, model, target, records)
     built = kept.find()
     if built is None:
@@ -37,6 +39,14 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
         kept.keep(built)
     notes = (*built.compiled.notes, *records.notes(built.asked - built.refused))
     return dataclasses.replace(built, notes=notes, kept=kept.place(built.asked))
+
+
+def outputs_of(compiled: CompiledModel, target: Target, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What a built model computes on the device of this machine that it was built for."""
+    device, compiler = runtime_device(target), compiler_in_use()
+    if compiled.executor == "vm":
+        return compiler.load_dynamic(compiled, device, inputs)[0].output_arrays()
+    return compiler.load(compiled, device, inputs).output_arrays()
 
 
 def build_operator(occurrence: Occurrence, target: Target, records: UsableRecords) -> tuple[ImportedModel, BuiltModel]:
@@ -54,6 +64,7 @@ def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> F
     Raises:
         ModelError: the compiler refuses it.
     """
+    model = dataclasses.replace(model, pipeline=request.pipeline)
     return fuse_operators(request.usable_records(), target, lambda: compiler_in_use().operators(model, target))
 
 

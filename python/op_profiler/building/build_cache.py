@@ -20,6 +20,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.fingerprints import hash_files
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
+from op_profiler.targets.target import tvm_identity
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
@@ -32,6 +33,16 @@ BUILDS_GO_THROUGH = ("compilers", "operators", "schedules")
 _FORMAT = 1
 _PLACE = re.compile(r"[0-9a-f]{32}/(default|[0-9a-f]{16})")
 _DEFAULT = "default"  # the name of a build that no schedule record had a part in
+
+
+_handed_over: dict[Path, BuiltModel] = {}
+
+
+def hand_over(built: BuiltModel) -> None:
+    """Spare the next request of this process for the same kept build to read it, and LLVM to compile it once more."""
+    _handed_over.clear()
+    if built.kept:
+        _handed_over[folder_of(built.kept).parent] = built
 
 
 class BuildCache:
@@ -50,6 +61,9 @@ class BuildCache:
 
     def find(self) -> BuiltModel | None:
         """The kept build whose records are those that it would find today; None where none can be used."""
+        handed_over = _handed_over.pop(self._folder, None)
+        if handed_over is not None and self.place(handed_over.asked) == handed_over.kept:
+            return handed_over
         for place in sorted(self._folder.glob("[!.]*")):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 if self._name(json.loads((place / cache.ABOUT).read_text())["asked"]) == place.name:
@@ -135,8 +149,6 @@ def _builds() -> Path:
 
 def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
     """Of all that decides a build but the records: the model, the target, TVM, and this package's own part in it."""
-    from op_profiler.targets.target import tvm_identity
-
     parts = [
         _FORMAT,
         model.content,

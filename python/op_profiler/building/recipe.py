@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from op_profiler.building.build import build_model
+from op_profiler.building.build_cache import read_kept
+from op_profiler.building.input_arrays import read_arrays
 from op_profiler.building.request import BuildRequest
+from op_profiler.building.requested_model import random_inputs
+from op_profiler.compilers.imported_model import InputSpec
 from op_profiler.errors import DatasetError, ModelError
-from op_profiler.schedules import records
+from op_profiler.schedules import record_files, records
 
 if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.compiled_model import BuiltModel
-    from op_profiler.compilers.imported_model import InputSpec
-    from op_profiler.compilers.tvm_types import Target
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,40 +80,32 @@ class Recipe:
         except msgspec.ValidationError as error:
             raise DatasetError(f"how a model was built cannot be read ({error}); collect it again") from error
 
-    def build(self, target: Target, announce: Callable[[str], None]) -> BuiltModel:
+    def build(self, announce: Callable[[str], None]) -> BuiltModel:
         """The same kernels again.
 
         Args:
-            target: `tvm.target.Target`.
             announce: told what takes long.
 
         Raises:
             ModelError: neither the kept build nor the model of that content is there any more.
         """
-        from op_profiler.building.build_cache import read_kept
-
         found = read_kept(self.kept) if self.kept else None
-        return found if found is not None else self._built_again(target, announce)
+        return found if found is not None else self._built_again(announce)
 
     def input_arrays(self) -> dict[str, np.ndarray]:
         """The inputs as they were given, or the same random ones."""
-        from op_profiler.building.input_arrays import read_arrays
-        from op_profiler.building.requested_model import random_inputs
-        from op_profiler.compilers.imported_model import InputSpec
-
         specs = [InputSpec(**(spec | {"shape": tuple(spec["shape"])})) for spec in self.inputs]
         if self.request.input_data is None:
             return random_inputs(specs)
         arrays = read_arrays(Path(self.request.input_data))
         return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
 
-    def _built_again(self, target: Target, announce: Callable[[str], None]) -> BuiltModel:
-        from op_profiler.building.build import build_model
+    def _built_again(self, announce: Callable[[str], None]) -> BuiltModel:
         from op_profiler.building.requested_model import load_model
 
         name = f"{self.request.model.source}:{self.request.model.title}"
         announce(f"lowering {name}")
-        model, _, _ = load_model(self.request)
+        model, _, target = load_model(self.request)
         if model.content != self.content:
             raise ModelError(
                 f"{name} is not what it was when it was collected, and the build of then is no longer in the cache "
@@ -123,5 +118,5 @@ class Recipe:
             assert file is not None  # only `records.NONE` has none
             for record in map(records.parse_line, self.schedules):
                 if record is not None:
-                    records.keep(file, record)
+                    record_files.keep(file, record)
             return build_model(request, model, target)

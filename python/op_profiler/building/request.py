@@ -8,22 +8,41 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, Any, Literal, get_args
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
-from op_profiler.compilers.abilities import require
-from op_profiler.compilers.importers import check_importer
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, check_pipeline, pipeline_identity
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_identity
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Cache, Precision
-from op_profiler.schedules import records
+from op_profiler.option_values import parse_counts
+from op_profiler.options import MEASURING, MODEL, Option, Within
+from op_profiler.schedules import record_files, records
 from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 from op_profiler.targets.target_kind import TargetKind
 
 EXECUTORS = ("default", "vm")
+CheckOutputs = Literal["once", "always", "never"]
+
+CompilerOption = Annotated[str, Option("What makes the kernels: {compilers}.", MODEL)]
+CheckOutputsOption = Annotated[
+    CheckOutputs,
+    Option(
+        "Compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once a model, "
+        "always, or never. A model whose outputs differ is refused; never takes it, with a note.",
+        MODEL,
+    ),
+]
+SchedulesOption = Annotated[
+    str,
+    Option(
+        "Schedule records to compile with: auto (this processor's), none (the compiler's own schedules), or "
+        "the folder that holds them.",
+        MEASURING,
+    ),
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,31 +50,66 @@ class BuildRequest:
     """One model, and what it is built for.
 
     Attributes:
-        model: which model, with which inputs.
-        target: TVM target string; ``llvm`` alone means this processor.
-        compiler: name of the compiler.
-        pipeline: of that compiler: ``default``, another that it knows by name, or the user's ``MODULE:FUNCTION``.
         place: of the machine that it is to run on; None for this one.
-        precision: that it is converted to.
-        executor: ``default`` (graph), or ``vm`` for dynamic shapes.
-        input_data: file of arrays (.npz) by the names of the inputs, which int8 is calibrated with; None for random
-            ones.
-        schedules: ``auto`` (the records of this processor), ``none``, or the folder of the records.
         threads: thread counts that it is to run at; records of the largest count are preferred.
         cache: state of the caches that its operators are to meet; records of it are preferred.
     """
 
-    model: ModelRequest
-    target: str = "llvm"
-    compiler: str = DEFAULT_COMPILER
-    pipeline: str = DEFAULT_PIPELINE
-    place: Place | None = None
-    precision: Precision = "float32"
-    executor: str = "default"
-    input_data: str | None = None
-    schedules: str = records.AUTO
-    threads: tuple[int, ...] = (1,)
-    cache: Cache = "model"
+    model: ModelRequest = ModelRequest()
+    target: Annotated[
+        str,
+        Option("{targets} (llvm is this processor), or a TVM target string that starts with one of these.", MEASURING),
+    ] = "llvm"
+    compiler: CompilerOption = DEFAULT_COMPILER
+    pipeline: Annotated[
+        str,
+        Option(
+            "The compiler's passes from a model to kernels: default; of relax also stock (TVM's own), or your "
+            "MODULE:FUNCTION that gives a pass for a target.",
+            MODEL,
+        ),
+    ] = DEFAULT_PIPELINE
+    place: Annotated[Place | None, Within(Place)] = None
+    precision: Annotated[Precision, Option("float32, float16 or int8.", MEASURING)] = "float32"
+    executor: Annotated[str, Option("default (graph), or vm for dynamic shapes.", MEASURING)] = "default"
+    input_data: Annotated[
+        str | None,
+        Option(
+            "File of arrays (.npz) by the inputs' names, to run and to calibrate int8 with. Default: random.",
+            MODEL,
+            flags=("--inputdata",),
+            metavar="<path>",
+        ),
+    ] = None
+    schedules: SchedulesOption = records.AUTO
+    threads: Annotated[
+        tuple[int, ...],
+        Option(
+            "Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number; "
+            "1,2 on pynq, 1 on other boards.",
+            MEASURING,
+            parse=parse_counts,
+        ),
+    ] = (1,)
+    cache: Annotated[
+        Cache, Option("Caches as an operator meets them: model (as its neighbours leave them), hot or cold.", MEASURING)
+    ] = "model"
+    check_outputs: CheckOutputsOption = "once"
+
+    @classmethod
+    def of_options(
+        cls,
+        *,
+        target: str = "llvm",
+        place: Place | None = None,
+        threads: tuple[int, ...] | None = None,
+        **fields: Any,
+    ) -> BuildRequest:
+        """At the thread counts that the target is usually measured at, where none are given."""
+        kind = kind_of(target)
+        place = place.with_key(kind.name) if place is not None else None
+        threads = kind.default_thread_counts(place) if threads is None else threads
+        return cls(target=target, place=place, threads=threads, **fields)
 
     def check(self, *, dry_run: bool = False, tuned: bool = False) -> None:
         """Refuse what cannot work, in the order in which a user would want to hear of it.
@@ -75,11 +129,11 @@ class BuildRequest:
         if compiler.takes_builds_of_targets:
             self.kind.check_build()
         self.check_anywhere()
-        check_pipeline(self.pipeline, compiler)
+        compiler.check_pipeline(self.pipeline)
         if self.input_data is not None:
             read_arrays(Path(self.input_data))
         if not tuned:
-            records.check_folder(self.schedules)
+            record_files.check_folder(self.schedules)
         if not self.threads:
             raise UsageError("--threads is empty; give thread counts such as 1,2")
         self.kind.check_threads(self.threads, self.place)
@@ -96,15 +150,16 @@ class BuildRequest:
         one_of("precision", self.precision, get_args(Precision))
         one_of("executor", self.executor, EXECUTORS)
         one_of("cache", self.cache, get_args(Cache))
+        one_of("value of --check-outputs", self.check_outputs, get_args(CheckOutputs))
         if self.executor == "vm":
             if self.cache != "model":
                 raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
             if not self.on_host or self.precision != "float32":
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
         if self.model.past is not None:
-            require(self.compiler, "decode", "--prefill" if self.model.past == 0 else "--decode")
+            compiler.require("load_step", "--prefill" if self.model.past == 0 else "--decode")
         compiler.check(self)
-        check_importer(self.model.importer, compiler)
+        compiler.check_importer(self.model.importer)
         if self.model.batch_size < 1:
             raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
 
@@ -125,7 +180,8 @@ class BuildRequest:
 
     def usable_records(self) -> UsableRecords:
         """The schedule records that a build finds today."""
-        return UsableRecords.of_file(self.record_file(), self.conditions)
+        named = None if self.schedules in (records.AUTO, records.NONE) else self.schedules
+        return UsableRecords.of_file(self.record_file(), self.conditions, named)
 
     def record_file(self) -> Path | None:
         """The file of the schedule records for this target and processor; None where they are switched off."""
@@ -133,7 +189,7 @@ class BuildRequest:
         folder = kind.name if self.compiler == DEFAULT_COMPILER else f"{self.compiler}/{kind.name}"
         name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
         name = name if self.target.strip() == kind.name else f"{name} {_in_words(self.target)}"
-        return records.record_file(self.schedules, folder, name, COMPILERS.get(self.compiler).record_form)
+        return record_files.record_file(self.schedules, folder, name, COMPILERS.get(self.compiler).record_form)
 
     def base_key(self, content: str, machine: str, label: str = "") -> str:
         """Identity of what is measured, as far as it is known without building it.

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import os
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+import op_profiler
+from op_profiler.cli.output import output_failure, protect_streams
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, OpProfilerError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
+_MODULES = (
+    *("collect", "compare", "models", "export", "import_", "predict", "sample", "calibrate", "schedule", "evaluate"),
+    *("analyze", "report", "explain", "corun", "cache", "devices", "fleet"),
+)
+"""In the order of the help; a command has the name of its module, but for those of a cluster."""
+_FLEET = ("scheduler", "worker", "fleet", "certificates")
+_MEASURING = ("collect", "sample", "calibrate")
+
+
 def application() -> typer.Typer:
-    from op_profiler.cli import (
-        analyze,
-        cache,
-        calibrate,
-        collect,
-        compare,
-        corun,
-        dataset,
-        devices,
-        evaluate,
-        explain,
-        export,
-        fleet,
-        import_,
-        models,
-        predict,
-        report,
-        sample,
-        schedule,
-    )
-    from op_profiler.cli.help import Command, MeasuringCommand
+    from op_profiler.cli import dataset
 
     app = typer.Typer(
         name="op-profiler",
@@ -45,39 +36,24 @@ def application() -> typer.Typer:
         add_completion=False,
         context_settings=_CONTEXT,
     )
-    commands: dict[Callable[..., None], str] = {
-        collect.collect: collect.EXAMPLES,
-        compare.compare: compare.EXAMPLES,
-        models.models: models.EXAMPLES,
-        export.export: export.EXAMPLES,
-        import_.import_: import_.EXAMPLES,
-        predict.predict: predict.EXAMPLES,
-        sample.sample: sample.EXAMPLES,
-        calibrate.calibrate: calibrate.EXAMPLES,
-        schedule.schedule: schedule.EXAMPLES,
-        evaluate.evaluate: evaluate.EXAMPLES,
-        analyze.analyze: analyze.EXAMPLES,
-        report.report: report.EXAMPLES,
-        explain.explain: explain.EXAMPLES,
-        corun.corun: corun.EXAMPLES,
-        cache.cache: cache.EXAMPLES,
-        devices.devices: devices.EXAMPLES,
-        fleet.scheduler: fleet.EXAMPLES,
-        fleet.worker: fleet.EXAMPLES,
-        fleet.fleet: fleet.EXAMPLES,
-        fleet.certificates: fleet.EXAMPLES,
-    }
-    measuring = (collect.collect, sample.sample, calibrate.calibrate)
-    for command, examples in commands.items():
-        kind = MeasuringCommand if command in measuring else Command
-        app.command(command.__name__.rstrip("_"), cls=kind, epilog=examples)(command)
+    for name in _MODULES:
+        module = importlib.import_module(f"op_profiler.cli.{name}")
+        for function in _FLEET if name == "fleet" else (name,):
+            _add(app, getattr(module, function), function.rstrip("_"), module.EXAMPLES)
     app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
     app.callback()(_options)
     return app
 
 
+def _add(app: typer.Typer, function: Callable[..., None], name: str, examples: str) -> None:
+    from op_profiler.cli.command import command
+    from op_profiler.cli.help import Command, MeasuringCommand
+
+    kind = MeasuringCommand if function.__name__ in _MEASURING else Command
+    app.command(name, cls=kind, epilog=examples)(command(function))
+
+
 def _tell_version(wanted: bool) -> None:
-    import op_profiler
     from op_profiler.collection.revisions import project_revision
 
     if wanted:
@@ -97,30 +73,39 @@ def _options(
 
 def _collector() -> typer.Typer:
     from op_profiler.cli import collect
-    from op_profiler.cli.help import MeasuringCommand
 
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, context_settings=_CONTEXT)
-    app.command("op_performance_collector.py", cls=MeasuringCommand, epilog=collect.EXAMPLES)(collect.collect)
+    _add(app, collect.collect, "op_performance_collector.py", collect.EXAMPLES)
     return app
 
 
 def _run(application: Callable[[], typer.Typer]) -> None:
     """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
+    protect_streams()
+    code = _exit_code(application)
+    failure = output_failure()
+    if failure is not None:
+        print(f"error: standard output cannot be written: {failure.strerror}", file=sys.stderr)
+        code = EXIT_ENVIRONMENT
+    sys.exit(code)
+
+
+def _exit_code(application: Callable[[], typer.Typer]) -> str | int | None:
     try:
         application()()
+    except SystemExit as end:
+        return end.code
     except OpProfilerError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except KeyboardInterrupt:  # before a command has begun
         print("\ninterrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return EXIT_INTERRUPTED
     except OSError as error:  # names that are too long, folders that may not be read, a disk that is full
         about = f": {error.filename}" if error.filename is not None else ""
         print(f"error: the operating system refuses: {error.strerror or error}{about}", file=sys.stderr)
-        sys.exit(EXIT_ENVIRONMENT)
+        return EXIT_ENVIRONMENT
+    return None
 
 
 def main() -> None:

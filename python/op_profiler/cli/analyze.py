@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,8 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.option_values import parse_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,8 +70,6 @@ def analyze(
     from op_profiler.analysis.table import factor_table, load_rows
     from op_profiler.analysis.turnaround import can_turn, turnarounds
     from op_profiler.analysis.unswept import predict_unswept
-    from op_profiler.cli import values
-    from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_folder, check_writable
     from op_profiler.shipped import shipped_trials
 
@@ -81,7 +82,7 @@ def analyze(
     if plots is not None:
         check_folder("--plots", plots)
     check_writable({"--report": report})
-    names = [] if factor == "all" else list(values.parse_names("--factor", factor))
+    names = [] if factor == "all" else list(parse_names("--factor", factor))
     default = db is None and file is None
     _tell("reading", quiet)
     table = factor_table(
@@ -209,8 +210,6 @@ def _pair(value: float | None, p: float | None) -> str:
 
 
 def _show_turnarounds(console: Console, turned: Sequence[Turnaround], prediction: TurnaroundPrediction) -> None:
-    from collections import Counter
-
     print(f"\nturnaround points in {prediction.factor}: {prediction.sweeps} sweeps of {prediction.operators} operators")
     for anchor in sorted({t.anchor for t in turned}):
         counts = Counter((t.value, t.reason) for t in turned if t.anchor == anchor)

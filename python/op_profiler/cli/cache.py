@@ -9,9 +9,10 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from op_profiler.cache import Entry
+    from op_profiler.cache import CacheEntry
 
 EXAMPLES = """Examples:
 
@@ -33,7 +34,6 @@ def cache(
     """Show what the cache folder holds, or remove it."""
     from op_profiler import cache as kept
     from op_profiler.cache import cache_folder
-    from op_profiler.errors import UsageError
 
     if everything and not clear:
         raise UsageError("--all says what to remove; add --clear")
@@ -69,7 +69,7 @@ def cache(
         print(f"removed {len(removed)} entries, {_size(sum(entry.size_bytes for entry in removed))}")
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: CacheEntry) -> dict[str, Any]:
     return {
         "kind": entry.kind,
         "path": str(entry.path),

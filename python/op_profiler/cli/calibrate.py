@@ -8,9 +8,13 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.addresses import without_password
-from op_profiler.cli import options
-from op_profiler.dataset import DEFAULT_DB
+from op_profiler.cli import options, values
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling.request import sampling
 from op_profiler.errors import EXIT_FAILURES_RECORDED
+from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.option_values import parse_duration
+from op_profiler.options import Only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +38,12 @@ Exit codes: as those of sample; 5 where too little could be measured.
 
 
 def calibrate(
+    context: typer.Context,
+    request: Annotated[
+        CollectRequest,
+        Only("target", "threads", "remeasure", "host", "port", "device_key", "db"),
+    ],
+    machines: Annotated[ClusterRequest, Only("cluster", "needs")],
     budget: Annotated[str, typer.Option(help="Time to spend: 90s, 3m, 1h.", rich_help_panel="How much")] = "3m",
     rounds: Annotated[int, typer.Option(help="Most times that each operator is run.", rich_help_panel="How much")] = 7,
     seed: Annotated[
@@ -44,65 +54,39 @@ def calibrate(
             rich_help_panel="How much",
         ),
     ] = 0,
-    target: options.Target = "llvm",
-    threads: options.Threads = None,
-    remeasure: options.Remeasure = "",
-    host: options.Host = None,
-    port: options.Port = None,
-    device_key: options.DeviceKey = None,
-    cluster: options.Cluster = None,
-    needs: options.Needs = None,
-    db: options.Db = DEFAULT_DB,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Measure the operators that tell most about this machine; predictions are for it from then on."""
-    from op_profiler.building.request import BuildRequest
-    from op_profiler.cli import values
-    from op_profiler.collection.request import CollectRequest, Measuring
     from op_profiler.collection.sampling import run
     from op_profiler.collection.sampling.calibrate import calibrate as calibration
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
-    from op_profiler.targets.target import kind_of
 
     run.check_amount(None, rounds)
-    place = values.parse_place(host, port, device_key, kind_of(target).name)
-    build = BuildRequest(
-        model=ModelRequest(source="sample", name=""),
-        target=target,
-        place=place,
-        threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
-        schedules="none",
-    )
-    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure, energy="none"), db=db)
-    if cluster:
-        request.check_for_cluster()
-    else:
-        request.check()
-    seconds = values.parse_duration("--budget", budget)
-    asked = values.parse_needs(needs, each=False, cluster=cluster)
+    request = values.for_machines(context, sampling(request.of(schedules="none"), rounds), machines)
+    request.check_for_cluster() if machines.cluster else request.check()
+    seconds = parse_duration("--budget", budget)
     screen = Screen(quiet=quiet)
-    if cluster:
+    if machines.cluster:
         from op_profiler.fleet import runs
         from op_profiler.fleet.cluster import Cluster
 
-        with Cluster(cluster) as machines:
-            found = runs.calibrate(machines, request, screen, budget_seconds=seconds, seed=seed, needs=asked)
+        with Cluster(machines.cluster) as cluster:
+            found = runs.calibrate(cluster, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
         if as_json:
             print(json_text.dumps([_plain(one) | {"host": machine.host} for machine, one in found], indent=1))
         elif not quiet:
             for machine, one in found:
-                print(f"{machine.host}: {_sentence(one, db)}")
+                print(f"{machine.host}: {_sentence(one, request.db)}")
         _exit_of([one for _, one in found])
         return
-    with Collection(db) as collection:
+    with Collection(request.db) as collection:
         done = calibration(request, collection, screen, budget_seconds=seconds, seed=seed)
     if as_json:
         print(json_text.dumps(_plain(done), indent=1))
     elif not quiet:
-        print(_sentence(done, db))
+        print(_sentence(done, request.db))
     _exit_of([done])
 
 

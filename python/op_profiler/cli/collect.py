@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from op_profiler import json_text
-from op_profiler.cli import options
-from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.compilers.importers import AUTO
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
-from op_profiler.dataset import DEFAULT_DB
+from op_profiler.cli import options, values
+from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.errors import UsageError
+from op_profiler.files import check_writable, write_whole
+from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.frontends import FRONTENDS, source_and_name
+from op_profiler.frontends.frontend import ModelRequest, inputs_of
+from op_profiler.option_values import parse_bool, parse_input_shapes, parse_names
+from op_profiler.options import DEVICE, MEASURING, MODEL, OUTPUT, TUNING, options_of
 
 if TYPE_CHECKING:
     from op_profiler.collection.summary import ModelReport
-    from op_profiler.measure.measurement import Cache, Precision
 
 EXAMPLES = """Examples:
 
@@ -56,36 +59,38 @@ Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recor
 
 def collect(  # noqa: PLR0913 - the options are the interface
     context: typer.Context,
-    modelsource: options.ModelSource = "local",
+    request: CollectRequest,
+    tune: TuneRequest,
+    machines: ClusterRequest,
     modelname: Annotated[
         str | None,
         typer.Option(
             help="A name, source:name, a path, an address, or 'list'. Left out: all default models of the source.",
-            rich_help_panel="Model",
+            rich_help_panel=MODEL,
         ),
     ] = None,
-    batchsize: options.BatchSize = 1,
-    inputname: options.InputName = "",
-    inputshape: options.InputShape = "",
-    sequence_length: options.SequenceLength = None,
+    input_shapes: Annotated[
+        str,
+        typer.Option("--inputshape", help=options_of(ModelRequest)["input_shapes"].option.help, rich_help_panel=MODEL),
+    ] = "",
     prefill: Annotated[
         str | None,
         typer.Option(
             help="Measure a decoder taking so many tokens at once (128,512) into an empty KV cache. --compiler relax; "
             "names are those of transformers: llama, mistral, qwen2, or a folder with a config.json.",
-            rich_help_panel="Model",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     decode: Annotated[
         str | None,
         typer.Option(
             help="Measure a decoder taking so many tokens (1) behind those that its KV cache holds (--past).",
-            rich_help_panel="Model",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     past: Annotated[
         str | None,
-        typer.Option(help="Tokens in the KV cache for --decode: 512,2048.", rich_help_panel="Model"),
+        typer.Option(help="Tokens in the KV cache for --decode: 512,2048.", rich_help_panel=MODEL),
     ] = None,
     refetch: Annotated[
         bool,
@@ -93,136 +98,43 @@ def collect(  # noqa: PLR0913 - the options are the interface
             "--refetch",
             help="Ask the address of a model whether it has changed. Otherwise it is fetched once, and used from the "
             "cache folder by every command from then on, also without a network.",
-            rich_help_panel="Model",
+            rich_help_panel=MODEL,
         ),
     ] = False,
-    target: options.Target = "llvm",
-    compiler: options.Compiler = DEFAULT_COMPILER,
-    pipeline: options.Pipeline = DEFAULT_PIPELINE,
-    importer: options.Importer = AUTO,
     precision: Annotated[
         str,
         typer.Option(
             help="float32, float16 or int8; several by commas are shown beside each other, with their accuracy.",
-            rich_help_panel="Measuring",
+            rich_help_panel=MEASURING,
         ),
     ] = "float32",
-    inputdata: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of arrays (.npz) by the inputs' names, to run and to calibrate int8 with. Default: random.",
-            rich_help_panel="Model",
-        ),
-    ] = None,
-    executor: Annotated[
-        str, typer.Option(help="default (graph), or vm for dynamic shapes.", rich_help_panel="Measuring")
-    ] = "default",
-    threads: options.Threads = None,
-    coverage: Annotated[
-        float,
-        typer.Option(
-            help="Share of the model's time whose operators must settle at every thread count (the heavy ones).",
-            rich_help_panel="Measuring",
-        ),
-    ] = 0.95,
-    cache: options.CacheState = "model",
     sweep: Annotated[
         list[str] | None,
         typer.Option(
             help="NAME=VALUE,VALUE,...: measure with each value of a resource of this machine; several give every "
             "combination. governor=performance,powersave; core_set=0,1,0-1 (0-1 and 0+1 are sets of two cores, which "
             "n threads take the first n of). 'op-profiler devices --local' lists the resources.",
-            rich_help_panel="Measuring",
+            rich_help_panel=MEASURING,
         ),
     ] = None,
-    remeasure: options.Remeasure = "",
-    energy: Annotated[
-        str,
-        typer.Option(
-            help="Energy, where the machine has a counter: of the model and its heavy operators (operators), of the "
-            "model, or none. Each takes half a second. What the dataset has already gets none; see --remeasure.",
-            rich_help_panel="Measuring",
-        ),
-    ] = "operators",
-    counters: Annotated[
-        bool,
-        typer.Option(
-            "--counters",
-            help="After the rounds also count cycles, instructions, cache and branch misses, page faults and context "
-            "switches of each kernel, where the machine has such counters; on a GPU, by Nsight Compute (ncu), what a "
-            "kernel reaches of the peaks of memory, SMs and tensor cores. What the dataset has already is counted, "
-            "and not timed again.",
-            rich_help_panel="Measuring",
-        ),
-    ] = False,
-    label: Annotated[
-        str,
-        typer.Option(
-            help="Name of this run: the dataset keeps it beside other runs of the same model, to compare them.",
-            rich_help_panel="Output",
-        ),
-    ] = "",
     iftune: Annotated[
-        str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel="Tuning")
+        str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel=TUNING)
     ] = "false",
-    ifcompare: Annotated[
-        str,
-        typer.Option(
-            help="true or false: run the model with default and with recorded schedules in turns.",
-            rich_help_panel="Tuning",
-        ),
-    ] = "false",
-    ifpartial: Annotated[
-        str,
-        typer.Option(
-            help="true or false: also the best after 100, 300, 500 and 1000 trials.", rich_help_panel="Tuning"
-        ),
-    ] = "false",
-    tuner: Annotated[
-        str | None,
-        typer.Option(
-            help="Strategy of the search: {tuners}. Default: xgb_knob; trees on GPUs and with --compiler relax.",
-            rich_help_panel="Tuning",
-        ),
-    ] = None,
-    space: Annotated[
-        str | None,
-        typer.Option(
-            help="Schedules that are searched: templates of this project, or with --compiler relax automatic, "
-            "MetaSchedule's own. Default: templates.",
-            rich_help_panel="Tuning",
-        ),
-    ] = None,
-    trials: Annotated[int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")] = 64,
-    schedules: options.Schedules = "auto",
-    vendor: Annotated[
-        str,
-        typer.Option(help="true or false: time torch's kernels for the heavy operators too.", rich_help_panel="Tuning"),
-    ] = "false",
-    host: options.Host = None,
-    port: options.Port = None,
-    device_key: options.DeviceKey = None,
     module: Annotated[
         Path | None,
         typer.Option(
             help="A compiled function (.so, .o, .tar) to time on the board in place of a model; --inputshape gives its "
             "tensors, the output last.",
-            rich_help_panel="Device",
+            rich_help_panel=DEVICE,
         ),
     ] = None,
-    entry: Annotated[
-        str | None, typer.Option(help="Name of the function in --module.", rich_help_panel="Device")
-    ] = None,
-    cluster: options.Cluster = None,
-    each: options.Each = False,
-    needs: options.Needs = None,
-    db: options.Db = DEFAULT_DB,
+    entry: Annotated[str | None, typer.Option(help="Name of the function in --module.", rich_help_panel=DEVICE)] = None,
     summary_json: Annotated[
-        Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
+        Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel=OUTPUT)
     ] = None,
     report: options.Report = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel="Output")
+        bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel=OUTPUT)
     ] = False,
     by_layer: Annotated[
         int | None,
@@ -230,122 +142,79 @@ def collect(  # noqa: PLR0913 - the options are the interface
             min=0,
             help="Also print the time by the model's layers, such as torch's modules: by the first so many parts of "
             "their names (1: encoder, 2: encoder.layer, ...), 0 for whole names.",
-            rich_help_panel="Output",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Extract, count and cost; measure nothing.", rich_help_panel="Output")
-    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
-    from op_profiler.building.request import BuildRequest
-    from op_profiler.cli import values
     from op_profiler.cli.module import refuse_beside_module, time_module
-    from op_profiler.collection.request import CollectRequest, Measuring, Studies, TuneRequest
     from op_profiler.collection.supervisor import Collection
     from op_profiler.collection.sweep import parse_sweeps, swept
-    from op_profiler.compilers.abilities import require
-    from op_profiler.errors import UsageError
-    from op_profiler.files import check_writable, write_whole
-    from op_profiler.frontends import FRONTENDS, source_and_name
-    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
-    from op_profiler.targets.target import kind_of
 
-    tuned, partial = values.parse_bool("--iftune", iftune), values.parse_bool("--ifpartial", ifpartial)
-    tune = TuneRequest(tuner=tuner, space=space, trials=trials, partial=partial)
+    tuned = parse_bool("--iftune", iftune)
     tune.check()
     of_a_search = [f"--{name}" for name in ("trials", "tuner", "space") if values.is_given(context, name)]
     if of_a_search and not tuned:
         raise UsageError(f"{' and '.join(of_a_search)}: there is a search only with --iftune true")
-    if partial and not tuned:
+    if tune.partial and not tuned:
         raise UsageError("--ifpartial true reports on a search; add --iftune true")
-    studies = Studies(
-        tune=tune if tuned else None,
-        compare=values.parse_bool("--ifcompare", ifcompare),
-        vendor=values.parse_bool("--vendor", vendor),
-    )
+    if tuned:
+        request = dataclasses.replace(request, studies=dataclasses.replace(request.studies, tune=tune))
     combinations = parse_sweeps(sweep or [])
-    if by_layer is not None:
-        require(compiler, "layers", "--by-layer")
     check_writable({"--summary-json": summary_json, "--report": report})
-    place = values.parse_place(host, port, device_key, kind_of(target).name)
     if module is not None or entry is not None:
         refuse_beside_module(context)
-        time_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
+        time_module(module, entry, request, input_shapes, summary_json, quiet=quiet)
         return
+    request = values.for_machines(context, request, machines)
     steps = values.parse_steps(prefill, decode, past)
+    model = request.build.model
+    if input_shapes:
+        shapes = parse_input_shapes("--inputshape", input_shapes)
+        model = dataclasses.replace(model, **inputs_of(model.input_names, shapes))
     if not values.is_given(context, "modelsource"):
-        modelsource = "transformers" if steps else modelsource
+        source = "transformers" if steps else model.source
         if modelname:
-            modelsource, modelname = source_and_name(modelname, modelsource)
-    frontend = FRONTENDS.get(modelsource)
+            source, modelname = source_and_name(modelname, source)
+        model = dataclasses.replace(model, source=source)
+    frontend = FRONTENDS.get(model.source)
     if modelname == "list":
         for name in frontend.names():
             print(name)
         return
     names = frontend.default_names() if modelname is None else [modelname]
     if not names:
-        raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
+        raise UsageError(f"source {model.source!r} has no default models; give --modelname (a path or a name)")
     if refetch:
-        _refetch(modelsource, modelname or "")
-    model = ModelRequest(
-        source=modelsource,
-        name="",
-        batch_size=batchsize,
-        input_names=values.parse_names("--inputname", inputname) if inputname else (),
-        input_shapes=values.parse_shapes("--inputshape", inputshape) if inputshape else (),
-        importer=importer,
-    )
-    build = BuildRequest(
-        model=model,
-        target=target,
-        compiler=compiler,
-        pipeline=pipeline,
-        place=place,
-        executor=executor,
-        input_data=str(inputdata) if inputdata is not None else None,
-        schedules=schedules,
-        threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
-        cache=cast("Cache", cache),
-    )
-    request = CollectRequest(
-        build=build,
-        measuring=Measuring(coverage=coverage, remeasure=remeasure, counters=counters, energy=energy),
-        studies=studies,
-        db=db,
-        dry_run=dry_run,
-        label=label,
-    )
+        _refetch(model.source, modelname or "")
     if steps:
-        if sequence_length is not None:
+        if model.sequence_length is not None:
             raise UsageError("--prefill and --decode say how many tokens; leave out --sequence-length")
         named = [dataclasses.replace(model, name=name) for name in names]
         models = [dataclasses.replace(one, sequence_length=n, past=past) for one in named for n, past in steps]
     else:
-        lengths = values.lengths_of([(frontend, name) for name in names], sequence_length)
+        lengths = values.lengths_of([(frontend, name) for name in names], model.sequence_length)
         models = [dataclasses.replace(model, name=name, sequence_length=length) for name, length in zip(names, lengths)]
-    precisions = dict.fromkeys(values.parse_names("--precision", precision))
     requests = [
         one
         for model in models
-        for precision in precisions
-        for one in swept(request.of(model=model, precision=cast("Precision", precision)), combinations)
+        for one_precision in dict.fromkeys(parse_names("--precision", precision))
+        for one in swept(request.of(model=model, precision=one_precision), combinations)
     ]
-    if each and place is not None:
+    if machines.each and request.build.place is not None:
         raise UsageError("--each is of devices that machines announce; leave it out beside --host")
     screen = Screen(quiet=quiet)
-    asked = values.parse_needs(needs, each=each, cluster=cluster)
-    with Collection(db) as collection:
-        if cluster:
+    with Collection(request.db) as collection:
+        if machines.cluster:
             from op_profiler.fleet import runs
             from op_profiler.fleet.cluster import Cluster
 
             for one in requests:
                 one.check_for_cluster()
-            with Cluster(cluster) as machines:
-                summaries = runs.collect(machines, requests, screen, each=each, needs=asked)
+            with Cluster(machines.cluster) as cluster:
+                summaries = runs.collect(cluster, requests, screen, each=machines.each, needs=machines.needs)
         else:
             summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)
@@ -363,7 +232,6 @@ def collect(  # noqa: PLR0913 - the options are the interface
 
 def _refetch(source: str, name: str) -> None:
     """Fetch the model behind an address again if it has changed there."""
-    from op_profiler.errors import UsageError
     from op_profiler.frontends import downloads
 
     if source != "remoteonnx" or not downloads.is_address(name):

@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 
 from op_profiler import json_text
-from op_profiler.cli import options
-from op_profiler.dataset import DEFAULT_DB
+from op_profiler.cli import options, values
+from op_profiler.comparison.request import CompareRequest
+from op_profiler.errors import UsageError
+from op_profiler.option_values import parse_percent
+from op_profiler.options import OUTPUT
 
 EXAMPLES = """Examples:
 
@@ -33,62 +36,36 @@ be compared; 4 a model cannot be built again; 5 the machine, the disk or a datas
 """
 
 
-def compare(  # noqa: PLR0913 - the options are the interface
+def compare(
     context: typer.Context,
-    before: Annotated[
-        str,
-        typer.Argument(
-            help="A dataset (its file or address), or a run in --db: its label, its model's key, or its compiler."
-        ),
-    ],
-    after: Annotated[str, typer.Argument(help="The same, of what is compared with it.")],
-    model: Annotated[
-        str | None, typer.Option(help="Compare only this model: a name, source:name or key.", rich_help_panel="Model")
-    ] = None,
-    rerun: Annotated[
-        bool,
-        typer.Option(
-            "--rerun",
-            help="Measure both again, in turns, on this machine: the only fair comparison where others share it.",
-            rich_help_panel="Measuring",
-        ),
-    ] = False,
-    seconds: Annotated[
-        float,
-        typer.Option(help="With --rerun: to measure a model, at most.", rich_help_panel="Measuring"),
-    ] = 60.0,
+    request: CompareRequest,
     fail_above: Annotated[
         str | None,
         typer.Option(
             help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%.",
-            rich_help_panel="Output",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    db: options.Db = DEFAULT_DB,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write it as Markdown, for a pull request.", rich_help_panel="Output")
+        Path | None, typer.Option(help="Write it as Markdown, for a pull request.", rich_help_panel=OUTPUT)
     ] = None,
     report: options.Report = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Compare two runs: what became faster or slower, whether that is real, and what only one of them has."""
-    from op_profiler.cli import values
     from op_profiler.comparison.compare import compare_runs
-    from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
-    from op_profiler.report.comparison import show_comparison, verdict
-    from op_profiler.report.comparison_markdown import as_markdown
+    from op_profiler.report.comparison import as_markdown, show_comparison, verdict
     from op_profiler.report.status import Status
 
-    limit = None if fail_above is None else values.parse_percent("--fail-above", fail_above)
-    if values.is_given(context, "seconds") and not rerun:
+    limit = None if fail_above is None else parse_percent("--fail-above", fail_above)
+    if values.is_given(context, "seconds") and not request.rerun:
         raise UsageError("--seconds is for measuring again; add --rerun")
-    if not 1.0 <= seconds <= 3600.0:
-        raise UsageError(f"--seconds {seconds} is out of range; give 1 to 3600")
+    request.check()
     check_writable({"--markdown": markdown, "--report": report})
-    with Status(quiet=quiet or not (rerun or sys.stderr.isatty())) as status:
-        found = compare_runs(before, after, db=db, model=model, rerun=rerun, seconds=seconds, announce=status.step)
+    with Status(quiet=quiet or not (request.rerun or sys.stderr.isatty())) as status:
+        found = compare_runs(request, status.step)
     if markdown is not None:
         write_whole(markdown, as_markdown(found))
     if report is not None:

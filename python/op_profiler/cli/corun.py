@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from op_profiler.cli import options
-from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.compilers.importers import AUTO
+from op_profiler.cli import options, values
 from op_profiler.errors import UsageError
+from op_profiler.files import check_writable
+from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.option_values import parse_names
+from op_profiler.options import OUTPUT, Only
+from op_profiler.parallel.corun.request import CorunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from op_profiler.fleet.needs import Needs
-    from op_profiler.parallel.corun.request import CorunRequest
 
 EXAMPLES = """Examples:
 
@@ -42,7 +43,8 @@ op-profiler corun resnet-18 mobilenet --policy greedy,ios --cluster tcp://127.0.
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
 nash, exhaustive, collaborate (stages and schedules tuned together, with measurements: takes minutes), and auto, which
 measures the plans of the others, those that are predicted best, and never returns one that measured slower than
-sequential; collaborate and exhaustive are not among them.
+sequential; exhaustive is not among them, and collaborate only where operators compete for a resource for which
+tuning them together has measured faster.
 
 Exit codes: 0 done; 1 the outputs are not those of sequential; 2 wrong usage, or a plan that does not fit; 4 a model
 cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed (named).
@@ -51,99 +53,30 @@ cannot be lowered; 5 this machine cannot run the plan, a file cannot be written,
 
 def corun(  # noqa: PLR0913 - the options are the interface
     models: Annotated[list[str], typer.Argument(help="One or several: a name, source:name, or the path of a file.")],
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="How to plan: {policies}, collaborate, auto; with --cluster several by commas.", rich_help_panel="Plan"
-        ),
-    ] = "auto",
-    plan: Annotated[
-        Path | None, typer.Option(help="Run a plan that was made before.", rich_help_panel="Plan", dir_okay=False)
-    ] = None,
-    merge: Annotated[
-        bool,
-        typer.Option(
-            "--merge", help="Merge operators that read the same input into one kernel.", rich_help_panel="Plan"
-        ),
-    ] = False,
-    costs: Annotated[
-        str, typer.Option(help="What plans are made from: measured here, or predicted.", rich_help_panel="Plan")
-    ] = "measured",
-    threads: Annotated[
-        int | None, typer.Option(help="Cores that a plan may use; default: all.", rich_help_panel="Plan")
-    ] = None,
-    streams: Annotated[
-        int | None, typer.Option(help="Streams that a plan for cuda may use; default: 4.", rich_help_panel="Plan")
-    ] = None,
-    rounds: Annotated[
-        int, typer.Option(help="How often plan and sequential are timed, in turn.", rich_help_panel="Plan")
-    ] = 40,
-    target: Annotated[
-        str,
-        typer.Option(
-            help="llvm, cuda, a TVM target, or several of them, one board's among them, for several models.",
-            rich_help_panel="Model",
-        ),
-    ] = "llvm",
-    compiler: options.Compiler = DEFAULT_COMPILER,
-    importer: options.Importer = AUTO,
-    modelsource: options.ModelSource = "local",
-    batchsize: options.BatchSize = 1,
-    sequence_length: options.SequenceLength = None,
-    schedules: options.Schedules = "auto",
-    host: options.Host = None,
-    port: options.Port = None,
-    device_key: options.DeviceKey = None,
-    cluster: options.Cluster = None,
-    each: options.Each = False,
-    needs: options.Needs = None,
-    db: Annotated[
-        str | None,
-        typer.Option(
-            help="Dataset: co-run measurements go there, and predicted costs come from there.",
-            rich_help_panel="Output",
-        ),
-    ] = None,
-    save_plan: Annotated[Path | None, typer.Option(help="Write the plan.", rich_help_panel="Output")] = None,
+    request: CorunRequest,
+    model: Annotated[ModelRequest, Only("importer", "modelsource", "batch_size", "sequence_length")],
+    machines: ClusterRequest,
+    save_plan: Annotated[Path | None, typer.Option(help="Write the plan.", rich_help_panel=OUTPUT)] = None,
     report: options.Report = None,
-    trace: Annotated[Path | None, typer.Option(help="Write a timeline for Perfetto.", rich_help_panel="Output")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a timeline for Perfetto.", rich_help_panel=OUTPUT)] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", help="Write the result as JSON; - for standard output.", rich_help_panel="Output"),
+        typer.Option("--json", help="Write the result as JSON; - for standard output.", rich_help_panel=OUTPUT),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
-    from op_profiler.cli import values
-    from op_profiler.files import check_writable
-    from op_profiler.parallel.corun.request import CorunRequest
     from op_profiler.parallel.corun.run import corun as run
     from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
     from op_profiler.report.corun import tell
     from op_profiler.report.status import Status
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file, "--report": report})
-    targets = values.parse_targets(target)
-    request = CorunRequest(
-        models=values.parse_models(models, modelsource, batchsize, sequence_length, importer),
-        targets=targets,
-        compiler=compiler,
-        place=values.parse_place(host, port, device_key, values.usual_key(targets)),
-        schedules=schedules,
-        policy=policy,
-        plan=plan,
-        threads=threads,
-        streams=streams,
-        merge=merge,
-        costs=costs,
-        db=db,
-        rounds=rounds,
-    )
+    request = dataclasses.replace(request, models=values.models_of(models, model))
     request.check_plan_options({"--save-plan": save_plan, "--trace": trace, "--report": report})
-    asked = values.parse_needs(needs, each=each, cluster=cluster)
-    if cluster:
-        files = {"--plan": plan, "--save-plan": save_plan, "--report": report, "--trace": trace}
-        _sweep(cluster, request, files, each=each, needs=asked, json_file=json_file, quiet=quiet)
+    if machines.cluster:
+        files = {"--plan": request.plan, "--save-plan": save_plan, "--report": report, "--trace": trace}
+        _sweep(machines, request, files, json_file=json_file, quiet=quiet)
         return
     with Status(quiet=quiet) as status, ended_by_interrupt():
         result = run(request, status.step)
@@ -153,17 +86,14 @@ def corun(  # noqa: PLR0913 - the options are the interface
 
 
 def _sweep(
-    cluster: str,
+    machines: ClusterRequest,
     request: CorunRequest,
     files: Mapping[str, Path | None],
     *,
-    each: bool,
-    needs: Needs,
     json_file: Path | None,
     quiet: bool,
 ) -> None:
     """Each of the policies on a machine of a cluster, or on every one."""
-    from op_profiler.cli import values
     from op_profiler.fleet import runs
     from op_profiler.fleet.cluster import Cluster
     from op_profiler.report.collection import Screen
@@ -173,10 +103,10 @@ def _sweep(
     if given or len(request.targets) > 1:
         what = ", ".join(given) or "--target of several"
         raise UsageError(f"{what} is for one machine; leave it out, or --cluster")
-    requests = [dataclasses.replace(request, policy=name) for name in values.parse_names("--policy", request.policy)]
+    requests = [dataclasses.replace(request, policy=name) for name in parse_names("--policy", request.policy)]
     for one in requests:
         one.check_for_cluster()
-    with Cluster(cluster) as machines:
-        found = runs.corun(machines, requests, Screen(quiet=quiet), each=each, needs=needs)
+    with Cluster(machines.cluster or "") as cluster:
+        found = runs.corun(cluster, requests, Screen(quiet=quiet), each=machines.each, needs=machines.needs)
     if code := tell_sweep(found, quiet=quiet, json_file=json_file):
         raise typer.Exit(code)

@@ -13,6 +13,7 @@ from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.cli.help import Command
 from op_profiler.dataset import DEFAULT_DB
+from op_profiler.option_values import parse_names
 
 if TYPE_CHECKING:
     from op_profiler.dataset.maintain import Contents, ModelContents
@@ -99,11 +100,10 @@ def merge(
     Nothing is stored twice. Of two rows of the same measurement the better one stays: a time before a failure, complete
     before a check point, settled and without foreign load before others, then the newer one.
     """
-    from op_profiler.cli import values
     from op_profiler.dataset.formats.combined import combine
     from op_profiler.report.status import Status
 
-    columns = values.parse_names("--partition-by", partition_by) if partition_by else ()
+    columns = parse_names("--partition-by", partition_by) if partition_by else ()
     with Status(quiet=quiet or not sys.stderr.isatty()) as status:
         done = combine(sources, into, partition_by=columns, announce=status.step)
     if as_json:

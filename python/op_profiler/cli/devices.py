@@ -9,9 +9,14 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.compilers import COMPILERS
+from op_profiler.compilers.tvm_build import build_info
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.options import DEVICE, options_of
+from op_profiler.targets.machine import Place
+from op_profiler.targets.target import kind_of, locks_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
-    from op_profiler.targets.machine import Place
     from op_profiler.targets.remote.rpc import Listed
 
 EXAMPLES = """Examples:
@@ -26,12 +31,13 @@ op-profiler devices --host 127.0.0.1 --port 9190
 
 TVM's RPC runs code for whoever connects: keep trackers and servers on networks where everybody may run code on them.
 """
+_PLACE = options_of(Place)
 
 
 def devices(
     local: Annotated[bool, typer.Option("--local", help="This machine (the default).")] = False,
-    host: options.Host = None,
-    port: options.Port = None,
+    host: Annotated[str | None, typer.Option(help=_PLACE["host"].option.help, rich_help_panel=DEVICE)] = None,
+    port: Annotated[int | None, typer.Option(help=_PLACE["port"].option.help, rich_help_panel=DEVICE)] = None,
     target: Annotated[str, typer.Option(help="Target of the machines behind RPC.")] = "pynq",
     device_key: Annotated[
         str | None, typer.Option(help="Only machines with this key; for a server, its key. Default: the target's name.")
@@ -42,11 +48,8 @@ def devices(
     as_json: options.Json = False,
 ) -> None:
     """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
-    from op_profiler.cli import values
-    from op_profiler.errors import UsageError
-    from op_profiler.targets.target import kind_of
-
-    place = values.parse_place(host, port, device_key, kind_of(target).name)
+    kind = kind_of(target)
+    place = Place.of_options(host, port, device_key)
     if place is not None and local:
         raise UsageError("--local is this machine; leave it out, or --host and --port")
     if place is None:
@@ -54,23 +57,20 @@ def devices(
         return
     if probe:
         raise UsageError("--probe is for this machine; leave out --host and --port")
-    kind_of(target).check(target, remote=True, dry_run=False)
-    kind_of(target).check_build()
-    _remote(place, target, device_key, as_json)
+    kind.check(target, remote=True, dry_run=False)
+    kind.check_build()
+    _remote(place.with_key(kind.name), target, device_key, as_json)
 
 
 def _local(as_json: bool, probe: bool) -> None:
-    from op_profiler.compilers import COMPILERS
-    from op_profiler.compilers.tvm_build import build_info
     from op_profiler.report.resources import show_resources
     from op_profiler.resources import local_resources
     from op_profiler.targets.llvm.host import Host
     from op_profiler.targets.llvm.kind import LLVM
-    from op_profiler.targets.target import resolve_target
 
     machine = Host(resolve_target("llvm"))
     if probe:
-        from op_profiler.measure.turns import locks_of, measuring
+        from op_profiler.measure.turns import measuring
 
         with measuring(locks_of(["llvm"])):
             machine.probe()
@@ -90,7 +90,6 @@ def _local(as_json: bool, probe: bool) -> None:
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """What a tracker lists; each machine of the target's key that is free is asked what it is."""
     from op_profiler.targets.remote.rpc import Listed, is_tracker, list_machines
-    from op_profiler.targets.target import use_build_for
 
     use_build_for(target)
     if is_tracker(place.host, place.port):
@@ -110,9 +109,7 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
 
 def _asked(machine: Listed, place: Place, target: str) -> dict[str, Any]:
     """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
-    from op_profiler.errors import MeasureError
     from op_profiler.targets.remote.board import Board
-    from op_profiler.targets.target import resolve_target
 
     if machine.key != place.key or not machine.free:
         return {}

@@ -13,11 +13,13 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.errors import UsageError
+from op_profiler.option_values import parse_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from op_profiler.predict.library.scoring import Score
+    from op_profiler.prediction.library.scoring import Score
 
     Run = tuple[str, Callable[[], list[Score]]]
     Tasks = tuple[dict[str, str], list[Run], str]
@@ -55,8 +57,6 @@ def evaluate(
     quiet: options.Quiet = False,
 ) -> None:
     """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
-    from op_profiler.cli import values
-    from op_profiler.errors import UsageError
     from op_profiler.report.status import Status
 
     if db is not None and library is not None:
@@ -67,7 +67,7 @@ def evaluate(
         )
     if compiler != DEFAULT_COMPILER and library is not None:
         raise UsageError("--compiler chooses among the rows of --db; leave it out with --library, which names none")
-    splits, predictors = values.parse_names("--split", split), values.parse_names("--predictor", predictor)
+    splits, predictors = parse_names("--split", split), parse_names("--predictor", predictor)
     tasks = _of_library(library, splits, predictors, seed) if library is not None else None
     descriptions, runs, about = tasks or _of_dataset(db, device, compiler, splits, predictors, seed)
     scores = []
@@ -88,10 +88,10 @@ def evaluate(
 
 def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int) -> Tasks:
     from op_profiler.dataset.formats.tinynas import read_library
-    from op_profiler.predict.library import PREDICTORS
-    from op_profiler.predict.library.library_predictor import without_suspicious
-    from op_profiler.predict.library.scoring import evaluate as evaluate_one
-    from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS, held_out
+    from op_profiler.prediction.library import PREDICTORS
+    from op_profiler.prediction.library.library_predictor import without_suspicious
+    from op_profiler.prediction.library.scoring import evaluate as evaluate_one
+    from op_profiler.prediction.library.splits import DESCRIPTIONS, SPLITS, held_out
 
     splits = SPLITS if splits == ("all",) else splits
     predictors = tuple(PREDICTORS) if predictors == ("all",) else predictors
@@ -122,10 +122,10 @@ def _of_dataset(
     seed: int,
 ) -> Tasks:
     from op_profiler.compilers.compiler import use_compiler
-    from op_profiler.predict.latency import PREDICTORS
-    from op_profiler.predict.latency.held_out import DESCRIPTIONS, SPLITS, held_out
-    from op_profiler.predict.latency.held_out import evaluate as evaluate_one
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency import PREDICTORS
+    from op_profiler.prediction.latency.held_out import DESCRIPTIONS, SPLITS, held_out
+    from op_profiler.prediction.latency.held_out import evaluate as evaluate_one
+    from op_profiler.prediction.latency.open_predictor import examples_for
 
     splits = SPLITS if splits == ("all",) else splits
     predictors = tuple(PREDICTORS) if predictors == ("all",) else predictors

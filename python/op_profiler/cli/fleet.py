@@ -23,8 +23,6 @@ op-profiler worker tcp://127.0.0.1:8786 --boards pynq@192.168.2.99:9190      (an
 
 op-profiler worker tcp://127.0.0.1:8786 --targets cuda             (on the GPU, and not on the processor)
 
-op-profiler worker tcp://127.0.0.1:8786 --only-builds             (measures nothing, builds for those that do)
-
 op-profiler fleet tcp://127.0.0.1:8786                            (machines, and what runs on them)
 
 op-profiler certificates tls --host rack1 --host rack2            (for a cluster over a network; see the tutorial)
@@ -59,30 +57,16 @@ def worker(
             help="Kinds of targets to measure, by commas, of those that are here or that --boards names. Default: all."
         ),
     ] = None,
-    builds: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="So many models at once for other machines, while nobody measures on this one; 0 for none. One a core "
-            "and two GiB of memory where it is left out.",
-        ),
-    ] = None,
-    only_builds: Annotated[bool, typer.Option("--only-builds", help="Measure nothing.")] = False,
 ) -> None:
-    """Measure on this machine what a cluster asks for, one request at a time, else build for others, until Ctrl-C."""
-    from op_profiler.errors import UsageError
+    """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
     from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
-    if only_builds and (boards or targets or builds == 0):
-        option = "--boards" if boards else "--targets"
-        other = f"{option} is for workers that measure" if boards or targets else "--builds 0 leaves nothing to do"
-        raise UsageError(f"{other}; leave it out beside --only-builds")
     if boards:
         os.environ[settings.BOARDS] = ",".join(boards)  # for the processes that this one starts, too
     if targets:
         os.environ[settings.TARGETS] = targets
-    run_worker(address, _say, builds=builds, only_builds=only_builds)
+    run_worker(address, _say)
 
 
 def fleet(address: Address, as_json: options.Json = False) -> None:

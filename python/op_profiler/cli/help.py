@@ -1,4 +1,5 @@
-"""What all commands share: how they are interrupted, and help texts that name what can be chosen.
+"""What all commands share: how they are interrupted, what replaces removed options, help texts that name what can be
+chosen.
 
 ``{tuners}`` in a help text stands for the names of the registry of tuners. They are filled in when a help is shown. To
 know what other packages offer takes a look at all that are installed, which no command should wait for.
@@ -13,16 +14,32 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from op_profiler.errors import EXIT_INTERRUPTED
+from op_profiler.errors import EXIT_INTERRUPTED, UsageError
 from op_profiler.registry import REGISTRIES, registry_of
 
 _KIND = re.compile(rf"\{{({'|'.join(REGISTRIES)})\}}")
+
+_REMOVED = {
+    (
+        "predict",
+        "--adapt",
+    ): "run op-profiler calibrate on the new device; predict then answers for that device",
+    ("worker", "--builds"): "no worker builds for other machines any more; leave it out",
+    ("worker", "--only-builds"): "no worker builds for other machines any more; start workers that measure",
+}
+"""What replaces an option of a command that was removed."""
 
 
 class Command(TyperCommand):
     """A command whose options and examples may name kinds."""
 
     interrupted: ClassVar[str] = "interrupted"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for option in (argument.partition("=")[0] for argument in args):
+            if substitute := _REMOVED.get((self.name or "", option)):
+                raise UsageError(f"{option} was removed: {substitute}")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

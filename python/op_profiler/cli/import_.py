@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ op-profiler import --format tinynas conv_data.out --device V100
 
 op-profiler import operators.parquet                    (the name tells the format)
 """
+_NARROW = re.compile(r"(?:^|[^a-z0-9])(u?int8|i8|fp16|float16|f16|half)(?![a-z0-9])")
+"""Precisions other than float32, as names of files have them."""
 _SILENT_SECONDS = 2.0
 _EVERY_SECONDS = 0.5
 
@@ -41,8 +44,12 @@ def import_(
         str | None, typer.Option(help="Name of the device that was measured, where the format does not say it.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="float32, float16 or int8, where the format does not say it.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            help="float32, float16 or int8, where the format does not say it. Left out: float32, unless the name of a "
+            "file has another one, as in table.int8.txt; then it has to be given."
+        ),
+    ] = None,
     db: options.Db = DEFAULT_DB,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -57,13 +64,19 @@ def import_(
 
     format = format or SUFFIXES.get(file.suffix.lower(), "autotvm")
     chosen = FORMATS.get(format)
-    if precision not in get_args(Precision):
+    if precision is not None and precision not in get_args(Precision):
         raise UnknownNameError("precision", precision, get_args(Precision))
-    dtype = cast("Precision", precision)
+    dtype = cast("Precision", precision or "float32")
     if device is not None and not chosen.takes_device:
         raise UsageError(f"--device does not go with {format}: every row says where it was measured")
-    if precision != "float32" and not chosen.takes_precision:
+    if dtype != "float32" and not chosen.takes_precision:
         raise UsageError(f"--precision does not go with {format}, which says it itself")
+    if precision is None and chosen.takes_precision and (word := _NARROW.search(file.name.lower())):
+        likely = "int8" if word[1].endswith("8") else "float16"
+        raise UsageError(
+            f"the name {file.name} has {word[1]} in it, and {format} does not say the precision of its times; "
+            f"give --precision {likely}, or --precision float32 if they are of float32"
+        )
     if not file.is_file():
         raise OpProfilerError(f"{file} does not exist or is no file; give the path of a table")
     with Dataset.open(db) as dataset, _Counting(quiet=quiet) as counting:
@@ -93,6 +106,8 @@ def _print(done: Imported, file: Path, format: str) -> None:
     for kind, count in sorted(done.unknown.items()):
         what = "template" if format == "autotvm" else "operator"
         print(f"skipped: {count} records of the {what} {kind}, which is not known here")
+    for reason, count in sorted(done.rejected.items()):
+        print(f"rejected: {count} records of {reason}")
     if done.suspicious:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(done.suspicious.items()))
         print(f"suspicious, stored all the same: {counts}; the first:")

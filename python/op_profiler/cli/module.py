@@ -10,9 +10,10 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import values
 from op_profiler.errors import UsageError
+from op_profiler.option_values import parse_tensors
 
 if TYPE_CHECKING:
-    from op_profiler.targets.machine import Place
+    from op_profiler.collection.request import CollectRequest
 
 
 _TAKEN = {
@@ -20,7 +21,7 @@ _TAKEN = {
     "entry",
     "target",
     "compiler",
-    "inputshape",
+    "input_shapes",
     "host",
     "port",
     "device_key",
@@ -49,11 +50,8 @@ def refuse_beside_module(context: typer.Context) -> None:
 def time_module(
     path: Path | None,
     entry: str | None,
-    target: str,
-    compiler: str,
-    place: Place | None,
+    request: CollectRequest,
     shapes: str,
-    db: str,
     summary_json: Path | None,
     *,
     quiet: bool,
@@ -67,12 +65,13 @@ def time_module(
     from op_profiler.collection.user_module import measure_module
     from op_profiler.files import write_whole
 
-    if path is None or entry is None or place is None or not shapes:
+    build = request.build
+    if path is None or entry is None or build.place is None or not shapes:
         raise UsageError(
             "--module takes --entry NAME, --inputshape (of every tensor, the outputs last), --host and --port"
         )
-    tensors = values.parse_tensors("--inputshape", shapes)
-    found = measure_module(path, entry, target, compiler, place, tensors, db)
+    tensors = parse_tensors("--inputshape", shapes)
+    found = measure_module(path, entry, build.target, build.compiler, build.place, tensors, request.db)
     if summary_json is not None:
         write_whole(summary_json, json_text.dumps([found], indent=1) + "\n")
     if not quiet:

@@ -47,7 +47,7 @@ def report(
     """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions."""
     from op_profiler.dataset import Dataset
     from op_profiler.files import check_writable
-    from op_profiler.predict.latency.open_predictor import check_choice
+    from op_profiler.prediction.latency.open_predictor import check_choice
     from op_profiler.report.page.report import write_model_report
     from op_profiler.report.status import Status
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.building.build import build_model, outputs_of
+from op_profiler.building.request import BuildRequest
+from op_profiler.building.requested_model import original_model
 from op_profiler.cache import cache_folder
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.files import atomic_file
+from op_profiler.frontends import FRONTENDS
 from op_profiler.schedules.records import NONE
 from op_profiler.targets.target import resolve_target
 
 if TYPE_CHECKING:
-    from op_profiler.building.request import BuildRequest
     from op_profiler.frontends.frontend import ModelRequest
 
 
@@ -36,8 +39,6 @@ def told_accuracy(
         outputs: of a run with `inputs`.
         announce: told before a model in float32 is built.
     """
-    from op_profiler.frontends import FRONTENDS
-
     if FRONTENDS.get(build.model.source).has_precisions:
         return None
     references = References(content, inputs)
@@ -123,14 +124,8 @@ class References:
             np.savez(file, *outputs)
 
     def _compute(self, model: ModelRequest) -> list[np.ndarray]:
-        from op_profiler.building.build import build_model
-        from op_profiler.building.request import BuildRequest
-        from op_profiler.building.requested_model import original_model
-        from op_profiler.compilers.tvm_build import runtime_device
-
         target = resolve_target("llvm")
         built = build_model(
             BuildRequest(model=model, compiler=compiler_in_use().name, schedules=NONE), original_model(model), target
         )
-        loaded = compiler_in_use().load(built.compiled, runtime_device(target), dict(self._inputs))
-        return loaded.output_arrays()
+        return outputs_of(built.compiled, target, dict(self._inputs))

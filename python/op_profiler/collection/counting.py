@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from op_profiler.measure.counters import counts_of_calls, mean_of
+from op_profiler.collection.gpu_counting import count_on_gpu
+from op_profiler.measure.counters import Counted, counts_of_calls, mean_of
 
 if TYPE_CHECKING:
     from op_profiler.building.recipe import Recipe
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 _WALKS = 5
 
-Counted = dict[tuple[int, str | None], dict[str, Any]]
-"""Fields of `Measurement` about counters, by thread count and workload key; None: of the whole model."""
 Count = Callable[[Sequence[int]], Counted]
 """Counts a loaded model at thread counts."""
 
@@ -57,8 +56,6 @@ def counting(
         launches: by how many launches a GPU runs each kernel of the model.
         announce: told the stage when it begins; ncu takes its time.
     """
-    from op_profiler.collection.gpu_counting import count_on_gpu
-
     if not request.measuring.counters:
         return None
     on_gpu = partial(count_on_gpu, recipe, keys, launches)

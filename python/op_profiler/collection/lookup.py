@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.resume import StoredResults
+from op_profiler.dataset import Dataset
 from op_profiler.errors import DatasetError, MissingPackageError
+from op_profiler.frontends import FRONTENDS
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
-    from op_profiler.dataset import Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Found:
     answered: frozenset[int]
 
 
-def find(dataset: Dataset, request: CollectRequest, base_key: str, since: str) -> Found | None:
+def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str | None) -> Found | None:
     """The stored model that a build would give; None where there is none. Nothing is built for it.
 
     A build asks for the schedule records of some computations. A stored model is what a build would give as long as the
@@ -36,12 +37,12 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, since: str) -
 
     Args:
         base_key: `CollectRequest.base_key`.
-        since: when the command began.
+        run_id: as in `StoredResults`.
     """
     found = []
     for model in dataset.models(base_key):
         if model.extracted and request.build.model_key(base_key, model.asked) == model.key:
-            earlier = StoredResults(dataset, request, model.key, since)
+            earlier = StoredResults(dataset, request, model.key, run_id)
             answered = frozenset(n for n in request.build.threads if earlier.answers(n))
             found.append(Found(model.key, answered))
     return max(found, key=lambda one: len(one.answered), default=None)
@@ -56,14 +57,11 @@ def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Fo
     Raises:
         OpProfilerError, OSError: a file that the model or its input is made of cannot be read here.
     """
-    from op_profiler.dataset import Dataset
-    from op_profiler.frontends import FRONTENDS
-
     model = request.build.model
     content = FRONTENDS.get(model.source).fingerprint(model)
     if content is None:
         return {}
     with contextlib.suppress(DatasetError, MissingPackageError), Dataset.open(request.db, read_only=True) as dataset:
-        found = {machine: find(dataset, request, request.base_key(content, machine), since="") for machine in machines}
+        found = {machine: find(dataset, request, request.base_key(content, machine), None) for machine in machines}
         return {machine: one for machine, one in found.items() if one is not None}
     return {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from op_profiler.building.build import build_operator
+from op_profiler.building.requested_model import random_inputs
 from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import BoardLostError, MeasureError, ModelError
 from op_profiler.measure.measurement import Measurement, ModelTiming, Settings
@@ -33,8 +35,6 @@ def measure_alone(
     Raises:
         BoardLostError: the machine went away meanwhile.
     """
-    from op_profiler.building.build import build_operator
-    from op_profiler.building.requested_model import random_inputs
     from op_profiler.collection.counting import counting
     from op_profiler.collection.session import Session
     from op_profiler.measure.samples import Samples

@@ -11,10 +11,8 @@ from op_profiler.measure.failures import TWICE
 
 if TYPE_CHECKING:
     from op_profiler.collection.session import OperatorResult
-    from op_profiler.collection.worker import Worker
+    from op_profiler.collection.worker import CollectionWorker
     from op_profiler.compilers.compiled_model import Occurrence
-    from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.tvm_types import Target
 
 
 class OperatorsAlone:
@@ -25,12 +23,10 @@ class OperatorsAlone:
         occurrences: the operators of the model.
     """
 
-    def __init__(self, worker: Worker, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target) -> None:
+    def __init__(self, worker: CollectionWorker, occurrences: Sequence[Occurrence]) -> None:
         self._worker = worker
         self._occurrences = occurrences
         self._operators = [occurrence.operator for occurrence in occurrences]
-        self._model = model
-        self._target = target
 
     def measure(self) -> None:
         """Measure and store all of them."""
@@ -65,9 +61,9 @@ class OperatorsAlone:
         """
         worker = self._worker
         machine = worker.machine()
-        worker.identify(self._model)
+        worker.identify()
         layers = [occurrence.layers for occurrence in self._occurrences]
-        worker.results.store_operators(self._operators, layers, self._model, worker.notes)
+        worker.results.store_operators(self._operators, layers, worker.job.model, worker.notes)
         if not worker.results.leave_out(machine):
             return False
         by_key = {operator.key: operator for operator in self._operators}
@@ -81,7 +77,7 @@ class OperatorsAlone:
         for _ in range(2):
             try:
                 machine = worker.machine()
-                schedule, results = measure_alone(worker.results.request, occurrence, self._target, machine)
+                schedule, results = measure_alone(worker.results.request, occurrence, worker.job.target, machine)
             except BoardLostError as error:
                 reason = f"{TWICE}{error}"
                 worker.lost(error)

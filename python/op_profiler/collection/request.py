@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from op_profiler.building.request import BuildRequest, one_of
 from op_profiler.compilers import COMPILERS
-from op_profiler.compilers.abilities import require
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
+from op_profiler.cores import binding_order
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UsageError
 from op_profiler.measure.measurement import Settings
+from op_profiler.option_values import parse_bool
+from op_profiler.options import MEASURING, OUTPUT, TUNING, DbOption, Option
 from op_profiler.schedules import records
-from op_profiler.tuning.tuners import TUNERS
+from op_profiler.tuning.tuners import TUNERS, tuners_of
 
 ResourceValue = str | int | tuple[int, ...]
 TRIALS = (10, 3000)
@@ -23,27 +25,53 @@ ENERGY = ("operators", "model", "none")
 _LABEL = re.compile(r"\w([\w./+-]{0,62}\w)?")
 
 
+RemeasureOption = Annotated[
+    str,
+    Option(
+        "Measure again what the dataset has: failed (what does not compile, crashes or is wrong), noisy "
+        "(under foreign load, cores further apart or slower than usual, or not settled) or all. What failed because of "
+        "the machine is tried again anyway.",
+        MEASURING,
+    ),
+]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measuring:
     """How a built model is measured.
 
     Attributes:
-        coverage: share of the model's time whose operators have to settle at every thread count.
         resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
         rounds: how often everything is timed at most; None for the usual limits.
-        remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load,
-            with cores further apart or slower than usual, or not settled) or ``all``; empty for nothing.
-        counters: read the kernel's counters too, in walks of their own after the rounds.
-        energy: of the model and of its heavy ``operators``, of the ``model`` alone, or ``none``: half a second each,
-            where the machine has a counter.
     """
 
-    coverage: float = 0.95
+    coverage: Annotated[
+        float,
+        Option(
+            "Share of the model's time whose operators must settle at every thread count (the heavy ones).", MEASURING
+        ),
+    ] = 0.95
     resources: dict[str, ResourceValue] = dataclasses.field(default_factory=dict)
     rounds: int | None = None
-    remeasure: str = ""
-    counters: bool = False
-    energy: str = ENERGY[0]
+    remeasure: RemeasureOption = ""
+    counters: Annotated[
+        bool,
+        Option(
+            "After the rounds also count cycles, instructions, cache and branch misses, page faults and context "
+            "switches of each kernel, where the machine has such counters; on a GPU, by Nsight Compute (ncu), what a "
+            "kernel reaches of the peaks of memory, SMs and tensor cores. What the dataset has already is counted, "
+            "and not timed again.",
+            MEASURING,
+        ),
+    ] = False
+    energy: Annotated[
+        str,
+        Option(
+            "Energy, where the machine has a counter: of the model and its heavy operators (operators), of the "
+            "model, or none. Each takes half a second. What the dataset has already gets none; see --remeasure.",
+            MEASURING,
+        ),
+    ] = ENERGY[0]
 
     def check(self, build: BuildRequest) -> None:
         """Refuse what cannot work for a build.
@@ -87,18 +115,33 @@ class TuneRequest:
     """How to search for better schedules.
 
     Attributes:
-        tuner: name of the search strategy, one of `TUNERS`; None for the compiler's own.
-        trials: candidates an operator, 10 to 3000.
         seed: of everything that is drawn.
-        partial: report the best after parts of the trials.
-        space: of schedules, one of `Compiler.spaces`; None for the compiler's usual one.
     """
 
-    tuner: str | None = None
-    space: str | None = None
-    trials: int = 64
+    tuner: Annotated[
+        str | None,
+        Option("Strategy of the search: {tuners}. Default: xgb_knob; trees on GPUs and with --compiler relax.", TUNING),
+    ] = None
+    space: Annotated[
+        str | None,
+        Option(
+            "Schedules that are searched: templates of this project, or with --compiler relax automatic, "
+            "MetaSchedule's own. Default: templates.",
+            TUNING,
+        ),
+    ] = None
+    trials: Annotated[int, Option("10 to 3000 candidates an operator.", TUNING)] = 64
     seed: int = 0
-    partial: bool = False
+    partial: Annotated[
+        bool,
+        Option(
+            "true or false: also the best after 100, 300, 500 and 1000 trials.",
+            TUNING,
+            flags=("--ifpartial",),
+            parse=parse_bool,
+            shown="false",
+        ),
+    ] = False
 
     def check(self) -> None:
         """Refuse what cannot work.
@@ -118,13 +161,25 @@ class Studies:
 
     Attributes:
         tune: search for better schedules; None for no search.
-        compare: run the model with default and with recorded schedules.
-        vendor: time the vendor's kernels for the same operators.
     """
 
     tune: TuneRequest | None = None
-    compare: bool = False
-    vendor: bool = False
+    compare: Annotated[
+        bool,
+        Option(
+            "true or false: run the model with default and with recorded schedules in turns.",
+            TUNING,
+            name="ifcompare",
+            parse=parse_bool,
+            shown="false",
+        ),
+    ] = False
+    vendor: Annotated[
+        bool,
+        Option(
+            "true or false: time torch's kernels for the heavy operators too.", TUNING, parse=parse_bool, shown="false"
+        ),
+    ] = False
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -133,21 +188,17 @@ class Studies:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectRequest:
-    """One model, what it is built for, and what is done with it.
+    """One model, what it is built for, and what is done with it."""
 
-    Attributes:
-        build: which model, for which machine, at which thread counts.
-        db: SQLAlchemy address of the dataset.
-        dry_run: compile only.
-        label: name of the run, which keeps it apart from others of the same model in the dataset; empty for none.
-    """
-
-    build: BuildRequest
+    build: BuildRequest = BuildRequest()
     measuring: Measuring = Measuring()
     studies: Studies = Studies()
-    db: str = DEFAULT_DB
-    dry_run: bool = False
-    label: str = ""
+    db: DbOption = DEFAULT_DB
+    dry_run: Annotated[bool, Option("Extract, count and cost; measure nothing.", OUTPUT)] = False
+    label: Annotated[
+        str,
+        Option("Name of this run: the dataset keeps it beside other runs of the same model, to compare them.", OUTPUT),
+    ] = ""
 
     def check(self) -> None:
         """Refuse what cannot work, in the order in which a user would want to hear of it.
@@ -185,24 +236,20 @@ class CollectRequest:
 
     def _check_studies(self) -> None:
         studies = self.studies
-        asked = {"tune": studies.tune is not None, "compare": studies.compare, "vendor": studies.vendor}
-        for ability, option in {"tune": "--iftune", "compare": "--ifcompare", "vendor": "--vendor"}.items():
-            if asked[ability]:
-                require(self.build.compiler, ability, option)
+        compiler = COMPILERS.get(self.build.compiler)
+        if studies.tune is not None or studies.compare:
+            compiler.require("task", "--iftune" if studies.tune is not None else "--ifcompare")
+        compiler.check_search(self.build, tuned=studies.tune is not None, vendor=studies.vendor)
         if studies.tune is not None:
             studies.tune.check()
-            compiler = COMPILERS.get(self.build.compiler)
-            if self.build.place is not None:
-                require(self.build.compiler, "tune_remotely", "--iftune with --host")
-            if self.build.kind.on_gpu:
-                require(self.build.compiler, "tune_on_gpu", f"--iftune with --target {self.build.kind.name}")
             if studies.tune.space not in (None, *compiler.spaces):
                 names = " or ".join(compiler.spaces)
                 raise UsageError(
                     f"--space {studies.tune.space} is not there for --compiler {compiler.name}; give {names}"
                 )
-            if studies.tune.tuner in compiler.other_tuners:
-                names = ", ".join(name for name in TUNERS if name not in compiler.other_tuners)
+            known = tuners_of(compiler.name)
+            if studies.tune.tuner not in (None, *known):
+                names = ", ".join(known)
                 raise UsageError(
                     f"--tuner {studies.tune.tuner} is not there for --compiler {compiler.name}; give {names}"
                 )
@@ -239,9 +286,7 @@ class CollectRequest:
         resources = self.measuring.resources
         if not self.build.on_host:
             return resources
-        from op_profiler.cores import available_cores
-
-        cores = self.measuring.core_set or available_cores()
+        cores = self.measuring.core_set or binding_order()
         return resources | {"core_set": tuple(cores[:threads])}
 
     def machine(self) -> str | None:

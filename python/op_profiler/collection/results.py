@@ -67,7 +67,7 @@ class Results:
         self._asked = tuple(sorted(asked))
         self._base_key = ordered.base_key(content, machine)
         self.model_key = build.model_key(self._base_key, self._asked)
-        self.earlier = StoredResults(self._dataset, ordered, self.model_key, self._task.since)
+        self.earlier = StoredResults(self._dataset, ordered, self.model_key, self._task.run_id)
         self._narrow(tuple(n for n in ordered.build.threads if not self.earlier.answers(n)))
 
     def leave_out(self, machine: Machine) -> bool:
@@ -120,6 +120,7 @@ class Results:
                 label=request.label,
                 recipe=self.recipe.to_json() if self.recipe is not None else None,
                 reads=self.reads if len(self.reads) == len(operators) else None,
+                agreement=model.agreement,
             )
             self._dataset.add_operators(
                 self.model_key,
@@ -156,6 +157,7 @@ class Results:
             machine_state=machine_state() if timing.whole_model.error is not None else None,
             project_revision=project_revision(),
             user_revision=user_revision(),
+            run_id=self._task.run_id,
         )
 
     def record(self, results: Sequence[OperatorResult], *, complete: bool = True, replace: bool = False) -> None:
@@ -176,6 +178,7 @@ class Results:
                 measurement=r.measurement,
                 complete=complete,
                 machine_state=machine_state() if complete and r.measurement.error is not None else None,
+                run_id=self._task.run_id,
             )
             for r in results
         ]

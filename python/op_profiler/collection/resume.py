@@ -11,23 +11,25 @@ from op_profiler.measure.failures import cause_of
 from op_profiler.measure.measurement import Measurement
 
 if TYPE_CHECKING:
-    from op_profiler.collection.counting import Counted
     from op_profiler.collection.session import Session
     from op_profiler.dataset import Dataset, StoredMeasurement, StoredTiming
+    from op_profiler.measure.counters import Counted
     from op_profiler.measure.samples import Samples
 
 _COVERAGE_BEFORE_IT_WAS_STORED = 0.95
 
 
-def to_repeat(measurement: Measurement, remeasure: str) -> bool:
+def to_repeat(measurement: Measurement, remeasure: str, *, settled: bool = False) -> bool:
     """Whether something is measured again although the dataset has it.
 
     Args:
         remeasure: as in `CollectRequest`; what failed because of the machine is tried again in any case.
+        settled: what the rounds waited for settled. This need not have: light operators may never do.
     """
     if measurement.error is not None:
         return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")
-    noisy = measurement.foreign_load or measurement.settled is False
+    unsettled = measurement.settled is False and not settled
+    noisy = measurement.foreign_load or unsettled or measurement.disturbed_by is not None
     return remeasure == "all" or (remeasure == "noisy" and noisy)
 
 
@@ -37,13 +39,13 @@ class StoredResults:
 
     Attributes:
         model_key: identity of the lowered model in the dataset.
-        since: when the command began; what was stored later is its own and never repeated.
+        run_id: of the run that asks. What it stored itself is never repeated; None: nothing is, whoever stored it.
     """
 
     dataset: Dataset
     request: CollectRequest
     model_key: str
-    since: str
+    run_id: str | None
 
     def _stored(self, threads: int) -> dict[str, StoredMeasurement]:
         asked, cache = self.request.asked(threads), self.request.build.cache
@@ -72,14 +74,19 @@ class StoredResults:
         timing = self.timing(threads)
         if timing is None or not timing.complete:
             return False
-        if any(self._repeated(row) for row in self._stored(threads).values()):
-            return False
         whole = timing.timing.whole_model
-        disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
-        noisy = self.request.measuring.remeasure == "noisy" and disturbed
-        if timing.measured_at < self.since and (noisy or to_repeat(whole, self.request.measuring.remeasure)):
+        settled = whole.settled is not None  # else each operator was measured by itself
+        if any(self._repeated(row, settled=settled) for row in self._stored(threads).values()):
+            return False
+        repeated = self._of_another_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
+        if repeated or self._disturbed_pair(timing):
             return False
         return whole.error is not None or self._covers(timing)
+
+    def _disturbed_pair(self, timing: StoredTiming) -> bool:
+        """Whether whole model and operators are both measured again, so that they are a pair."""
+        disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
+        return disturbed and self.request.measuring.remeasure == "noisy" and self._of_another_run(timing)
 
     def _covers(self, timing: StoredTiming) -> bool:
         return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
@@ -89,8 +96,12 @@ class StoredResults:
         timing = self.timing(threads)
         return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
-    def _repeated(self, row: StoredMeasurement) -> bool:
-        return row.measured_at < self.since and to_repeat(row.measurement, self.request.measuring.remeasure)
+    def _repeated(self, row: StoredMeasurement, *, settled: bool = False) -> bool:
+        remeasure = self.request.measuring.remeasure
+        return self._of_another_run(row) and to_repeat(row.measurement, remeasure, settled=settled)
+
+    def _of_another_run(self, row: StoredMeasurement | StoredTiming) -> bool:
+        return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:
         """What is stored, and what it was counted to be."""
@@ -108,6 +119,9 @@ class StoredResults:
 
     def kept(self, threads: int) -> set[str]:
         """Workload keys of what needs not be measured again at a thread count."""
+        timing = self.timing(threads)
+        if timing is not None and self._disturbed_pair(timing):
+            return set()
         return {key for key, row in self._stored(threads).items() if row.complete and not self._repeated(row)}
 
     def known(self) -> dict[int, dict[str, Measurement]]:
@@ -123,6 +137,7 @@ class StoredResults:
 
         Rounds visit all thread counts, so the samples are of use only if each count has as many of them.
         """
+        from op_profiler.collection.checkpoint import restored
         from op_profiler.measure.samples import Samples
 
         samples = {}
@@ -131,7 +146,7 @@ class StoredResults:
             if timing is None or timing.complete:
                 return {n: Samples() for n in self.request.build.threads}
             stored = {key: row.measurement for key, row in self._stored(threads).items() if not row.complete}
-            samples[threads] = session.restore(stored, timing.timing.whole_model)
+            samples[threads] = restored(session, stored, timing.timing)
         if len({s.rounds for s in samples.values()}) != 1:
-            return {n: Samples() for n in self.request.build.threads}
+            return {n: Samples(failed=s.failed, discarded=s.discarded + s.rounds) for n, s in samples.items()}
         return samples

@@ -9,15 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.collection.counting import Count, Counted
+from op_profiler.collection.counting import Count
 from op_profiler.collection.request import CollectRequest
+from op_profiler.cores import placement
 from op_profiler.measure.between_runs import FEWEST_RUNS, History, MachineState, between_runs, waits
+from op_profiler.measure.counters import Counted
+from op_profiler.measure.disturbance import apart, disturbed_by
 from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.host_state import HostState
-from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
-from op_profiler.measure.rounds import Limits, Outcome, Rounds
-from op_profiler.measure.samples import Samples, heavy_operators
-from op_profiler.measure.statistics import median_interval, summarize
+from op_profiler.measure.limits import Limits
+from op_profiler.measure.measurement import (
+    KERNEL_UNCERTAINTY,
+    LAUNCH_GAP_METHOD,
+    Cache,
+    Measurement,
+    ModelTiming,
+    Settings,
+)
+from op_profiler.measure.quiet_rounds import QuietRounds, quiet_rounds
+from op_profiler.measure.rounds import Outcome, Rounds
+from op_profiler.measure.samples import WHOLE_MODEL, Samples, heavy_operators, numbers
+from op_profiler.measure.statistics import is_narrow, median_interval, summarize, widened
 from op_profiler.measure.steadiness import PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.resources import read_back
@@ -145,7 +157,7 @@ class Session:
         outcome = rounds.run(samples, lambda share: checkpoint(share, so_far))
         if self._host is not None and self._remembered:
             self._host.keep()
-        after = {n: rounds.whole_model_us(n) for n in threads}
+        after = {n: rounds.whole_model_us(n, samples[n]) for n in threads}
         for one in samples.values():  # of an earlier process, whose rounds were enough
             gap_us = None if one.launch_gap_us else self.model.launch_gap_us()
             one.launch_gap_us += [] if gap_us is None else [gap_us]
@@ -154,6 +166,14 @@ class Session:
         if self._count is not None:
             self._counted = self._count(threads)
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
+
+    def _quiet(self, threads: int, samples: Samples) -> QuietRounds:
+        noise = self._host.noise(threads) if self._host is not None else 0.0
+        return quiet_rounds(samples, noise=noise, target=self.limits.target)
+
+    def _unsteady(self, quiet: QuietRounds, median_us: float | None, readings_us: Sequence[float | None]) -> bool:
+        """Whether the rounds lie apart, or the readings before and after from them."""
+        return not quiet.steady or any(apart(reading_us, median_us) for reading_us in readings_us)
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
         """The state that the run found the machine in, kept for the runs after it; None without a probe, under foreign
@@ -168,7 +188,9 @@ class Session:
             history.add(found_us)
         return state
 
-    def _between_runs(self, threads: int, rounds_us: np.ndarray, samples: Samples, group: int | None) -> dict[str, Any]:
+    def _between_runs(
+        self, threads: int, rounds_us: np.ndarray, median_us: float | None, samples: Samples, group: int | None
+    ) -> dict[str, Any]:
         """The fields of `Measurement` about other runs, of an operator; None: of the whole model."""
         state = self._states.get(threads)
         if state is None or (group is not None and len(rounds_us) < samples.rounds):
@@ -176,7 +198,7 @@ class Session:
         of = [self.operators[group]] if group is not None else [self.operators[g] for g in self.groups]
         flops, moved = sum(o.flops for o in of), sum(o.bytes_read + o.bytes_written for o in of)
         shares = waits(flops, moved, self.machine.device, threads)
-        return dataclasses.asdict(between_runs(rounds_us, samples.window_rounds, state, shares))
+        return dataclasses.asdict(between_runs(rounds_us, samples.window_rounds, state, shares, median_us))
 
     def _measure_energy(self, samples: dict[int, Samples]) -> None:
         """Energy of the whole model and of each heavy operator, where the machine has a counter.
@@ -232,45 +254,92 @@ class Session:
         before: float | None,
         after: float | None,
     ) -> ThreadResult:
-        load_before, load_after = (outcome.load_before, outcome.load_after) if outcome else (None, None)
-        foreign = any(samples.foreign)
-        settled = outcome.settled if outcome else None
         overhead_us = samples.overhead_us()
         matrix = samples.matrix() - (overhead_us or 0.0)
+        quiet = self._quiet(threads, samples)
+        details = self._details(threads, samples, outcome) | placement(settings.core_set_effective)
+        whole_us = np.asarray(samples.whole_us, dtype=np.float64)
+        whole_error = NO_WHOLE if len(whole_us) and np.isnan(whole_us).all() else samples.failure(WHOLE_MODEL)
+        if whole_error is not None:
+            before, after = None, None
+        median_us = quiet.median_us(samples) if whole_error is None else None
+        of_run: dict[str, Any] = {
+            "load_before": outcome.load_before if outcome else None,
+            "load_after": outcome.load_after if outcome else None,
+            "foreign_load": any(samples.foreign),
+            "settled": outcome.settled[threads] if outcome else None,
+            "disturbed_by": disturbed_by(details, unsteady=self._unsteady(quiet, median_us, (before, after))),
+            "quiet_share": round(quiet.share, 4),
+            "discarded_rounds": samples.discarded,
+            "discarded_share": samples.discarded_share,
+        }
         results = []
         for group, operator in enumerate(self.operators):
-            columns = matrix[:, self.groups == group]
-            rows = columns[~np.isnan(columns).any(axis=1)]
-            if group in self.errors:
-                measurement = Measurement(error=self.errors[group])
-            elif len(rows) and np.median(rows.mean(axis=1)) < _LEAST_US:
-                measurement = Measurement(error=f"cannot be told from the cost of a call, {overhead_us} us")
-            elif len(rows):
-                rows = np.maximum(rows, _LEAST_US)
-                measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
-                energies = self._energies(threads, group) | self._counted.get((threads, operator.key), {})
-                again = self._between_runs(threads, rows.mean(axis=1), samples, group)
-                measurement = dataclasses.replace(
-                    measurement, settled=settled, call_overhead_us=overhead_us, **energies, **again
-                )
-            else:
-                continue
-            results.append(OperatorResult(operator, settings, measurement))
-        whole_us = np.asarray(samples.whole_us, dtype=np.float64)
-        if len(whole_us) and np.isnan(whole_us).all():
-            whole, before, after = Measurement(error=NO_WHOLE), None, None
-        else:
-            whole = summarize(
-                whole_us[:, None],
-                load_before=load_before,
-                load_after=load_after,
-                foreign_load=foreign,
-            )
-            again = self._between_runs(threads, whole_us, samples, None)
-            whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None), **again)
-            whole = dataclasses.replace(whole, **self._counted.get((threads, None), {}))
-        timing = self._timing(threads, whole, results, samples, matrix, outcome, before, after)
+            measurement = self._of_operator(threads, group, matrix[:, self.groups == group], samples, quiet.used)
+            if measurement is not None:
+                if measurement.error is None:
+                    settled = is_narrow(measurement, self.limits.target) if outcome else None
+                    own = {"call_overhead_us": overhead_us, "settled": settled}
+                    measurement = dataclasses.replace(measurement, **of_run | own)
+                results.append(OperatorResult(operator, settings, measurement))
+        whole = Measurement(error=whole_error, discarded_rounds=samples.discarded)
+        if whole_error is None:
+            whole = dataclasses.replace(self._of_model(threads, whole_us, samples, quiet.used), **of_run)
+        total, missing = self._sum_us(threads, results)
+        timed = {result.operator.key for result in results}
+        details["reused_operators"] = len(self._known.get(threads, {}).keys() - timed)
+        sums_us = matrix.sum(axis=1)[quiet.used]
+        if total is not None and not np.isnan(sums_us).any():  # every kernel was timed in every round
+            total = float(np.median(sums_us))
+            if whole_error is None:
+                details |= _ratios((sums_us + (samples.gap_us() or 0.0)) / whole_us[quiet.used])
+        timing = ModelTiming(
+            whole_model=whole,
+            before_us=before,
+            after_us=after,
+            sum_of_operators_us=total,
+            unmeasured=missing,
+            coverage=self.request.measuring.coverage,
+            details=details,
+        )
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
+
+    def _of_model(self, threads: int, whole_us: np.ndarray, samples: Samples, used: np.ndarray) -> Measurement:
+        """What is of the whole model alone; the arguments are as of `_of_operator`."""
+        whole = summarize(whole_us[:, None], quiet=used)
+        return dataclasses.replace(
+            whole,
+            **self._energies(threads, None),
+            **self._between_runs(threads, whole_us, whole.median_us, samples, None),
+            **self._counted.get((threads, None), {}),
+        )
+
+    def _of_operator(
+        self, threads: int, group: int, columns: np.ndarray, samples: Samples, used: np.ndarray
+    ) -> Measurement | None:
+        """What is of an operator alone; None where it was not timed.
+
+        Args:
+            columns: times of its kernels, shape (rounds, kernels).
+            used: rounds that medians are of, shape (rounds,).
+        """
+        error = self.errors.get(group) or samples.failure(group)
+        if error is not None:
+            return Measurement(error=error)
+        timed = ~np.isnan(columns).any(axis=1)
+        rows = columns[timed]
+        if not len(rows):
+            return None
+        if np.median(rows.mean(axis=1)) < _LEAST_US:
+            return Measurement(error=f"cannot be told from the cost of a call, {samples.overhead_us()} us")
+        rows = np.maximum(rows, _LEAST_US)
+        measurement = summarize(rows, quiet=used[timed] if used[timed].any() else None)
+        return dataclasses.replace(
+            widened(measurement, self.machine.device.properties.get(KERNEL_UNCERTAINTY) or 0.0),
+            **self._energies(threads, group),
+            **self._counted.get((threads, self.operators[group].key), {}),
+            **self._between_runs(threads, rows.mean(axis=1), measurement.median_us, samples, group),
+        )
 
     def _energies(self, threads: int, group: int | None) -> dict[str, Any]:
         """The fields of `Measurement` about the energy of an operator; None: of the whole model."""
@@ -278,32 +347,29 @@ class Session:
         state: Cache = "model" if group is None else "hot"
         return {"energy_mj": energy_mj, "energy_cache": state if energy_mj is not None else None}
 
-    def _timing(
-        self,
-        threads: int,
-        whole: Measurement,
-        results: Sequence[OperatorResult],
-        samples: Samples,
-        matrix: np.ndarray,
-        outcome: Outcome | None,
-        before: float | None,
-        after: float | None,
-    ) -> ModelTiming:
+    def _sum_us(self, threads: int, results: Sequence[OperatorResult]) -> tuple[float | None, tuple[str, ...]]:
+        """Sum of medians times occurrences, None where one has no time; and the keys of operators without."""
         times = {key: m.median_us for key, m in self._known.get(threads, {}).items()}
         times |= {r.operator.key: r.measurement.median_us for r in results}
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
-        counts = np.bincount(self.groups)
-        total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
+        if missing:
+            return None, missing
+        return sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, np.bincount(self.groups))), ()
+
+    def _details(self, threads: int, samples: Samples, outcome: Outcome | None) -> dict[str, Any]:
+        """What `ModelTiming` holds of a run beside its times."""
         details: dict[str, Any] = {"rounds": samples.rounds, "running_seconds": self.machine.running_seconds()}
         gap_us = samples.gap_us()
         if gap_us is not None:
-            details["launch_gap_us"] = gap_us
+            details |= {"launch_gap_us": gap_us, "launch_gap_method": LAUNCH_GAP_METHOD}
+        failed = {key: count for key, group in numbers(self.operators) if (count := samples.failed[group])}
+        if failed:
+            details["failed_rounds"] = failed
+        uncertainty_us = self.machine.device.properties.get(KERNEL_UNCERTAINTY)
+        if uncertainty_us is not None:
+            details[KERNEL_UNCERTAINTY] = uncertainty_us
         if samples.conditions:
             details["conditions_windows"] = samples.conditions
-        ratios = (matrix.sum(axis=1) + (gap_us or 0.0)) / np.asarray(samples.whole_us)
-        if total is not None and not np.isnan(ratios).any():  # every kernel was timed in every round
-            details["ratio_per_round"] = float(np.median(ratios))
-            details["ratio_per_round_ci"] = [end if np.isfinite(end) else None for end in median_interval(ratios)]
         if samples.probe_us:
             windows = zip(samples.window_rounds, samples.probe_us)
             details["gauge_windows_us"] = [[rounds, *(round(us, 3) for us in probed)] for rounds, probed in windows]
@@ -316,46 +382,13 @@ class Session:
         if state is not None and state.runs_before >= FEWEST_RUNS:
             details["off_usual"] = dict(zip(PROBE_NAMES, np.expm1(state.deviation).round(4).tolist()))
         if outcome is not None:
-            details |= {
-                "repeated_rounds": outcome.repeated_rounds,
-                "measuring_seconds": round(outcome.seconds, 3),
-            }
-        return ModelTiming(
-            whole_model=whole,
-            before_us=before,
-            after_us=after,
-            sum_of_operators_us=total,
-            unmeasured=missing,
-            coverage=self.request.measuring.coverage,
-            details=details,
-        )
+            details["measuring_seconds"] = round(outcome.seconds, 3)
+        return details
 
-    def restore(self, stored: dict[str, Measurement], whole: Measurement) -> Samples:
-        """Samples of one thread count from what an earlier process stored; empty where they do not fit together.
 
-        Hot and cold operators may have been timed in some of the rounds only (`Rounds._wanted`). In which is not told,
-        and nothing depends on it: they come back in the first ones. What a call took then was taken off; what it takes
-        now is put in its place, as it will be taken off of all rounds.
-        """
-        rounds = len(whole.samples_us)
-        overheads_us = [kept.call_overhead_us for kept in stored.values() if kept.error is None]
-        now_us = self.model.call_overhead_us() if overheads_us else None
-        if any((one is None) != (now_us is None) for one in overheads_us):
-            return Samples()  # an older version timed calls in another way
-        matrix = np.full((rounds, len(self.groups)), np.nan)
-        for group, operator in enumerate(self.operators):
-            columns = np.flatnonzero(self.groups == group)
-            kept = stored.get(operator.key)
-            if kept is None or kept.error is not None:
-                continue
-            rows = np.asarray(kept.samples_us)
-            expected = len(rows) if self.request.build.cache != "model" and len(rows) < rounds else rounds
-            if rows.shape != (expected, len(columns)):
-                return Samples()
-            matrix[: len(rows), columns] = rows + (now_us or 0.0)
-        return Samples(
-            [row[0] for row in whole.samples_us],
-            matrix.tolist(),
-            [whole.foreign_load] * rounds,
-            call_overhead_us=[] if now_us is None else [now_us],
-        )
+def _ratios(ratios: np.ndarray) -> dict[str, Any]:
+    """What `ModelTiming.details` hold of the rounds' own ratios."""
+    return {
+        "ratio_per_round": float(np.median(ratios)),
+        "ratio_per_round_ci": [end if np.isfinite(end) else None for end in median_interval(ratios)],
+    }

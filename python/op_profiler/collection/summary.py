@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Mapping
 from typing import Any
 
-from op_profiler.analysis.layers import LayerTime, attributed, time_by_layer
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.studies.report import StudyReport
+from op_profiler.compilers.imported_model import Agreement
 from op_profiler.dataset.row import Failure
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Measurement, ModelTiming, Settings, effective
-from op_profiler.operators.layers import CallLayers
+from op_profiler.operators.layers import CallLayers, shortened
 from op_profiler.operators.operator import Operator
+
+_UNKNOWN = Agreement(outputs_reference="")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,12 @@ class ThreadReport:
     def failed(self) -> int:
         return sum(1 for m in self.measurements.values() if m.error is not None)
 
+    @property
+    def short(self) -> int:
+        """How many operators are so short that the systematic error of a GPU's times is a large part of theirs."""
+        timing = self.timing
+        return 0 if timing is None else sum(timing.is_short(one.median_us) for one in self.measurements.values())
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelReport:
@@ -46,6 +56,7 @@ class ModelReport:
         error: why the model has no numbers, or not all of them.
         error_code: the exit code that goes with `error`.
         notes: what the user should know about the model.
+        agreement: of its outputs with those of its own framework; None where that is not known.
         base: the same model with default schedules, where studies were asked for.
         studies: what they found.
         batch_size: of the model as it was lowered; None where it could not be.
@@ -53,7 +64,7 @@ class ModelReport:
         templates: by workload key, of the schedules that a dry run built kernels with; of those that were built.
         layers: by workload key, the layers of the user's model in each call; of those where they are known.
         kept_failures: of what has a time from before.
-        started: when the command began, UTC, ISO 8601.
+        run_id: identifier of the run, under which it stored what it measured.
         stage_seconds: how long each stage of its worker processes took, studies among them; empty where the dataset
             had it all.
     """
@@ -65,6 +76,7 @@ class ModelReport:
     error: str | None = None
     error_code: int = EXIT_OK
     notes: tuple[str, ...] = ()
+    agreement: Agreement | None = None
     base: ModelReport | None = None
     studies: StudyReport | None = None
     batch_size: int | None = None
@@ -72,7 +84,7 @@ class ModelReport:
     templates: dict[str, str] = dataclasses.field(default_factory=dict)
     layers: dict[str, CallLayers] = dataclasses.field(default_factory=dict)
     kept_failures: tuple[Failure, ...] = ()
-    started: str = ""
+    run_id: str = ""
     stage_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -87,7 +99,7 @@ class ModelReport:
         if self.error is not None:
             return self.error_code or EXIT_FAILURES_RECORDED
         failed = any(t.failed for t in self.threads.values())
-        failed = failed or any(f.failed_at >= self.started for f in self.kept_failures)
+        failed = failed or any(f.run_id == self.run_id for f in self.kept_failures)
         return EXIT_FAILURES_RECORDED if failed else EXIT_OK
 
     def share(self, key: str) -> float | None:
@@ -144,6 +156,7 @@ class ModelReport:
             "flops": sum(operator.flops * count for operator, count in self.operators),
             "error": self.error,
             "notes": list(self.notes),
+            **dataclasses.asdict(self.agreement or _UNKNOWN),
             "kept_failures": [dataclasses.asdict(failure) for failure in self.kept_failures],
             "schedules": self.request.build.schedules,
             "stage_seconds": {stage: round(seconds, 3) for stage, seconds in self.stage_seconds.items()},
@@ -168,6 +181,8 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "threads": threads,
         "threads_effective": settings.threads_effective if settings else None,
         "core_set_effective": list(settings.core_set_effective) if settings else None,
+        "physical_cores": timing.details.get("physical_cores") if timing else None,
+        "core_kinds": timing.details.get("core_kinds") if timing else None,
         **{effective(name): getattr(settings, effective(name)) if settings else None for name in RESOURCE_FIELDS},
         "whole_model_us": whole.median_us if whole else None,
         "whole_model_ci_us": [whole.ci_low_us, whole.ci_high_us] if whole else None,
@@ -178,6 +193,8 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "whole_model_after_us": timing.after_us if timing else None,
         "sum_of_operators_us": timing.sum_of_operators_us if timing else None,
         "launch_gap_us": timing.launch_gap_us if timing else None,
+        "kernel_uncertainty_us": timing.kernel_uncertainty_us if timing else None,
+        "short_operators": report.short if report else None,
         "ratio": timing.ratio if timing else None,
         "not_a_pair": timing.not_a_pair if timing else None,
         "energy_mj": whole.energy_mj if whole else None,
@@ -187,6 +204,9 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "reused": report.reused if report else 0,
         "failed": report.failed if report else 0,
         "foreign_load": whole.foreign_load if whole else None,
+        "quiet_share": whole.quiet_share if whole else None,
+        "discarded_rounds": whole.discarded_rounds if whole else None,
+        "discarded_share": whole.discarded_share if whole else None,
         "disturbed_by": timing.disturbed_by if timing else None,
         "held_back_by": list(timing.held_back_by) if timing else None,
         "settled": whole.settled if whole else None,
@@ -194,3 +214,64 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "running_seconds": timing.details.get("running_seconds") if timing else None,
         "build_seconds": timing.details.get("build_seconds") if timing else None,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerTime:
+    """What the kernels of a layer take together.
+
+    Attributes:
+        layer: empty for what belongs to no layer that is known.
+        us: microseconds in one run of the model.
+        calls: kernels that are called.
+        share: of the sum of all operators.
+    """
+
+    layer: str
+    us: float
+    calls: int
+    share: float
+
+
+def time_by_layer(
+    measurements: Mapping[str, Measurement],
+    calls: Mapping[str, int],
+    layers: Mapping[str, CallLayers],
+    depth: int | None = None,
+) -> list[LayerTime]:
+    """The layers of a model, the slowest first; the time of a kernel is that of the layer of its anchor.
+
+    Args:
+        measurements: of the model's operators, by workload key; what has no time is left out.
+        calls: how often the model calls each operator.
+        layers: of each of the calls, by workload key.
+        depth: parts of a layer's path that are kept; None for all.
+    """
+    times: dict[str, list[float]] = {}
+    for key, measurement in measurements.items():
+        for call, us in enumerate(_call_times_us(measurement, calls.get(key, 0))):
+            names = layers[key][call] if call < len(layers.get(key, ())) else ()
+            layer = names[0] if names else ""
+            times.setdefault(shortened(layer, depth) if depth is not None else layer, []).append(us)
+    total = sum(map(sum, times.values()))
+    found = [LayerTime(layer, sum(us), len(us), sum(us) / total if total else 0.0) for layer, us in times.items()]
+    return sorted(found, key=lambda one: one.us, reverse=True)
+
+
+def attributed(times: list[LayerTime]) -> float | None:
+    """Share of the time that belongs to a known layer; None where there is no time."""
+    return sum(one.share for one in times if one.layer) if times else None
+
+
+def _call_times_us(measurement: Measurement, calls: int) -> list[float]:
+    """The time of each call, so that they add up to the operator's."""
+    if measurement.median_us is None:
+        return []
+    columns = list(zip(*measurement.samples_us)) if measurement.samples_us else []
+    if len(columns) != calls:
+        return [measurement.median_us] * calls
+    medians = [statistics.median(column) for column in columns]
+    whole = sum(medians)
+    if not whole:
+        return [measurement.median_us] * calls
+    return [us * measurement.median_us * calls / whole for us in medians]

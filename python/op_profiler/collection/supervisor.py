@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,15 @@ from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
 from op_profiler.collection.worker_process import WorkerOutcome, run_worker
 from op_profiler.collection.worker_task import Work, WorkerTask
-from op_profiler.dataset.engine import utc_now
+from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
 from op_profiler.measure.measurement import Device
+from op_profiler.resources import applied
+from op_profiler.resources.resource import ResourceError
 from op_profiler.schedules import records
 
 if TYPE_CHECKING:
-    from op_profiler.dataset import Dataset
     from op_profiler.dataset.row import Failure
 
 _MOST_CRASHES = 20
@@ -66,8 +68,6 @@ class Collection:
     def dataset(self) -> Dataset:
         """Opened when first needed, which is after every request was checked."""
         if self._dataset is None:
-            from op_profiler.dataset import Dataset
-
             self._dataset = Dataset.open(self._db)
         return self._dataset
 
@@ -147,32 +147,29 @@ class Collection:
         span: tuple[float, float] = _WHOLE,
     ) -> ModelReport:
         progress.step(f"{request.build.model.title}: looking up", index + span[0])
-        started = utc_now()
+        run_id = secrets.token_hex(8)
         try:
             frontend.check(request.build.model)
-            found = self._found(frontend, request, started)
+            found = self._found(frontend, request, run_id)
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
         if found is not None and (request.dry_run or found.answered >= set(request.build.threads)):
             outcome = WorkerOutcome(done=True, model_key=found.key)
         else:
-            outcome = self._work_with_resources(WorkerTask(request, since=started), progress, index, span)
-        return self._report(request, outcome, started)
+            outcome = self._work_with_resources(WorkerTask(request, run_id=run_id), progress, index, span)
+        return self._report(request, outcome, run_id)
 
-    def _found(self, frontend: Frontend, request: CollectRequest, since: str) -> lookup.Found | None:
+    def _found(self, frontend: Frontend, request: CollectRequest, run_id: str) -> lookup.Found | None:
         """What the dataset has of it; None also where only a worker can tell, which lowers it or asks the machine."""
         content, machine, dataset = frontend.fingerprint(request.build.model), request.machine(), self.dataset
         if content is None or machine is None:
             return None
-        return lookup.find(dataset, request, request.base_key(content, machine), since)
+        return lookup.find(dataset, request, request.base_key(content, machine), run_id)
 
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
     ) -> WorkerOutcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
-        from op_profiler.resources import applied
-        from op_profiler.resources.resource import ResourceError
-
         try:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)
@@ -204,9 +201,8 @@ class Collection:
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
-    def _report(self, request: CollectRequest, outcome: WorkerOutcome, started: str) -> ModelReport:
-        """What the dataset now says about this model; what was stored since `started` was measured by this run,
-        or by one that it waited for."""
+    def _report(self, request: CollectRequest, outcome: WorkerOutcome, run_id: str) -> ModelReport:
+        """What the dataset has of this model now; this run measured what is stored under its `run_id`."""
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
@@ -217,7 +213,7 @@ class Collection:
             if not stored and timing is None:
                 continue
             complete = [row for row in stored.values() if row.complete]
-            new = sum(1 for row in complete if row.measured_at >= started)
+            new = sum(1 for row in complete if row.run_id == run_id)
             if new and timing is not None:
                 self._note_deviation(timing.timing.details.get("off_usual") or {})
             threads[count] = ThreadReport(
@@ -241,12 +237,13 @@ class Collection:
                 *(found.notes if found else outcome.notes),
                 *notes_on(max(shares, key=len, default={}), [operator for operator, _ in operators]),
             ),
+            agreement=found.agreement if found else None,
             launches=self.dataset.launches_of(key),
             templates=self.dataset.templates_of(key) if request.dry_run else {},
             layers=self.dataset.layers_of(key),
             batch_size=found.batch_size if found else None,
-            kept_failures=self._kept_failures(request, key),
-            started=started,
+            kept_failures=self._kept_failures(request, key, run_id),
+            run_id=run_id,
             stage_seconds=outcome.seconds,
         )
 
@@ -254,34 +251,15 @@ class Collection:
         known = [] if self.deviation is None else [self.deviation]
         self.deviation = max((*known, *shares.values()), key=abs, default=None)
 
-    def _kept_failures(self, request: CollectRequest, key: str) -> tuple[Failure, ...]:
+    def _kept_failures(self, request: CollectRequest, key: str, run_id: str) -> tuple[Failure, ...]:
         """What failed after a time that is still the one in the dataset."""
         return tuple(
             f
             for f in self.dataset.failures(key)
             if f.timed_at is not None
-            and f.timed_at < f.failed_at
+            and (f.run_id == run_id or f.timed_at < f.failed_at)
             and (f.settings.cache, f.settings.threads in request.build.threads) == (request.build.cache, True)
         )
-
-
-def build_only(request: CollectRequest, progress: Progress, *, merge: bool = False) -> str:
-    """Build a model and measure nothing.
-
-    Args:
-        merge: build it with its parallel operators merged.
-
-    Returns:
-        Where the cache folder keeps it (`building.parcel`); empty where there is nothing to merge.
-
-    Raises:
-        OpProfilerError: it cannot be built, or has no form as files.
-    """
-    result = _result_of(WorkerTask(request, work="build merged" if merge else "build"), progress)
-    kept = result[0]["kept"] if result else ""
-    if result and not kept:
-        raise OpProfilerError("the cache folder does not keep it")
-    return str(kept)
 
 
 def describe_machine(request: CollectRequest, progress: Progress) -> Device:

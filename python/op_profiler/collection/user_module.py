@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.errors import UsageError
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.dataset import Dataset, Row
+from op_profiler.errors import BoardLostError, UsageError
 from op_profiler.measure.measurement import Measurement, Settings
 from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.schedules.schedule import Schedule
 from op_profiler.targets.machine import Place
 
 if TYPE_CHECKING:
@@ -39,10 +44,6 @@ def measure_module(
         UsageError: there is no such file.
         MeasureError: the board does not answer.
     """
-    import dataclasses
-
-    from op_profiler.dataset import Dataset, Row
-    from op_profiler.schedules.schedule import Schedule
     from op_profiler.targets.remote.board import Board
     from op_profiler.targets.target import resolve_target, use_build_for
 
@@ -100,9 +101,6 @@ def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
 def _time(board: Board, path: Path, entry: str, tensors: Tensors) -> Measurement:
     import numpy as np
 
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.compilers.tvm_errors import last_line
-    from op_profiler.errors import BoardLostError
     from op_profiler.measure.statistics import summarize
 
     rng = np.random.default_rng(0)

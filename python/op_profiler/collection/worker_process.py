@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from op_profiler.child_processes import events_of, python_path
+from op_profiler.child_processes import Child
 from op_profiler.collection.progress import Progress
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.errors import EXIT_ENVIRONMENT
-from op_profiler.measure.turns import COMMAND, told_command
 
 # Which part of a model's time each stage takes, roughly (resnet-18); it feeds the estimate of the progress bar.
 _STAGES = {
@@ -40,8 +33,9 @@ _STAGES = {
     "tuning": (0.05, 1.0),
     "timing the vendor's kernels": (0.2, 1.0),
 }
-# Python looks for modules in the current folder first; a torch.py that lies there by chance is not the library.
-_WORKER = "import sys; del sys.path[0]; from op_profiler.collection.worker import main; sys.exit(main())"
+_KEPT = {"model_key", "result", "one_by_one", "error", "code", "done"}
+"""Of an event: values that the outcome has as they are told."""
+_WORKER = "op_profiler.collection.worker"
 
 
 @dataclasses.dataclass
@@ -87,31 +81,16 @@ def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[flo
         span: the part of the model's work that this is, from 0 to 1.
     """
     outcome = WorkerOutcome()
-    read_end, write_end = os.pipe()
     with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(write_end)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(write_end,),
-            env={**os.environ, "PYTHONPATH": python_path(), COMMAND: told_command()},
-        )
-    os.close(write_end)
-    try:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read: a crash like others
-            process.stdin.write(msgspec.json.encode(task))
-        with os.fdopen(read_end, "rb") as lines:
-            for event in events_of(lines):
-                _take(event, outcome, task, progress, index, span)
-        code = process.wait()
-        outcome.begin(outcome.stage)
-    except BaseException:
-        process.kill()
-        process.wait()
-        Path(log.name).unlink(missing_ok=True)
-        raise
+        try:
+            with Child(_WORKER, task, log) as child:
+                for event in child.events():
+                    _take(event, outcome, task, progress, index, span)
+                code = child.process.wait()
+        except BaseException:
+            Path(log.name).unlink(missing_ok=True)
+            raise
+    outcome.begin(outcome.stage)
     if not outcome.done and outcome.error is None and outcome.one_by_one is None:
         outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
@@ -137,15 +116,11 @@ def _take(
         share = begin + (end - begin) * float(event.get("share", 0.0))
         what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
         progress.step(f"{task.request.build.model.title}: {what}", index + span[0] + (span[1] - span[0]) * share)
-    outcome.model_key = event.get("model_key", outcome.model_key)
-    outcome.result = event.get("result", outcome.result)
+    for name in _KEPT & event.keys():
+        setattr(outcome, name, event[name])
     outcome.notes = tuple(event.get("notes", outcome.notes))
-    outcome.one_by_one = event.get("one_by_one", outcome.one_by_one)
     outcome.excluded |= event.get("excluded", {})
-    outcome.error = event.get("error", outcome.error)
     if "note" in event:
         progress.note(event["note"])
     if "problem" in event:
         progress.problem(event["problem"])
-    outcome.code = int(event.get("code", outcome.code))
-    outcome.done = bool(event.get("done", outcome.done))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from op_profiler.collection.request import CollectRequest
 
-Work = Literal["measure", "build", "build merged", "describe", "tune", "compare", "vendor"]
+Work = Literal["measure", "describe", "tune", "compare", "vendor"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,14 +16,14 @@ class WorkerTask:
 
     Attributes:
         request: with all thread counts; the worker knows which are still to be measured once it knows the machine.
-        work: ``measure`` the model; only ``build`` it, or with its parallel operators merged (``build merged``);
-            only ``describe`` the machine; ``tune`` its operators; ``compare`` it under default and under recorded
-            schedules; time the operators in the ``vendor``'s kernels as well. All but the first answer with a result.
+        work: ``measure`` the model; only ``describe`` the machine; ``tune`` its operators; ``compare`` it under default
+            and under recorded schedules; time the operators in the ``vendor``'s kernels as well. All but the first
+            answer with a result.
         operators: workload keys of those that the work is about; for all work but the first.
         one_by_one: measure each operator as a model of its own, since the model as a whole cannot run.
         excluded: workload keys that are not to be touched, and how they took a worker down.
         reason: why the operators are measured one by one.
-        since: when the command began, as the dataset writes times; what was stored later is not measured again.
+        run_id: identifier of the run; what is stored under it is not measured again.
     """
 
     request: CollectRequest
@@ -32,4 +32,4 @@ class WorkerTask:
     one_by_one: bool = False
     excluded: dict[str, str] = dataclasses.field(default_factory=dict)
     reason: str = ""
-    since: str = ""
+    run_id: str = ""

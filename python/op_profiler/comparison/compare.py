@@ -7,43 +7,33 @@ import functools
 from collections.abc import Callable, Sequence
 
 from op_profiler.comparison.changes import judge
+from op_profiler.comparison.request import CompareRequest
 from op_profiler.comparison.result import Comparison, RunComparison
 from op_profiler.comparison.runs import KnownRun, Run, load, pairs_of, runs_of
 from op_profiler.comparison.stored import compare_stored
-from op_profiler.dataset.draw import Draw
+from op_profiler.dataset.draw import GroupDraw
 
 MOST_ROWS = 50_000
 """That are compared: what is held of one is about two kilobytes."""
 
 
-def compare_runs(
-    before: str,
-    after: str,
-    *,
-    db: str,
-    model: str | None = None,
-    rerun: bool = False,
-    seconds: float = 60.0,
-    announce: Callable[[str], None],
-) -> Comparison:
+def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Comparison:
     """Compare runs, as they were stored or measured again in turns.
 
     Args:
-        before, after: each the file or address of a dataset, or the label or key of a run in `db`.
-        model: a name, source:name or key; None: all models that both have.
-        rerun: measure both again, in turns, on this machine.
-        seconds: to measure each model, at most; for `rerun`.
         announce: told what takes long.
 
     Raises:
         OpProfilerError: there are no such runs, or they cannot be compared.
     """
-    pairs, notes = pairs_of(runs_of(before, db, model), runs_of(after, db, model))
+    request.check()
+    before, after = (runs_of(one, request.db, request.model) for one in (request.before, request.after))
+    pairs, notes = pairs_of(before, after)
     compared: Callable[[Run, Run], RunComparison] = compare_stored
-    if rerun:
+    if request.rerun:
         from op_profiler.comparison.rerun import compare_in_turns
 
-        compared = functools.partial(compare_in_turns, seconds=seconds, announce=announce)
+        compared = functools.partial(compare_in_turns, seconds=request.seconds, announce=announce)
     drafts = _drawn(pairs, compared, announce)
     if len(drafts) < len(pairs):
         notes.append(
@@ -51,7 +41,7 @@ def compare_runs(
             "drawn by chance, the same ones each time; --model compares one of the others"
         )
     runs, level = judged(drafts)
-    return Comparison(runs=runs, method="in turns" if rerun else "stored", level=level, notes=tuple(notes))
+    return Comparison(runs=runs, method="in turns" if request.rerun else "stored", level=level, notes=tuple(notes))
 
 
 def _drawn(
@@ -60,7 +50,7 @@ def _drawn(
     announce: Callable[[str], None],
 ) -> list[RunComparison]:
     """Pairs compared one after the other, so that the times of two runs are held and no more."""
-    draw, drafts = Draw(MOST_ROWS), dict[str, RunComparison]()
+    draw, drafts = GroupDraw(MOST_ROWS), dict[str, RunComparison]()
     for number, (before, after) in enumerate(pairs, 1):
         if not draw.takes(before.title):
             continue

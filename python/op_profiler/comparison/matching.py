@@ -12,7 +12,7 @@ How = Literal["key", "layers", "position"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class ComparedCall:
     """One call of an operator in a model.
 
     Attributes:
@@ -35,7 +35,7 @@ class Match:
     how: How
 
 
-def match(before: Sequence[Call], after: Sequence[Call]) -> list[Match]:
+def match(before: Sequence[ComparedCall], after: Sequence[ComparedCall]) -> list[Match]:
     """Operators of two models that belong together, each at most once, in the order of `before`.
 
     Operators of the same structure are the same. Of the others, those are that have most calls in common: of the same
@@ -61,7 +61,9 @@ def match(before: Sequence[Call], after: Sequence[Call]) -> list[Match]:
     return sorted(found.values(), key=lambda match: order.index(match.before))
 
 
-def _of_one_layer(before: Sequence[Call], after: Sequence[Call], same: set[str]) -> Iterator[tuple[str, str]]:
+def _of_one_layer(
+    before: Sequence[ComparedCall], after: Sequence[ComparedCall], same: set[str]
+) -> Iterator[tuple[str, str]]:
     """Calls with the same first layer and anchor; of layers that are called more than once the first with the first."""
     waiting: dict[Hashable, list[str]] = {}
     for call in after:
@@ -72,7 +74,9 @@ def _of_one_layer(before: Sequence[Call], after: Sequence[Call], same: set[str])
             yield call.key, waiting[call.layers[0], call.anchor].pop(0)
 
 
-def _in_one_place(before: Sequence[Call], after: Sequence[Call], same: set[str]) -> Iterator[tuple[str, str]]:
+def _in_one_place(
+    before: Sequence[ComparedCall], after: Sequence[ComparedCall], same: set[str]
+) -> Iterator[tuple[str, str]]:
     """Calls of the same anchor that stand at the same place of the two sequences."""
     one, other = ([call.key if call.key in same else call.anchor for call in calls] for calls in (before, after))
     matcher = SequenceMatcher(None, one, other, autojunk=False)

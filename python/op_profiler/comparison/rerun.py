@@ -16,7 +16,9 @@ from op_profiler.comparison.matching import Match, match
 from op_profiler.comparison.result import Compared, RunComparison
 from op_profiler.comparison.stored import differences, only, row_of
 from op_profiler.comparison.turns import COPIES, PairedTimes, Side, Turns
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import ModelError, UsageError
+from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.building.recipe import Recipe
@@ -38,9 +40,7 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
     Raises:
         OpProfilerError: a run cannot be built again, or not for this machine.
     """
-    from op_profiler.measure.turns import compiling, locks_of, measuring
-    from op_profiler.targets.open_machine import open_machine
-    from op_profiler.targets.target import resolve_target, use_build_for
+    from op_profiler.building.prepared_model import PreparedModel, in_words
 
     recipes = [_recipe(run) for run in (before, after)]
     threads = sorted(before.timings.keys() & after.timings.keys())
@@ -57,21 +57,17 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
         )
     other.kind.check_threads(tuple(threads), None)
     use_build_for(target, compiler=other.compiler)
-    with compiling(announce):
-        built = [_built(recipe, announce) for recipe in recipes]
-    doubts = [_doubt(run, recipe, one) for run, recipe, one in zip((before, after), recipes, built)]
-    with measuring(locks_of([target]), announce):
-        machine = open_machine(target, resolve_target(target), None)
-        try:
-            with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-                sides = [
-                    _side(machine, recipe, one, Path(folder, name))
-                    for recipe, one, name in zip(recipes, built, ("before", "after"))
-                ]
-                matches = match(before.calls, after.calls)
-                found = _measured(machine, before, after, sides, matches, threads, seconds, announce)
-        finally:
-            machine.close()
+    with PreparedModel(other, in_words(announce)) as job:
+        job.begin_compiling()
+        built = [recipe.build(announce) for recipe in recipes]
+        doubts = [_doubt(run, recipe, one) for run, recipe, one in zip((before, after), recipes, built)]
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            sides = [
+                _side(job.machine, recipe, one, Path(folder, name))
+                for recipe, one, name in zip(recipes, built, ("before", "after"))
+            ]
+            matches = match(before.calls, after.calls)
+            found = _measured(job.machine, before, after, sides, matches, threads, seconds, announce)
     return dataclasses.replace(found, warnings=(*found.warnings, *filter(None, doubts)))
 
 
@@ -157,22 +153,12 @@ def _recipe(run: Run) -> Recipe:
     return recipe
 
 
-def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
-    from op_profiler.building.requested_model import compiled_for
-    from op_profiler.targets.target import resolve_target
-
-    asked = recipe.request
-    return recipe.build(compiled_for(asked.kind, asked.precision, resolve_target(asked.target)), announce)
-
-
 def _doubt(run: Run, recipe: Recipe, built: BuiltModel) -> str:
     """Why its kernels may not be those of the run; empty where they are.
 
     Raises:
         ModelError: they are not: op_profiler or TVM is not what it was.
     """
-    from op_profiler.targets.target import resolve_target
-
     then, now = (place.split("/")[0] for place in (recipe.kept, built.kept))  # the digest of all that a build is of
     if then and then == now:
         return ""
@@ -190,8 +176,6 @@ def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> 
 
     A file that is open is not mapped a second time: its code would lie where that of the pair before lies.
     """
-    from op_profiler.compilers.compiler import compiler_in_use
-
     compiler, inputs = compiler_in_use(), recipe.input_arrays()
     folder.mkdir()
     compiler.write(folder, built.compiled)

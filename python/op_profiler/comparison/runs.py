@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy import or_, select
 
 from op_profiler.addresses import without_password
-from op_profiler.comparison.matching import Call
+from op_profiler.comparison.matching import ComparedCall
 from op_profiler.compilers import COMPILERS
 from op_profiler.dataset import Dataset, queries, schema
 from op_profiler.dataset.address import is_sqlite_path
@@ -83,7 +83,7 @@ class Run:
     model: Model
     device: Device
     operators: dict[str, Operator]
-    calls: tuple[Call, ...]
+    calls: tuple[ComparedCall, ...]
     timings: dict[int, StoredTiming]
     measurements: dict[int, dict[str, StoredMeasurement]]
 
@@ -248,7 +248,7 @@ def _loaded(dataset: Dataset, known: KnownRun) -> Run:
     operators = {operator.key: (operator, positions) for operator, positions in dataset.model_operators(model.key)}
     layers = dataset.layers_of(model.key)
     calls = {
-        position: Call(key, operator.anchor, tuple(names))
+        position: ComparedCall(key, operator.anchor, tuple(names))
         for key, (operator, positions) in operators.items()
         for position, names in zip(positions, layers.get(key, ((),) * len(positions)), strict=True)
     }

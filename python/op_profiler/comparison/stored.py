@@ -19,6 +19,7 @@ from op_profiler.comparison.changes import Estimate
 from op_profiler.comparison.matching import Match, match
 from op_profiler.comparison.result import Compared, OnlyOne, RunComparison
 from op_profiler.errors import UsageError
+from op_profiler.measure.disturbance import spoils
 
 if TYPE_CHECKING:
     from op_profiler.comparison.runs import Run
@@ -52,7 +53,7 @@ def compare_stored(before: Run, after: Run) -> RunComparison:
     matches = match(before.calls, after.calls)
     rows: list[Compared] = []
     for count in threads:
-        shift = machine_shift(before, after, count)
+        shift = _machine_shift(before, after, count)
         rows.append(_whole(before, after, count, shift))
         rows += [_operator(before, after, one, count, shift) for one in matches]
     return RunComparison(
@@ -109,7 +110,7 @@ def row_of(before: Run, after: Run, one: Match, threads: int, **fields: Any) -> 
     )
 
 
-def machine_shift(before: Run, after: Run, threads: int) -> float | None:
+def _machine_shift(before: Run, after: Run, threads: int) -> float | None:
     """How far the kernels that never change moved between two runs: the larger logarithm of after over before, of the
     probe's two; None where it was not read, with other sizes, or of other code."""
     if _builder(before) != _builder(after):
@@ -133,31 +134,21 @@ def _builder(run: Run) -> tuple[str, str | None]:
 def _whole(before: Run, after: Run, threads: int, shift: float | None) -> Compared:
     sides = before.timings[threads], after.timings[threads]
     measured = sides[0].timing.whole_model, sides[1].timing.whole_model
-    degrees = _degrees(*sides)
-    return Compared(
-        name=None,
-        threads=threads,
-        share=1.0,
-        estimate=_estimate(*measured, shift, degrees),
-        problem=_problem(*measured),
-    )
+    problem = _problem(*measured) or _spoilt(*sides)
+    estimate = None if problem else _estimate(*measured, shift, _degrees(*sides))
+    return Compared(name=None, threads=threads, share=1.0, estimate=estimate, problem=problem)
 
 
 def _operator(before: Run, after: Run, one: Match, threads: int, shift: float | None) -> Compared:
     rows = before.measurements[threads].get(one.before), after.measurements[threads].get(one.after)
-    degrees = _degrees(before.timings[threads], after.timings[threads])
+    sides = before.timings[threads], after.timings[threads]
     if rows[0] is None or rows[1] is None:
         side = "before" if rows[0] is None else "after"
         return row_of(before, after, one, threads, problem=f"not measured {side}")
     measured = rows[0].measurement, rows[1].measurement
-    return row_of(
-        before,
-        after,
-        one,
-        threads,
-        estimate=_estimate(*measured, shift, degrees),
-        problem=_problem(*measured),
-    )
+    problem = _problem(*measured) or _spoilt(*sides)
+    estimate = None if problem else _estimate(*measured, shift, _degrees(*sides))
+    return row_of(before, after, one, threads, estimate=estimate, problem=problem)
 
 
 def _estimate(before: Measurement, after: Measurement, shift: float | None, degrees: float) -> Estimate | None:
@@ -191,6 +182,12 @@ def _degrees(before: StoredTiming, after: StoredTiming) -> float:
 def _problem(before: Measurement, after: Measurement) -> str:
     failed = [f"failed {s}: {m.error}" for s, m in (("before", before), ("after", after)) if m.error is not None]
     return "; ".join(failed)
+
+
+def _spoilt(before: StoredTiming, after: StoredTiming) -> str:
+    """What disturbed the runs so that their times are not compared."""
+    reasons = (("before", before.timing.disturbed_by), ("after", after.timing.disturbed_by))
+    return "; ".join(f"disturbed {side}: {reason}" for side, reason in reasons if spoils(reason))
 
 
 def _share(run: Run, key: str, threads: int) -> float | None:
@@ -262,10 +259,16 @@ def _disturbed(before: Run, after: Run) -> Iterator[str]:
         foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
         if foreign:
             yield f"{side} was measured under foreign load ({', '.join(foreign)} threads)"
+        for threads, timing in sorted(run.timings.items()):
+            if spoils(timing.timing.disturbed_by):
+                yield (
+                    f"{side} was disturbed at {threads} threads ({timing.timing.disturbed_by}), so nothing is compared "
+                    "there: collect it again with --remeasure noisy, or compare with --rerun"
+                )
     if _builder(before) != _builder(after):
         yield "how far the machine itself moved between the runs is not known: its steadiness was read by other code"
     for threads in sorted(before.timings.keys() & after.timings.keys()):
-        shift = machine_shift(before, after, threads)
+        shift = _machine_shift(before, after, threads)
         if shift is not None and abs(shift) > _TOLD_SHIFT:
             yield (
                 f"the machine itself moved between the runs: kernels that never change took {math.expm1(shift):+.0%} "

@@ -69,7 +69,7 @@ class PairedTimes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredTurns:
     """Attributes:
     times: by thread count.
     foreign_load: whether pairs were kept although others used the machine.
@@ -106,7 +106,7 @@ class Turns:
         self._comparisons = comparisons
         self._pairs: list[Times] = []
 
-    def measure(self, seconds: float) -> Measured:
+    def measure(self, seconds: float) -> MeasuredTurns:
         """Measure pairs until the changes of the whole model and of what takes 5 % of it are known to 1 %, or for so
         many seconds.
 
@@ -128,7 +128,7 @@ class Turns:
             both_ways = number % 2 == 1  # as many pairs with either side first
             if both_ways and number + 1 >= FEWEST_PAIRS and (late or (number % 4 == 3 and self._known())):
                 break
-        return Measured({n: self._times(n) for n in self._threads}, foreign_load)
+        return MeasuredTurns({n: self._times(n) for n in self._threads}, foreign_load)
 
     def _loaded(self, number: int) -> Pair:
         """Both models anew; one of them first in every second pair, since memory is dealt out in order."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.registry import Entry, Registry
+from op_profiler.registry import DEFAULT_COMPILER, Entry, Registry
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiler import Compiler
 
-DEFAULT_COMPILER = "relay"
+__all__ = ["COMPILERS", "DEFAULT_COMPILER"]
 
 COMPILERS: Registry[Compiler] = Registry(
     "compilers",

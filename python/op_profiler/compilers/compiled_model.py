@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Occurrence:
         anchor_signature: what the compiler chooses a schedule by.
         layers: of the user's model that went into this call, that of the anchor first and the others in the order of
             execution; empty where they are not known.
+        pipeline: that the model is lowered by, see `op_profiler.compilers.pipelines`.
     """
 
     operator: Operator
@@ -35,6 +37,7 @@ class Occurrence:
     constant: tuple[bool, ...]
     anchor_signature: str
     layers: tuple[str, ...] = ()
+    pipeline: str = DEFAULT_PIPELINE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,34 +10,59 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
-from op_profiler.compilers.importers import AUTO
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, file_of
 from op_profiler.compilers.runtime_contract import RuntimeContract
 from op_profiler.compilers.tuning_contract import TuningContract
-from op_profiler.errors import ModelError
+from op_profiler.errors import ModelError, UnknownNameError, UsageError
+from op_profiler.frontends.frontend import AUTO
+from op_profiler.registry import DEFAULT_COMPILER, registry_of
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import numpy as np
 
-    from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
-    from op_profiler.compilers.tvm_types import IRModule, Target
+    from op_profiler.compilers.tvm_types import DeviceArray, Function, IRModule, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
 
 
 _VARIABLE = "OP_PROFILER_COMPILER"
+
+
+class TargetOptions(Protocol):
+    """What a compiler is told of a kind of target (`op_profiler.targets.target_kind.TargetKind`)."""
+
+    name: ClassVar[str]
+    on_gpu: ClassVar[bool]
+
+
+class BuildOptions(Protocol):
+    """What a compiler is told of a request (`op_profiler.building.request.BuildRequest`)."""
+
+    @property
+    def model(self) -> ModelRequest: ...
+
+    @property
+    def kind(self) -> TargetOptions: ...
+
+    @property
+    def place(self) -> object | None: ...
+
+    @property
+    def precision(self) -> str: ...
+
+    @property
+    def executor(self) -> str: ...
 
 
 class NotKept(ValueError):
@@ -49,12 +74,10 @@ class Compiler(RuntimeContract, TuningContract):
     `tvm.target.Target`.
 
     Attributes (beside those of its parts):
-        name: that it is chosen by.
         takes_builds_of_targets: a kind of targets may bring the build of TVM that compiles for it
             (`TargetKind.tvm_build`); else one build compiles for all of them.
-        beyond_collecting: what it can do beside lowering, building and measuring models: some of `abilities.ABILITIES`.
         pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
-            the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
+            the way of `ImportedModel.pipeline`.
         importers: who may read a model for it, `AUTO` first, which is its own choice.
         linking: package of its TVM with ``cc`` and ``tar``, which make files of compiled code.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
@@ -63,9 +86,7 @@ class Compiler(RuntimeContract, TuningContract):
         cuda_runtime: library of CUDA that its TVM runs on GPUs with.
     """
 
-    name: ClassVar[str]
     takes_builds_of_targets: ClassVar[bool] = False
-    beyond_collecting: ClassVar[frozenset[str]] = frozenset()
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
     importers: ClassVar[tuple[str, ...]] = (AUTO,)
     linking: ClassVar[str] = "tvm.support"
@@ -73,7 +94,29 @@ class Compiler(RuntimeContract, TuningContract):
     only_calls_tell_loops: ClassVar[bool] = False
     cuda_runtime: ClassVar[str] = "libcudart.so.12"
 
-    def check(self, request: BuildRequest) -> None:
+    def has(self, method: str) -> bool:
+        """Whether it does what a method of the contract refuses, or leaves as it is, where a compiler has none of its
+        own."""
+        return getattr(type(self), method) is not getattr(Compiler, method)
+
+    def require(self, method: str, option: str) -> None:
+        """Refuse an option that takes a method which it does not `has`.
+
+        Args:
+            option: by which the user asked for it.
+
+        Raises:
+            UsageError: names the compilers that have it.
+        """
+        if not self.has(method):
+            raise self._refusal(method, option)
+
+    def _refusal(self, method: str, option: str) -> UsageError:
+        others = [name for name, one in registry_of("compilers").available() if one.has(method)]
+        hint = f"give --compiler {' or '.join(others)}" if others else "leave one of them out"
+        return UsageError(f"{option} is not there for --compiler {self.name}; {hint}")
+
+    def check(self, request: BuildOptions) -> None:
         """Refuse what it cannot do, without importing TVM.
 
         Args:
@@ -83,6 +126,50 @@ class Compiler(RuntimeContract, TuningContract):
             UsageError: names the option, and what it may be.
         """
         return
+
+    def check_importer(self, name: str) -> None:
+        """Refuse an importer that is none of `importers`.
+
+        Raises:
+            UsageError: names what it may be.
+        """
+        if len(self.importers) == 1 and name not in self.importers:
+            raise UsageError(f"--importer {name}: the compiler {self.name} has one importer; leave --importer out")
+        if name not in self.importers:
+            raise UnknownNameError("importer", name, self.importers)
+
+    def check_pipeline(self, name: str) -> None:
+        """Refuse a pipeline that is neither one of `pipelines` nor the user's, without importing anything.
+
+        Raises:
+            UsageError: names what it may be.
+        """
+        if name in self.pipelines:
+            return
+        if len(self.pipelines) == 1:
+            raise UsageError(f"--pipeline {name}: the compiler {self.name} has one pipeline; leave --pipeline out")
+        if ":" not in name:
+            raise UnknownNameError("pipeline", name, self.pipelines, "One of yours is MODULE:FUNCTION.")
+        file_of(name)
+
+    def check_search(self, build: BuildOptions, *, tuned: bool, vendor: bool) -> None:
+        """Refuse searches for schedules that it cannot make, without importing TVM; where it has no `check_search` of
+        its own, all but those for this machine's processor.
+
+        Args:
+            tuned: there is to be a search.
+            vendor: schedules are to be compared with the kernels of a vendor's library.
+
+        Raises:
+            UsageError: names the option, and the compilers that take it.
+        """
+        refused = {
+            "--vendor": vendor,
+            "--iftune with --host": tuned and build.place is not None,
+            f"--iftune with --target {build.kind.name}": tuned and build.kind.on_gpu,
+        }
+        for option in (option for option, asked in refused.items() if asked):
+            raise self._refusal("check_search", option)
 
     def tvm_identity(self, packages: Sequence[str]) -> str:
         """Which TVM it uses, told without importing it: ``none`` where there is none.
@@ -140,6 +227,14 @@ class Compiler(RuntimeContract, TuningContract):
         """
         return frontend.load(request)
 
+    def load_step(self, request: ModelRequest) -> ImportedModel:
+        """A step of a decoder, behind the tokens of `ModelRequest.past`.
+
+        Raises:
+            ModelError: there is no such decoder; this compiler takes none.
+        """
+        raise ModelError(f"the compiler {self.name} takes no steps of decoders")
+
     def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
         """A program of a library as a module of this compiler's own; None where it takes those of Relay.
 
@@ -154,7 +249,16 @@ class Compiler(RuntimeContract, TuningContract):
         """
         return None
 
-    @abc.abstractmethod
+    def structural_hash(self, module: IRModule) -> str:
+        """Of a module as models have it, constants included; names of variables have no part in it."""
+        import tvm
+
+        return str(tvm.ir.structural_hash(module))
+
+    def open_control(self, module: IRModule) -> tuple[str, ...]:
+        """What of a module only run time decides: ``branches``, ``loops``; empty where all calls are known."""
+        return ()
+
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
@@ -166,16 +270,17 @@ class Compiler(RuntimeContract, TuningContract):
             host: target of this machine's processor, which int8 is calibrated on wherever the model will run.
 
         Raises:
-            ModelError: it cannot be converted.
+            ModelError: it cannot be converted, or this compiler converts none.
         """
+        raise ModelError(f"the compiler {self.name} does not convert models to {precision}")
 
-    @abc.abstractmethod
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
         """The model with operators that read the same input merged into one kernel, and the kinds that were merged
         (none: the compiler cannot, or there are no such operators). It is part of `content` what was merged.
 
         Its results may differ from the model's in the last digits: a wider kernel adds in another order.
         """
+        return model, ()
 
     @abc.abstractmethod
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
@@ -187,6 +292,32 @@ class Compiler(RuntimeContract, TuningContract):
         Raises:
             ModelError: it refuses the model.
         """
+
+    def operators_of_module(
+        self, module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
+    ) -> list[Occurrence]:
+        """As `operators`, of a module of Relay.
+
+        Args:
+            params: weights by the variable of ``main`` that they are bound to.
+            weights: names of further variables that stand for weights.
+
+        Raises:
+            ModelError: this compiler takes other modules.
+        """
+        raise ModelError(f"the compiler {self.name} takes no modules of Relay")
+
+    def describe(self, function: Function, constant: tuple[bool, ...]) -> Operator:
+        """The operator that a fused function of Relay is.
+
+        Args:
+            function: type-checked.
+            constant: for each of its parameters, whether the model passes a constant (a weight).
+
+        Raises:
+            ModelError: this compiler takes other functions.
+        """
+        raise ModelError(f"the compiler {self.name} takes no functions of Relay")
 
     @abc.abstractmethod
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
@@ -262,10 +393,11 @@ def use_compiler(name: str) -> None:
     Raises:
         UnknownNameError: there is no such compiler.
     """
-    COMPILERS.check(name)
+    registry_of("compilers").check(name)
     os.environ[_VARIABLE] = name
 
 
 def compiler_in_use() -> Compiler:
     """The compiler of this process: relay where nobody has chosen."""
-    return COMPILERS.get(os.environ.get(_VARIABLE, DEFAULT_COMPILER))
+    found: Compiler = registry_of("compilers").get(os.environ.get(_VARIABLE, DEFAULT_COMPILER))
+    return found

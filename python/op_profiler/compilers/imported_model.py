@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 
 if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.tvm_types import DeviceArray, IRModule
+
+
+NOT_ASKED = "not asked for (--check-outputs never)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +45,83 @@ class InputSpec:
         return rng.standard_normal(shape).astype(self.dtype)
 
 
+class FrameworkReference(abc.ABC):
+    """The same model in its own framework, which the imported one is compared with.
+
+    Attributes:
+        framework: its name and version, such as ``torch 2.13.0``.
+        inputs: of the model as the framework has them; an importer may drop some, and rename some.
+    """
+
+    framework: str
+    inputs: tuple[InputSpec, ...]
+
+    def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
+        """The names of `inputs` by those of the imported model's: importers write some of them in another way."""
+        theirs = [spec.name for spec in self.inputs]
+        names = {}
+        for place, spec in enumerate(inputs):
+            known = [name for name in (spec.name, spec.name.removesuffix("_input")) if name in theirs]
+            names[spec.name] = known[0] if known or len(theirs) != len(inputs) else theirs[place]
+        return names
+
+    @abc.abstractmethod
+    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """All outputs for each batch of inputs, by the names of `inputs`.
+
+        Raises:
+            NoReference: the framework does not run the model; says why.
+        """
+
+    def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        """The model with what its nodes compute as outputs; None where its form cannot be opened.
+
+        Raises:
+            OpProfilerError: the opened model is not imported.
+        """
+        return None
+
+
+class NoReference(Exception):
+    """Nothing to compare a model with, and the reason as a sentence without a full stop."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A model whose outputs are the values of its nodes.
+
+    Attributes:
+        model: as the importer made it.
+        nodes: what the framework calls the node of each output, in the order of execution.
+        outputs: that the framework computes, for each batch of inputs.
+    """
+
+    model: ImportedModel
+    nodes: tuple[str, ...]
+    outputs: list[list[np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """Whether an imported model computes what its own framework computes.
+
+    Attributes:
+        outputs_agree: None where they were not compared.
+        outputs_error: the largest error of an output, relative to its size; of whole numbers the share that differs.
+        outputs_reference: name and version of the framework, or why the outputs were not compared.
+    """
+
+    outputs_agree: bool | None = None
+    outputs_error: float | None = None
+    outputs_reference: str = NOT_ASKED
+
+    def __str__(self) -> str:
+        if self.outputs_agree is None:
+            return f"outputs not compared: {self.outputs_reference}"
+        verb = "agree with" if self.outputs_agree else "differ from"
+        return f"outputs {verb} {self.outputs_reference} (largest error {self.outputs_error or 0.0:.1e})"
+
+
 @dataclasses.dataclass(frozen=True)
 class ImportedModel:
     """A model in the representation of the compiler in use.
@@ -50,6 +134,11 @@ class ImportedModel:
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: what the user should know, e.g. that the weights are random.
         content: fingerprint of what was lowered, see `Frontend.fingerprint`; empty for a model that no source made.
+        content_is_source: the same `content` was made from the same source; not so of a program of the user's, of
+            which only what was lowered is known.
+        reference: the model in its own framework; None where it has none, or where the model comes from the cache.
+        agreement: whether both compute the same, once that is known.
+        pipeline: that takes it to kernels, see `op_profiler.compilers.pipelines`.
     """
 
     name: str
@@ -60,3 +149,7 @@ class ImportedModel:
     batch_size: int = 1
     notes: tuple[str, ...] = ()
     content: str = ""
+    content_is_source: bool = True
+    reference: FrameworkReference | None = None
+    agreement: Agreement = Agreement()
+    pipeline: str = DEFAULT_PIPELINE

@@ -52,7 +52,7 @@ class Block:
 
 
 @dataclasses.dataclass(frozen=True)
-class Function:
+class LlvmFunction:
     """A function of a kernel.
 
     Attributes:
@@ -66,7 +66,7 @@ class Function:
     guessed: bool
 
 
-def functions_of(code: str) -> list[Function]:
+def functions_of(code: str) -> list[LlvmFunction]:
     """The functions of a module that compute, without those that check arguments.
 
     Args:
@@ -98,11 +98,11 @@ def _texts(code: str) -> Iterator[tuple[str, list[str]]]:
                 lines.append(line[2:].split(", !", 1)[0])
 
 
-def _function(name: str, lines: Sequence[str]) -> Function:
+def _function(name: str, lines: Sequence[str]) -> LlvmFunction:
     graph = _Graph(lines, parallel=name.startswith(PARALLEL))
     runs = graph.runs()
     blocks = tuple(Block(tuple(graph.blocks[label]), runs[label]) for label in graph.order if runs[label] > 0)
-    return Function(name, blocks, graph.parallel, graph.guessed)
+    return LlvmFunction(name, blocks, graph.parallel, graph.guessed)
 
 
 @dataclasses.dataclass(frozen=True)

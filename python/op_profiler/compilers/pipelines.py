@@ -16,48 +16,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.compiler import Compiler
     from op_profiler.compilers.tvm_types import IRModule, Target
 
 DEFAULT_PIPELINE = "default"
 STOCK = "stock"
 """The way that TVM itself goes with Relax."""
-_VARIABLE = "OP_PROFILER_PIPELINE"
-
-
-def check_pipeline(name: str, compiler: Compiler) -> None:
-    """Refuse what a compiler has not got, without importing anything.
-
-    Raises:
-        UsageError: names what it may be.
-    """
-    if name in compiler.pipelines:
-        return
-    if len(compiler.pipelines) == 1:
-        raise UsageError(f"--pipeline {name}: the compiler {compiler.name} has one pipeline; leave --pipeline out")
-    if ":" not in name:
-        raise UnknownNameError("pipeline", name, compiler.pipelines, "One of yours is MODULE:FUNCTION.")
-    _file_of(name)
 
 
 def pipeline_identity(name: str) -> str:
     """What decides what a pipeline does: its name, and of a user's the content of its module."""
     if ":" not in name:
         return name
-    return f"{name} {hashlib.sha256(_file_of(name).read_bytes()).hexdigest()[:16]}"
-
-
-def use_pipeline(name: str) -> None:
-    """Let this process, and those that it starts, lower models so."""
-    os.environ[_VARIABLE] = name
-
-
-def pipeline_in_use() -> str:
-    """Of this process: the compiler's own where nobody has chosen."""
-    return os.environ.get(_VARIABLE, DEFAULT_PIPELINE)
+    return f"{name} {hashlib.sha256(file_of(name).read_bytes()).hexdigest()[:16]}"
 
 
 def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule]]:
@@ -67,7 +40,7 @@ def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule
         UsageError: there is none.
     """
     module, _, function = name.partition(":")
-    _file_of(name)
+    file_of(name)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     found = getattr(importlib.import_module(module), function, None)
@@ -77,8 +50,12 @@ def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule
     return given
 
 
-def _file_of(name: str) -> Path:
-    """The module's file, found without importing what it lies in."""
+def file_of(name: str) -> Path:
+    """The file of the module of ``MODULE:FUNCTION``, found without importing what it lies in.
+
+    Raises:
+        UsageError: there is none.
+    """
     module, _, function = name.partition(":")
     path: list[str] | None = [*sys.path, os.getcwd()]
     spec = None

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from op_profiler.errors import MeasureError
+
 if TYPE_CHECKING:
     import numpy as np
 
+    from op_profiler.compilers.calls import BoundKernel
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
         RuntimeModule,
         Target,
     )
-    from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import LoadedModel, TimedModel
@@ -30,9 +32,11 @@ class RuntimeContract(abc.ABC):
     """What every compiler does with a `CompiledModel` of its own.
 
     Attributes:
+        name: that the compiler is chosen by.
         native_flags: that C code which calls its kernels is compiled with.
     """
 
+    name: ClassVar[str]
     native_flags: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
@@ -50,7 +54,6 @@ class RuntimeContract(abc.ABC):
             MeasureError: the model does not run as a whole.
         """
 
-    @abc.abstractmethod
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> GraphKernels:
@@ -63,14 +66,23 @@ class RuntimeContract(abc.ABC):
         Raises:
             MeasureError: it runs plans on processors only.
         """
+        raise MeasureError(f"the compiler {self.name} has plans on processors only")
 
-    @abc.abstractmethod
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
-        """The weights of a built model by their names (`PlannedTensor.given`), where the build left them."""
+        """The weights of a built model by their names (`PlannedTensor.given`), where the build left them.
 
-    @abc.abstractmethod
+        Raises:
+            MeasureError: it runs no plans.
+        """
+        raise MeasureError(f"the compiler {self.name} runs no plans")
+
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        """The same kernels over a copy of the weights."""
+        """The same kernels over a copy of the weights.
+
+        Raises:
+            MeasureError: as `weights`.
+        """
+        raise MeasureError(f"the compiler {self.name} runs no plans")
 
     @abc.abstractmethod
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
@@ -83,12 +95,16 @@ class RuntimeContract(abc.ABC):
             MeasureError: there is no C compiler, or it fails.
         """
 
-    @abc.abstractmethod
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
         """As `load`, of a model that was built for the executor ``vm``: with the operator of each kernel, in the shapes
-        that it was really called with."""
+        that it was really called with.
+
+        Raises:
+            MeasureError: the model does not run; the compiler has no such executor.
+        """
+        raise MeasureError(f"the compiler {self.name} measures models of static shapes")
 
     @abc.abstractmethod
     def load_remote(
@@ -121,6 +137,23 @@ class RuntimeContract(abc.ABC):
         Args:
             name, label: as in `KernelCall`.
             arrays: that it reads, and then those that it writes.
+        """
+
+    @abc.abstractmethod
+    def call_library(self) -> RuntimeModule:
+        """Native code for `op_profiler.compilers.calls`: ``walk``, a function of the arrays failed (n,), calls (n,
+        `calls.WORDS`) and clock (n + 1, 2) that makes the call of each row and reads the clock between; and ``stack``,
+        a kernel of two arrays of one int64 that writes into the first where on the stack it is, as an address."""
+
+    @abc.abstractmethod
+    def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
+        """A model in which each call of a kernel reads what the one before wrote, one number.
+
+        Args:
+            kernel: ``stack``, or ``nothing``, which computes nothing.
+
+        Returns:
+            The calls of its kernels, the first of which reads the model's input, and that of the whole model.
         """
 
     @abc.abstractmethod

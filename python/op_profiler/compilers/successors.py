@@ -20,7 +20,7 @@ _RESULT = "the result"
 
 
 @dataclasses.dataclass(frozen=True)
-class Graph:
+class CallGraph:
     """The calls of a function.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Region:
     below: set[int | str]
 
 
-def successors(old: Graph, new: Graph, names: Sequence[Names]) -> dict[int, Names]:
+def successors(old: CallGraph, new: CallGraph, names: Sequence[Names]) -> dict[int, Names]:
     """The names of the calls without a number in the new graph, by their places.
 
     Args:
@@ -73,7 +73,9 @@ def successors(old: Graph, new: Graph, names: Sequence[Names]) -> dict[int, Name
     return found
 
 
-def _shared(old: Graph, olds: list[int], new: Graph, news: list[int], names: Sequence[Names]) -> dict[int, Names]:
+def _shared(
+    old: CallGraph, olds: list[int], new: CallGraph, news: list[int], names: Sequence[Names]
+) -> dict[int, Names]:
     """The names of old calls given to new ones."""
     found: dict[int, Names] = {}
     olds = [place for place in olds if old.ops[place] not in _COMPUTES_NOTHING]
@@ -95,7 +97,7 @@ def _shared(old: Graph, olds: list[int], new: Graph, news: list[int], names: Seq
     return found
 
 
-def _regions(graph: Graph, members: Collection[int]) -> list[_Region]:
+def _regions(graph: CallGraph, members: Collection[int]) -> list[_Region]:
     """The connected regions that some calls of a graph make up."""
     region_of: dict[int, _Region] = {}
     for place in sorted(members):
@@ -122,7 +124,7 @@ def _regions(graph: Graph, members: Collection[int]) -> list[_Region]:
     return [dataclasses.replace(r, members=sorted(r.members)) for r in {id(r): r for r in region_of.values()}.values()]
 
 
-def _number(graph: Graph, place: int) -> int:
+def _number(graph: CallGraph, place: int) -> int:
     number = graph.numbers[place]
     assert number is not None, "calls outside of a region have numbers"
     return number

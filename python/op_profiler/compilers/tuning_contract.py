@@ -27,16 +27,13 @@ class TuningContract(abc.ABC):
     Attributes:
         record_form: how its schedule records lie in files, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
         tuner: of `op_profiler.tuning.tuners`, that searches where the user names none.
-        other_tuners: those that search for another compiler only.
         spaces: of schedules that it can search, the usual one first.
     """
 
     record_form: ClassVar[str] = ".jsonl"
     tuner: ClassVar[str] = "xgb_knob"
-    other_tuners: ClassVar[frozenset[str]] = frozenset()
     spaces: ClassVar[tuple[str, ...]] = (TEMPLATES,)
 
-    @abc.abstractmethod
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
@@ -45,7 +42,11 @@ class TuningContract(abc.ABC):
         Args:
             keys: workload keys of the operators that are asked for; None for all that are heavy.
             space: one of `spaces`.
+
+        Raises:
+            ModelError: it does not tune.
         """
+        raise ModelError("this compiler does not tune")
 
     @abc.abstractmethod
     def anchor(self, occurrence: Occurrence) -> Operator:
@@ -68,10 +69,14 @@ class TuningContract(abc.ABC):
         """Import what building tasks needs, once, before the processes that do it are forked."""
         return
 
-    @abc.abstractmethod
     def task(self, spec: TaskSpec, target: Target) -> Task:
-        """A task with the space of its schedules, for a tuner and for the workers that build its points."""
+        """A task with the space of its schedules, for a tuner and for the workers that build its points.
 
-    @abc.abstractmethod
+        Raises:
+            ModelError: it does not tune.
+        """
+        raise ModelError("this compiler does not tune")
+
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         """This project's templates that can take the place of an operator's kernel as it stands in a built model."""
+        return ()

@@ -5,6 +5,9 @@ TVM reads its environment when it is imported, so everything that has to be set 
 - ``TOPHUB_LOCATION=NONE``: without it every extraction asks the network for tuned schedules, and on arm the failure is
   swallowed in a thread and tasks vanish.
 - ``TVM_NUM_THREADS``: TVM counts half the logical cores and caps its thread pool there without a word.
+- ``TEST_DATA_ROOT_PATH``: TVM makes this folder during its import; by default it lies in the home folder, which may not
+  be writable.
+- ``HOME``: TVM asks for it, also where the user has none.
 
 One process holds one TVM. Which one, compiler and target decide before the first import (`use_build`); processes that
 this one starts take the same.
@@ -16,20 +19,19 @@ import functools
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from op_profiler.cache import cache_folder
+from op_profiler.cache import cache_folder, ensure_home
 from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiler import compiler_in_use, use_compiler
 from op_profiler.compilers.tvm_types import RuntimeDevice, Target
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.lean_imports import hidden
-
-if TYPE_CHECKING:
-    from op_profiler.targets.target_kind import TargetKind
+from op_profiler.registry import registry_of
 
 DEFAULT_BUILD = "default"
 _BUILD = "OP_PROFILER_TVM_BUILD"
@@ -68,16 +70,23 @@ def _build_in_use() -> str:
     return os.environ.get(_BUILD, DEFAULT_BUILD)
 
 
-def _kind_of_build() -> TargetKind:
-    from op_profiler.targets import TARGETS
+class BroughtBuild(Protocol):
+    """A build of TVM that a kind of targets brings (`op_profiler.targets.target_kind.TargetKind`)."""
 
-    return TARGETS.get(_build_in_use())
+    def activate_build(self, folder: Path) -> None: ...
+
+    def prepare_build(self, tvm: ModuleType) -> None: ...
+
+
+def _brought_build() -> BroughtBuild:
+    found: BroughtBuild = registry_of("targets").get(_build_in_use())
+    return found
 
 
 def _select_build() -> None:
     """Put the build that ``TVM_HOME`` names, that of a kind of targets, or the compiler's in front of others."""
     if _build_in_use() != DEFAULT_BUILD:
-        _kind_of_build().activate_build(cache_folder())
+        _brought_build().activate_build(cache_folder())
         return
     home = os.environ.get("TVM_HOME")
     if not home:
@@ -105,6 +114,7 @@ def load_tvm() -> ModuleType:
     """
     os.environ["TOPHUB_LOCATION"] = "NONE"
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
+    _set_folders()
     compiler = compiler_in_use()
     try:
         _select_build()
@@ -120,10 +130,20 @@ def load_tvm() -> ModuleType:
 
             compiler.prepare_tvm(tvm)
             if _build_in_use() != DEFAULT_BUILD:
-                _kind_of_build().prepare_build(tvm)
+                _brought_build().prepare_build(tvm)
     except (ImportError, OSError, RuntimeError) as error:
         raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
     return tvm
+
+
+def _set_folders() -> None:
+    ensure_home()
+    folder = cache_folder() / "tvm"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir())
+    os.environ.setdefault("TEST_DATA_ROOT_PATH", str(folder))
 
 
 def build_info() -> dict[str, Any]:

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
+_INTERNAL = re.compile(
+    r"Check failed|Var\(|NoneType|No module named|\b\w*Error\b|(?:in|un)expected keyword|"
+    r"object (?:has no|cannot|is not|at 0x)|TensorType\(|CallNode\(|PackedFunc|tvm::|"
+    r"LLVM module|Assert fail|^[\[{(]|handle type"
+)
+"""What a sentence to a user does not have: texts of TVM, LLVM and Python about themselves."""
+
+
+def is_internal(text: str) -> bool:
+    """Whether a text speaks of the inside of TVM, LLVM or Python, and says nothing to somebody who has a model."""
+    return bool(_INTERNAL.search(text))
+
 
 def last_line(error: BaseException) -> str:
     """The sentence of a TVM error that says what happened, without its stack."""

@@ -227,6 +227,9 @@ class RuntimeModule(Protocol):
     def save(self, path: str, form: str) -> None:
         """Write it, without linking."""
 
+    def get_source(self, form: str) -> str:
+        """Its code: ``ll`` or ``asm`` of a processor's, the language of a GPU's."""
+
     def __call__(self, *arguments: Any) -> Any:
         """Call `entry_func`."""
 

@@ -6,6 +6,7 @@ Names are looked up on first use, so that importing this package loads neither S
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "import_table",
     "operator_table",
     "read_parquet",
+    "usual_dataset",
 ]
 
 _HOMES = {
@@ -58,6 +60,12 @@ _HOMES = {
     "flat": ("COLUMNS", "flat_rows"),
     "store": ("Dataset",),
 }
+
+
+def usual_dataset(db: str | None) -> str | None:
+    """A dataset; the usual one where none is given and it is there."""
+    there = Path(DEFAULT_DB.removeprefix("sqlite:///")).is_file()
+    return DEFAULT_DB if db is None and there else db
 
 
 def __getattr__(name: str) -> Any:

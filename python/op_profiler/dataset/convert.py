@@ -52,6 +52,7 @@ def row_columns(row: Row) -> Columns:
         "device_key": device_key,
         "model_key": row.model_key or None,
         "complete": row.complete,
+        "run_id": row.run_id,
     }
 
 
@@ -115,6 +116,7 @@ def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
         measurement=build(Measurement, row),
         complete=row["complete"],
         measured_at=row["measured_at"],
+        run_id=row["run_id"],
     )
 
 
@@ -136,6 +138,7 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
         timing=timing,
         complete=row["complete"],
         measured_at=row["measured_at"],
+        run_id=row["run_id"],
         project_revision=row["project_revision"],
         user_revision=row["user_revision"],
     )

@@ -8,7 +8,7 @@ import heapq
 _KEPT_OF_MOST = 0.8  # so that rows are rarely let go of, and many at a time
 
 
-class Draw:
+class GroupDraw:
     """A draw of whole groups of rows.
 
     What is compared within a group (the settings of an operator, the operators of a model) can so be compared in the

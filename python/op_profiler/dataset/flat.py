@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from sqlalchemy import (
     Double,
     FromClause,
     Integer,
-    Row,
+    Join,
     Select,
     Table,
     Text,
@@ -29,10 +30,11 @@ from sqlalchemy import (
     type_coerce,
 )
 from sqlalchemy import Column as SchemaColumn
+from sqlalchemy.sql import visitors
 
 from op_profiler.dataset.schema import (
     Json,
-    Samples,
+    SamplesType,
     corun_members,
     coruns,
     devices,
@@ -48,15 +50,13 @@ from op_profiler.dataset.schema import (
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
 
-_PIECE = 2000  # rows
-
-nested = functools.lru_cache(maxsize=10_000)
-"""Of what parses nested values: few distinct ones stand in many rows, and parsing them anew takes longer than all the
-rest."""
+_PIECE = 5000  # rows
+_MOST_SHARED = 50_000  # rows of one table that are held
+_WORTH_SHARING = 3  # columns of one table; fewer are read with each row
 
 Kind = Literal["text", "integer", "real", "boolean", "json", "samples"]
 _KINDS: dict[type[Any], Kind] = {
-    Samples: "samples",
+    SamplesType: "samples",
     Json: "json",
     Text: "text",
     Integer: "integer",
@@ -141,30 +141,27 @@ COLUMNS: tuple[Column, ...] = tuple(
 )
 """Name, type and meaning of every column, in order; writers, readers and documentation are made from this."""
 
+
+def _joined_by(rows: Table, *keys: str) -> FromClause:
+    """Rows with those of other tables that they refer to."""
+    joined: FromClause = rows
+    for key in keys:
+        (reference,) = rows.c[key].foreign_keys
+        joined = joined.outerjoin(reference.column.table, reference.column == reference.parent)
+    return joined
+
+
+def _same(table: Table, *keys: str) -> ColumnElement[bool]:
+    return and_(*(table.c[key] == measurements.c[key] for key in keys))
+
+
 # Every measurement has an operator, a schedule, settings and a device. Their joins are outer ones, since a database
 # leaves those out where nobody asks for the columns.
 MEASUREMENTS = FlatTable(
     COLUMNS,
-    measurements.outerjoin(operators, operators.c.key == measurements.c.operator_key)
-    .outerjoin(schedules, schedules.c.key == measurements.c.schedule_key)
-    .outerjoin(settings, settings.c.key == measurements.c.settings_key)
-    .outerjoin(devices, devices.c.key == measurements.c.device_key)
-    .outerjoin(models, models.c.key == measurements.c.model_key)
-    .outerjoin(
-        model_operators,
-        and_(
-            model_operators.c.model_key == measurements.c.model_key,
-            model_operators.c.operator_key == measurements.c.operator_key,
-        ),
-    )
-    .outerjoin(
-        model_timings,
-        and_(
-            model_timings.c.model_key == measurements.c.model_key,
-            model_timings.c.settings_key == measurements.c.settings_key,
-            model_timings.c.device_key == measurements.c.device_key,
-        ),
-    ),
+    _joined_by(measurements, "operator_key", "schedule_key", "settings_key", "device_key", "model_key")
+    .outerjoin(model_operators, _same(model_operators, "model_key", "operator_key"))
+    .outerjoin(model_timings, _same(model_timings, "model_key", "settings_key", "device_key")),
     ("measured_at", "measurement_key"),
 )
 
@@ -181,16 +178,15 @@ CORUNS = FlatTable(
         Column("slowdown", "real", "median in the group over median alone", _slowdown),
         *shown(coruns.c.load_before, coruns.c.load_after, coruns.c.foreign_load, _member.error, coruns.c.measured_at),
     ),
-    corun_members.join(coruns, coruns.c.key == corun_members.c.corun_key)
-    .join(operators, operators.c.key == corun_members.c.operator_key)
-    .join(schedules, schedules.c.key == corun_members.c.schedule_key)
-    .join(settings, settings.c.key == corun_members.c.settings_key)
-    .join(devices, devices.c.key == coruns.c.device_key)
-    .outerjoin(models, models.c.key == corun_members.c.model_key),
+    _joined_by(corun_members, "operator_key", "schedule_key", "settings_key", "model_key", "corun_key").outerjoin(
+        devices, devices.c.key == coruns.c.device_key
+    ),
     ("measured_at", "corun_key", "position"),
 )
 
 TABLES = {"measurements": MEASUREMENTS, "coruns": CORUNS}
+
+_SHARED = (operators, schedules, settings, devices, models, model_timings)
 
 
 def flat_table(name: str) -> FlatTable:
@@ -286,41 +282,98 @@ def flat_rows(
         UsageError: the condition cannot be used.
         DatasetError: the database cannot be read.
     """
-    wanted = _wanted(table, columns)
+    by_name = {column.name: column for column in table.columns}
+    wanted = [by_name[name] for name in (by_name if columns is None else columns)]
+    names = [column.name for column in wanted]
     with dataset.read() as connection:
         for piece in streamed(connection, table, wanted, where=where):
-            for row in piece:
-                yield {column.name: _decoded(column, value) for column, value in zip(wanted, row)}
+            for values in zip(*map(_decoded, wanted, piece)):
+                yield dict(zip(names, values))
 
 
-def _wanted(table: FlatTable, columns: Sequence[str] | None) -> tuple[Column, ...]:
-    by_name = {column.name: column for column in table.columns}
-    return table.columns if columns is None else tuple(by_name[name] for name in columns)
+class Values(NamedTuple):
+    """Of one column in some rows.
+
+    Attributes:
+        distinct: nested values are the JSON text that is stored.
+        places: for each row the place of its value in `distinct`; None: every row has its own.
+    """
+
+    distinct: Sequence[Any]
+    places: array[int] | None = None
 
 
 def streamed(
-    connection: Connection, table: FlatTable, wanted: Sequence[Column], *, where: str | None, rows: int = _PIECE
-) -> Iterator[Sequence[Row[Any]]]:
-    """Rows with the values of some columns, in pieces: the memory that this takes does not grow with the dataset.
+    connection: Connection, table: FlatTable, wanted: Sequence[Column], *, where: str | None
+) -> Iterator[list[Values]]:
+    """The values of some columns, in pieces of some rows: the memory that this takes does not grow with the dataset.
 
-    Nested values are the JSON text that is stored.
+    What many rows share (operators, devices, models, ...) is read once and joined here: most of a flat row is of this
+    kind, and text that the database copies into every row takes longer than all the rest.
 
-    Args:
-        wanted: columns of the table, or others whose source is among its tables.
-        rows: of a piece.
+    Returns:
+        Of each piece the values of the columns, in the order of `wanted`.
 
     Raises:
         UsageError: the condition cannot be used.
     """
-    query = _query(table, where, wanted).execution_options(stream_results=True, yield_per=rows)
+    shared = [one for one in (_Shared(other, table, wanted) for other in _SHARED) if len(one.columns) >= _WORTH_SHARING]
+    elsewhere = {column.name for one in shared for column in one.columns}
+    read = [*(column for column in wanted if column.name not in elsewhere), *(one.key for one in shared)]
+    query = _query(table, where, read).execution_options(stream_results=True, yield_per=_PIECE)
     if connection.dialect.name == "postgresql":  # it would plan for the first rows, and take much longer for all
         connection.exec_driver_sql("SET LOCAL cursor_tuple_fraction = 1.0")
     try:
-        yield from connection.execute(query).partitions()
+        for rows in connection.execute(query).partitions():
+            values = dict(zip((column.name for column in read), map(Values, zip(*rows))))
+            for one in shared:
+                values |= one.values(connection, values[one.key.name].distinct)
+            yield [values[column.name] for column in wanted]
     except (exc.ProgrammingError, exc.DataError, exc.OperationalError) as error:
         if where is None or "disk" in str(error.orig):
             raise
         raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_help(table)}") from error
+
+
+class _Shared:
+    """Rows of a table that many rows of a flat table refer to.
+
+    Attributes:
+        key: by which they do.
+        columns: those of the wanted ones that come from this table alone.
+    """
+
+    def __init__(self, table: Table, flat: FlatTable, wanted: Sequence[Column]) -> None:
+        (self._identity,) = table.primary_key.columns
+        self.key = Column(f"{table.name} key", "text", "", _reference(flat, self._identity))
+        self.columns = [column for column in wanted if _tables_of(column) == {table}]
+        self._rows: dict[str | None, Sequence[Any]] = {}
+
+    def values(self, connection: Connection, keys: Sequence[str | None]) -> dict[str, Values]:
+        """By column, its values in the rows with these keys; None where a key is."""
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        missing = places.keys() - self._rows.keys() - {None}
+        if len(self._rows) + len(missing) > _MOST_SHARED:
+            self._rows, missing = {}, places.keys() - {None}
+        if missing:
+            query = select(self._identity, *map(raw, self.columns)).where(self._identity.in_(sorted(missing)))
+            self._rows |= {key: values for key, *values in connection.execute(query).all()}
+        unknown, of_rows = [None] * len(self.columns), array("q", (places[key] for key in keys))
+        found = zip(*(self._rows.get(key, unknown) for key in places))
+        return {column.name: Values(values, of_rows) for column, values in zip(self.columns, found)}
+
+
+def _tables_of(column: Column) -> set[Any]:
+    return {part.table for part in visitors.iterate(column.source) if isinstance(part, SchemaColumn)}
+
+
+def _reference(flat: FlatTable, key: SchemaColumn[Any]) -> ColumnElement[Any]:
+    """Where the rows of a flat table hold the key of another table, so that the database need not look there."""
+    rows = flat.source
+    while isinstance(rows, Join):
+        rows = rows.left
+    held = [reference.parent for reference in rows.foreign_keys if reference.column is key]
+    return held[0] if held else key
 
 
 def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Select[Any]:
@@ -336,12 +389,19 @@ def raw(column: Column) -> ColumnElement[Any]:
     return type_coerce(column.source, Text) if isinstance(column.source.type, Json) else column.source
 
 
-def _decoded(column: Column, value: Any) -> Any:
-    if value is None or column.type not in ("json", "samples"):
-        return value
-    return parse_json(value, parse_constant=str) if column.type == "samples" else _nested(value)
+def _decoded(column: Column, values: Values) -> Sequence[Any]:
+    distinct = values.distinct
+    if column.type in ("json", "samples"):
+        parse = _nested if column.type == "json" else _parsed
+        distinct = [None if text is None else parse(text) for text in distinct]
+    return distinct if values.places is None else [distinct[place] for place in values.places]
 
 
-@nested
-def _nested(text: str) -> Any:
+def _parsed(text: str) -> Any:
     return parse_json(text, parse_constant=str)
+
+
+nested = functools.lru_cache(maxsize=10_000)
+"""Of what parses nested values: few distinct ones stand in many rows, and parsing them anew takes longer than all the
+rest."""
+_nested = nested(_parsed)

@@ -19,7 +19,7 @@ def rank(columns: Any) -> ColumnElement[int]:
     """How good a row with times is, from its columns.
 
     Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time without
-    its rounds (of a whole model, out of a flat table), a time under foreign load or of rounds that did not settle, a
+    its rounds (of a whole model, out of a flat table), a time that was disturbed or of rounds that did not settle, a
     time.
     """
     failed = columns.error.is_not(None)
@@ -28,13 +28,18 @@ def rank(columns: Any) -> ColumnElement[int]:
         (columns.complete.is_(false()), _CHECK_POINT),
         (failed, _FAILED),
         (columns.rounds == 0, _BARE),
-        (or_(columns.foreign_load, columns.settled.is_(false())), _NOISY),
+        (or_(columns.foreign_load, columns.settled.is_(false()), columns.disturbed_by.is_not(None)), _NOISY),
         else_=_NOISY + 1,
     )
 
 
 def upsert_better(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: bool = False
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    replace: bool = False,
+    newest: bool = False,
 ) -> set[str]:
     """Insert rows with times; of those that are there already, replace what is not better than the new one.
 
@@ -42,17 +47,21 @@ def upsert_better(
 
     Args:
         replace: a complete time, though it be under foreign load, wins against everything. A failure never does.
+        newest: these were measured just now. They are newer than what is there, whatever clock wrote its time.
 
     Returns:
         Keys of those that were written.
     """
     if not rows:
         return set()
-    statement = or_better(insert(connection, table), table, list(rows[0]), replace=replace).returning(table.c.key)
+    statement = or_better(insert(connection, table), table, list(rows[0]), replace=replace, newest=newest)
+    statement = statement.returning(table.c.key)
     return {key for batch in _without_repetition(rows) for (key,) in connection.execute(statement, batch)}
 
 
-def or_better(statement: Any, table: Table, columns: Sequence[str], *, replace: bool = False) -> Any:
+def or_better(
+    statement: Any, table: Table, columns: Sequence[str], *, replace: bool = False, newest: bool = False
+) -> Any:
     """An INSERT of rows with times, by the rule of `upsert_better`.
 
     Args:
@@ -60,7 +69,7 @@ def or_better(statement: Any, table: Table, columns: Sequence[str], *, replace: 
     """
     new, old = statement.excluded, table.c
     alike = and_(rank(new) == rank(old), case((rank(new) == _CHECK_POINT, new.rounds >= old.rounds), else_=True))
-    better = or_(rank(new) > rank(old), and_(alike, new.measured_at > old.measured_at))
+    better = or_(rank(new) > rank(old), alike if newest else and_(alike, new.measured_at > old.measured_at))
     if replace:
         better = or_(better, rank(new) >= _NOISY)
     changes = {name: new[name] for name in columns if name != "key"}
@@ -80,17 +89,18 @@ def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[
     return parts
 
 
-def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]], *, newest: bool = False) -> None:
     """Note the failures among rows with times, whether these are stored or not; the same one renews its time if newer.
 
     Args:
         rows: columns of `schema.measurements` or `schema.model_timings`, and ``machine_state``.
+        newest: as in `upsert_better`.
     """
     failures = [
         {
             "key": keys.failure_key(row["key"], row["error"]),
             "measured_key": row["key"],
-            **{name: row.get(name) for name in ("operator_key", "schedule_key", "machine_state")},
+            **{name: row.get(name) for name in ("operator_key", "schedule_key", "machine_state", "run_id")},
             **{name: row[name] for name in ("settings_key", "device_key", "model_key", "error", "error_cause")},
             "failed_at": row["measured_at"],
         }
@@ -98,14 +108,14 @@ def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> 
         if row["complete"] and row["error"] is not None
     ]
     if failures:
-        connection.execute(or_newer(insert(connection, schema.failures)), failures)
+        connection.execute(or_newer(insert(connection, schema.failures), newest=newest), failures)
 
 
-def or_newer(statement: Any) -> Any:
+def or_newer(statement: Any, *, newest: bool = False) -> Any:
     """An INSERT of failures; of one that is there already, the newer time counts."""
     table = schema.failures
-    newer = statement.excluded.failed_at > table.c.failed_at
-    values = {name: statement.excluded[name] for name in ("failed_at", "machine_state", "settings_key")}
+    newer = None if newest else statement.excluded.failed_at > table.c.failed_at
+    values = {name: statement.excluded[name] for name in ("failed_at", "run_id", "machine_state", "settings_key")}
     return statement.on_conflict_do_update(index_elements=[table.c.key], set_=values, where=newer)
 
 
@@ -130,7 +140,7 @@ def select_failures(model_key: str | None) -> Select[Any]:
 
 def failure(row: Mapping[str, Any]) -> Failure:
     """From a row of `select_failures`."""
-    names = ("operator_name", "device_key", "error", "machine_state", "failed_at", "timed_at")
+    names = ("operator_name", "device_key", "error", "machine_state", "failed_at", "run_id", "timed_at")
     return Failure(
         **{name: row[name] for name in names},
         model_key=row["model_key"] or "",

@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 from typing import Any
 
+from op_profiler.compilers.imported_model import Agreement
 from op_profiler.measure.failures import Cause
 from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
 from op_profiler.schedules.schedule import Schedule
@@ -23,6 +24,7 @@ class Row:
         complete: False for a check point of a measurement that is still going on.
         machine_state: of a failure, how the machine was; plain JSON values.
         measured_at: when it was measured, UTC, ISO 8601; None: now.
+        run_id: identifier of the run that measured it; None where it is not known.
     """
 
     operator_key: str
@@ -34,6 +36,7 @@ class Row:
     complete: bool = True
     machine_state: dict[str, Any] | None = None
     measured_at: str | None = None
+    run_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,7 @@ class Model(ModelIdentity):
         recipe: how to build it again (`building.recipe.Recipe`), plain values; None where that is not known.
         reads: for each call of an operator, by its position, the calls whose outputs it reads; None where that is not
             known.
+        outputs_agree, outputs_error, outputs_reference: see `Agreement`; None where an older version stored it.
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """
@@ -77,8 +81,18 @@ class Model(ModelIdentity):
     asked: tuple[str, ...]
     recipe: dict[str, Any] | None
     reads: tuple[tuple[int, ...], ...] | None
+    outputs_agree: bool | None
+    outputs_error: float | None
+    outputs_reference: str | None
     extracted: bool
     added_at: str
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """Of its outputs with those of its own framework; None where an older version stored it."""
+        if self.outputs_reference is None:
+            return None
+        return Agreement(self.outputs_agree, self.outputs_error, self.outputs_reference)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +100,7 @@ class StoredMeasurement:
     """One measurement as it was stored; see `Row`.
 
     Attributes:
-        measured_at: when it was stored, UTC, ISO 8601.
+        measured_at: when it was stored, by the clock of the machine that stored it: UTC, ISO 8601.
     """
 
     operator_key: str
@@ -97,6 +111,7 @@ class StoredMeasurement:
     measurement: Measurement
     complete: bool
     measured_at: str
+    run_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +119,7 @@ class StoredTiming:
     """The timing of a whole model as it was stored.
 
     Attributes:
-        measured_at: when it was stored, UTC, ISO 8601.
+        measured_at, run_id: as in `StoredMeasurement`.
         project_revision, user_revision: git's, of op_profiler and of the folder that the command ran in; None where
             there is none.
     """
@@ -117,6 +132,7 @@ class StoredTiming:
     measured_at: str
     project_revision: str | None = None
     user_revision: str | None = None
+    run_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,6 +145,7 @@ class Failure:
         cause: whether trying again may help.
         machine_state: as in `Row`; None where it is not known.
         failed_at: the last time, UTC, ISO 8601.
+        run_id: identifier of the run that failed the last time; None where it is not known.
         timed_at: when the time was stored that is there all the same; None where there is none.
     """
 
@@ -140,6 +157,7 @@ class Failure:
     cause: Cause
     machine_state: dict[str, Any] | None
     failed_at: str
+    run_id: str | None
     timed_at: str | None
 
 

@@ -64,7 +64,7 @@ class Json(types.TypeDecorator[Any]):
         return None if value is None else parse_json(value)
 
 
-class Samples(Json):
+class SamplesType(Json):
     """Times, one list a round, as JSON text."""
 
     cache_ok = True
@@ -141,6 +141,19 @@ models = Table(
     _column("label", Text, "name of the run (--label)", flat="run_label", since=6, nullable=False, server_default=""),
     _column("recipe", Json, since=6),  # how to build it again: `building.recipe.Recipe`; NULL: not known
     _column("reads", Json, since=6),  # for each call the calls whose outputs it reads; NULL: not known
+    _column(
+        "outputs_agree",
+        Boolean,
+        "whether the imported model computes what its own framework computes; empty: not compared",
+        since=6,
+    ),
+    _column(
+        "outputs_error",
+        Double,
+        "largest error of its outputs, relative to their size; of whole numbers the share that differs",
+        since=6,
+    ),
+    _column("outputs_reference", Text, "the framework that they were compared with, or why they were not", since=6),
     _column("extracted", Boolean, nullable=False),
     _column("added_at", Text, nullable=False),
 )
@@ -263,11 +276,11 @@ def _counted_columns() -> list[Column[Any]]:
 def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
     """The fields of `Measurement`, and what must hold between them: a time or an error, never a stand-in for a time."""
     return [
-        _column("samples_us", Samples, "every one, microseconds; row: round, column: call", nullable=False),
+        _column("samples_us", SamplesType, "of kept rounds, microseconds; row: round, column: call", nullable=False),
         _column("call_overhead_us", Double, "taken off each sample, microseconds", since=5),  # NULL: nothing was
         _column("rounds", Integer, "rows of samples_us", nullable=False),
         _column("min_us", Double, "least mean over the occurrences of a round, microseconds"),
-        _column("median_us", Double, "median over the rounds, microseconds"),
+        _column("median_us", Double, "median over the quiet rounds, microseconds"),
         _column("mean_us", Double, "mean over the rounds, microseconds"),
         _column("std_us", Double, "standard deviation over the rounds, microseconds"),
         _column("ci_low_us", Double, "95 % interval of the median, lower end, microseconds"),
@@ -278,14 +291,19 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         _column("again_low_us", Double, "of what another run finds for median_us, microseconds, 95 %: from", since=5),
         _column("again_high_us", Double, "of what another run finds for median_us, microseconds, 95 %: to", since=5),
         *_foreign_columns(),
+        _column("disturbed_by", Text, "what else disturbed it although repeated (unsteady, ...)", since=6),
+        _column("quiet_share", Double, "share of the rounds that are quiet, 0 to 1; median_us is of them", since=6),
+        _column("discarded_rounds", Integer, "rounds of the run that were disturbed, discarded and repeated", since=6),
+        _column("discarded_share", Double, "share of them in all rounds of the run, 0 to 1", since=6),
         _column("energy_mj", Double, "energy of one call, millijoules"),
         _column("energy_cache", Text, "state of the caches that the energy was taken in", since=5),  # NULL: no energy
         *_counted_columns(),
         _column("error", Text, "why there is no time"),
         _column("error_cause", Text, "machine (trying again may help) or operator", since=5),  # `Cause`; NULL: no error
-        _column("settled", Boolean, "the intervals that the rounds waited for became narrow", since=5),
+        _column("settled", Boolean, "its interval is as narrow as the rounds aim at: 1 % to each side", since=5),
         _column("complete", Boolean, "false: a check point of a run that did not finish", nullable=False),
         _column("measured_at", Text, "when it was stored, UTC, ISO 8601", nullable=False),
+        _column("run_id", Text, "of the run that measured it, 16 hex digits; empty: not known", since=6),
         CheckConstraint("NOT complete OR (error IS NULL) <> (median_us IS NULL)", name=f"{table}_time_or_error"),
         CheckConstraint(
             "error IS NULL OR (median_us IS NULL AND min_us IS NULL AND mean_us IS NULL AND rounds = 0)",
@@ -355,6 +373,7 @@ failures = Table(
     _column("error_cause", Text, nullable=False),
     _column("machine_state", Json),  # NULL: not known
     _column("failed_at", Text, nullable=False),  # the last time
+    _column("run_id", Text, since=6),  # of that time; NULL: not known
     Index("failures_of_measured", "measured_key"),
     Index("failures_of_model", "model_key"),
 )

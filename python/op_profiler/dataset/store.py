@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from sqlalchemy import delete, select, update
 
+from op_profiler.compilers.imported_model import Agreement
 from op_profiler.dataset import convert, coruns, keys, queries, schema
 from op_profiler.dataset.database import OpenDatabase
 from op_profiler.dataset.engine import open_engine, utc_now
@@ -86,6 +88,7 @@ class Dataset(OpenDatabase):
         label: str = "",
         recipe: Mapping[str, Any] | None = None,
         reads: Sequence[Sequence[int]] | None = None,
+        agreement: Agreement | None = None,
     ) -> None:
         """Store a lowered model; its operators follow with `add_operators`.
 
@@ -94,6 +97,7 @@ class Dataset(OpenDatabase):
             device_key: the device that it was lowered for, which has to be stored; what was measured on other devices
                 then never counts as this model's.
             base_key, asked, label, recipe, reads: see `Model`; without `recipe` or `reads` what is there stays.
+            agreement: of its outputs with its own framework's; None: what is there stays.
         """
         row = {
             "key": key,
@@ -113,6 +117,8 @@ class Dataset(OpenDatabase):
             "extracted": False,
             "added_at": utc_now(),
         }
+        if agreement is not None:
+            row |= dataclasses.asdict(agreement)
         unknown = {name for name in ("recipe", "reads") if row[name] is None}
         kept = {"key", "extracted", "added_at"} | unknown
         renewed = [column for column in row if column not in kept]
@@ -183,15 +189,15 @@ class Dataset(OpenDatabase):
             Keys of those that were stored, by `keys.measurement_key`.
         """
         rows = list(rows)
-        now = utc_now()
+        now, newest = utc_now(), all(row.measured_at is None for row in rows)
         columns = [convert.row_columns(row) | {"measured_at": row.measured_at or now} for row in rows]
         failures = [c | {"machine_state": row.machine_state} for c, row in zip(columns, rows)]
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
             upsert(connection, schema.schedules, convert.distinct(row.schedule for row in rows))
             upsert(connection, schema.settings, convert.distinct(row.settings for row in rows))
-            stored = upsert_better(connection, schema.measurements, columns, replace=replace)
-            keep_failures(connection, failures)
+            stored = upsert_better(connection, schema.measurements, columns, replace=replace, newest=newest)
+            keep_failures(connection, failures, newest=newest)
         return stored
 
     def record_model_timing(
@@ -207,12 +213,13 @@ class Dataset(OpenDatabase):
         project_revision: str | None = None,
         user_revision: str | None = None,
         measured_at: str | None = None,
+        run_id: str | None = None,
     ) -> bool:
         """Store the timing of a whole model, by the rule of `record_all`.
 
         Args:
             complete: False for a check point of a measurement that is still going on.
-            machine_state, measured_at: see `Row`.
+            machine_state, measured_at, run_id: see `Row`.
             project_revision, user_revision: see `StoredTiming`.
 
         Returns:
@@ -225,14 +232,16 @@ class Dataset(OpenDatabase):
             "device_key": device.key,
             "complete": complete,
             "measured_at": measured_at or utc_now(),
+            "run_id": run_id,
             "project_revision": project_revision,
             "user_revision": user_revision,
         }
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct([device]))
             upsert(connection, schema.settings, convert.distinct([settings]))
-            stored = upsert_better(connection, schema.model_timings, [row], replace=replace)
-            keep_failures(connection, [row | {"machine_state": machine_state}])
+            newest = measured_at is None
+            stored = upsert_better(connection, schema.model_timings, [row], replace=replace, newest=newest)
+            keep_failures(connection, [row | {"machine_state": machine_state}], newest=newest)
         return bool(stored)
 
     def record_corun(

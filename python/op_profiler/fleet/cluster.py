@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
+from op_profiler.fleet.kubernetes import kubernetes_cluster
 from op_profiler.fleet.machine import FleetMachine, this_machine
 from op_profiler.fleet.nodes import check_scheduler, machine_of, worker_options
+from op_profiler.fleet.slurm import slurm_cluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -180,12 +182,8 @@ def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
             **_local(worker_options(this_machine())),
         )
     if kind == "slurm" and rest:
-        from op_profiler.fleet.slurm import slurm_cluster
-
         return slurm_cluster(Path(rest))
     if kind == "kubernetes" and rest:
-        from op_profiler.fleet.kubernetes import kubernetes_cluster
-
         return kubernetes_cluster(Path(rest))
     raise UsageError(f"--cluster {name} is no cluster; give {_FORMS}")
 

@@ -17,8 +17,6 @@ from op_profiler.collection.lookup import stored_for
 from op_profiler.dataset.address import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.fleet import events, settings, work
-from op_profiler.fleet.ahead.delivery import ORDER
-from op_profiler.fleet.ahead.order import Builders
 from op_profiler.fleet.jobs import Ended, Job
 from op_profiler.fleet.machine import FleetMachine
 from op_profiler.fleet.needs import Needs, told
@@ -44,8 +42,7 @@ class Dispatch:
     waits until nothing else is left, and is tried once more, alone; the dataset keeps that (`quarantine`). A worker
     that was told to end did not die of its task. What a machine measured while it drifted is measured on another one
     too, where there is one; from then on the others are preferred. A scheduler that is started anew is given again what
-    was not done: what the dataset has by then is not measured again. Machines that have nothing to measure build for
-    those that do (`ahead`).
+    was not done: what the dataset has by then is not measured again.
 
     Args:
         each: every task on every distinct device, in place of on any of its kind.
@@ -71,7 +68,6 @@ class Dispatch:
         self._tell_again = 0.0
         self.done = 0.0
         self._workforce = Workforce(cluster, progress)
-        self._builders = Builders(cluster, self._workforce)
         self._jobs = itertools.count()
         self._waiting: collections.deque[Job] = collections.deque()
         self._suspected: collections.deque[Job] = collections.deque()
@@ -114,7 +110,7 @@ class Dispatch:
             over = self._over(future, self._handed_out[future])
             del self._handed_out[future]
             self._ours.discard(future.key)
-            self._begun -= {future.key, ORDER + future.key}
+            self._begun.discard(future.key)
             if over is not None:
                 self._ended += 1
                 yield over
@@ -136,11 +132,8 @@ class Dispatch:
             yield future
 
     def _most_out(self) -> int:
-        """Tasks: some for each worker that measures, and one more for each that is built ahead."""
-        machines = [machine for machine, _ in self._workforce.all().values()]
-        measuring = sum(not machine.only_builds for machine in machines)
-        ahead = sum(job.ordered is not None for job in self._handed_out.values())
-        return _HANDED_OUT * (measuring + 1) + min(ahead, sum(machine.builds for machine in machines))
+        """Tasks: some for each worker, and for one that comes."""
+        return _HANDED_OUT * (len(self._workforce.all()) + 1)
 
     def _jobs_of(self, task: Task | None) -> list[Job]:
         """A task, or with `each` one for a device."""
@@ -168,16 +161,12 @@ class Dispatch:
         options: dict[str, Any] = {"resources": needs}
         if others := self._workforce.others(job):
             options["workers"] = others
-        job.ordered = self._builders.order(
-            job.task, needs, key, self._handed_out, [one for one in self._waiting if one is not job]
-        )
-        promise = job.ordered.promise if job.ordered is not None else None
         self._ours.add(key)
         task = job.task
         if isinstance(task, CollectTask) and job.deaths >= _DEATHS:
             task = msgspec.structs.replace(task, deaths=job.deaths)
         encoded = msgspec.msgpack.encode(task)
-        future = self._cluster.client.submit(work.carry_out, encoded, promise, key=key, **options)
+        future = self._cluster.client.submit(work.carry_out, encoded, key=key, **options)
         self._handed_out[future] = job
         return future
 
@@ -262,7 +251,7 @@ class Dispatch:
         self._tell_again = time.monotonic() + _TELL_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
-            client.log_event(events.RUNS, msgspec.to_builtins(events.Run(client.id, self._ended, total)))
+            client.log_event(events.RUNS, msgspec.to_builtins(events.ClientRun(client.id, self._ended, total)))
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -270,7 +259,7 @@ class Dispatch:
 
         def take(event: tuple[float, Any]) -> None:
             doing = msgspec.convert(event[1], events.Doing)
-            if doing.key.removeprefix(ORDER) not in self._ours:
+            if doing.key not in self._ours:
                 return
             self._begun.add(doing.key)
             if doing.text:

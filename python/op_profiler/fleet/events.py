@@ -13,7 +13,7 @@ PROGRESS = "op_profiler-progress"
 FINISHED = "op_profiler-finished"
 """Dask's topic of what workers have done, a `Done` each; the scheduler keeps the last ones."""
 RUNS = "op_profiler-runs"
-"""Dask's topic of what clients say of their runs, a `Run` each."""
+"""Dask's topic of what clients say of their runs, a `ClientRun` each."""
 _EVERY_SECONDS = 1.0
 
 
@@ -46,7 +46,7 @@ class Done(msgspec.Struct, frozen=True):
     deviation: float | None
 
 
-class Run(msgspec.Struct, frozen=True):
+class ClientRun(msgspec.Struct, frozen=True):
     """How far a client is.
 
     Attributes:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.fleet.machine import FleetMachine
 from op_profiler.fleet.needs import Needs
 from op_profiler.fleet.tasks import Answer, Task
-
-if TYPE_CHECKING:
-    from op_profiler.fleet.ahead.order import Ordered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +41,6 @@ class Job:
         told_to_end: workers that ended in order while they had it.
         drifted: machines that drifted while they did, by `FleetMachine.host_id`.
         failed_on: machines that it failed on for reasons of their own, likewise.
-        ordered: its builds, of another worker; None where nobody was asked.
     """
 
     index: int
@@ -57,4 +52,3 @@ class Job:
     told_to_end: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
     failed_on: set[str] = dataclasses.field(default_factory=set)
-    ordered: Ordered | None = None

@@ -12,10 +12,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from op_profiler.errors import UsageError
+import op_profiler
+from op_profiler.building.build_cache import BUILDS_GO_THROUGH
+from op_profiler.child_processes import python_path
+from op_profiler.compilers import COMPILERS
+from op_profiler.cores import usable_cores
+from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.files import atomic_file
 from op_profiler.fleet import settings
+from op_profiler.targets import TARGETS
 from op_profiler.targets.machine import Place
-from op_profiler.targets.target import kind_of
+from op_profiler.targets.target import kind_of, tvm_identity
 
 TOLD = "op_profiler"
 """Where Dask keeps what a worker told when it came."""
@@ -26,7 +33,6 @@ DRIFT = 0.15
 10 to 40 % (`measure.steadiness`)."""
 
 
-_BUILD_BYTES = 2 << 30
 _LAST_PORT = 65535
 _COMPILES_FOR = """
 import sys
@@ -64,8 +70,6 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
             boards that it reaches ``KIND@HOST:PORT`` of their tracker.
         version: of op_profiler.
         compilers: by their names, those that are installed; a client does not ask for them.
-        builds: how many models it builds at once for other machines, while nobody measures on it; 0 for none.
-        only_builds: whether nothing is measured on it.
     """
 
     host: str
@@ -77,25 +81,17 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     measures: dict[str, str]
     version: str
     compilers: dict[str, Compiles] = {}
-    builds: int = 0
-    only_builds: bool = False
 
     @property
     def does(self) -> str:
         """For people."""
-        builds = f"builds {self.builds} at once"
-        if self.only_builds:
-            return builds
-        measures = f"measures {', '.join(self.measures) or 'boards only'}"
-        return f"{measures}; else {builds}" if self.builds else measures
+        return f"measures {', '.join(self.measures) or 'boards only'}"
 
 
 def this_machine() -> FleetMachine:
     """The machine of this process, without its compilers; TVM is not imported."""
     from distributed.system import memory_limit
 
-    import op_profiler
-    from op_profiler.cores import usable_cores
     from op_profiler.targets.llvm.identity import host_id, processor_features, processor_name
 
     return FleetMachine(
@@ -110,21 +106,13 @@ def this_machine() -> FleetMachine:
     )
 
 
-def builds_at_once(machine: FleetMachine) -> int:
-    """How many models a machine can build beside each other: one a core, which takes up to two GiB."""
-    return max(1, min(machine.cores, machine.memory_bytes // _BUILD_BYTES))
-
-
 def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
     """`FleetMachine.compilers`. TVM is imported by processes of its own, once for a boot.
 
     Args:
         say: told which of those that are installed cannot be used, and why.
     """
-    from op_profiler.building.build_cache import BUILDS_GO_THROUGH
     from op_profiler.cache import code_digest
-    from op_profiler.compilers import COMPILERS
-    from op_profiler.targets.target import tvm_identity
 
     found = {}
     for name in COMPILERS:
@@ -136,8 +124,6 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
 
 def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
     """The target that ``llvm`` alone stands for; empty where TVM cannot be used."""
-    from op_profiler.child_processes import python_path
-    from op_profiler.files import atomic_file
     from op_profiler.targets.llvm.identity import kept_until_boot
 
     file = kept_until_boot(tvm)
@@ -189,9 +175,6 @@ def _measured() -> dict[str, str]:
     Raises:
         UsageError: it was told of what is not here.
     """
-    from op_profiler.errors import OpProfilerError
-    from op_profiler.targets import TARGETS
-
     found = {}
     for name in TARGETS:
         kind = TARGETS.get(name)

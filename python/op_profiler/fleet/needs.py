@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from op_profiler.errors import UsageError
+from op_profiler.option_values import parse_names
 
 Needs = dict[str, float]
 """Dask's resources, and how much of each."""
@@ -16,24 +17,24 @@ _OTHER_SIZE = re.compile(r"[\d.]+[KMGT]i?B?", re.IGNORECASE)
 _WORD = re.compile(r"[\w.+-]+")
 
 
-def parse_needs(words: Sequence[str]) -> Needs:
+def parse_needs(option: str, text: str) -> Needs:
     """What ``--needs`` asks for.
 
     Args:
-        words: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``60GiB``).
+        text: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``60GiB``), by commas.
 
     Raises:
         UsageError: one is none of these.
     """
     needs: Needs = {}
-    for word in words:
+    for word in parse_names(option, text):
         if size := _SIZE.fullmatch(word):
             needs[_MEMORY] = float(size[1])
         elif _WORD.fullmatch(word) and not _OTHER_SIZE.fullmatch(word):
             needs[_has(word)] = 1
         else:
             raise UsageError(
-                f"--needs {word!r}: give features of a processor, words of its name, or memory: avx512f,EPYC,60GiB"
+                f"{option} {word!r}: give features of a processor, words of its name, or memory: avx512f,EPYC,60GiB"
             )
     return needs
 

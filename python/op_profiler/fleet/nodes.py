@@ -18,7 +18,7 @@ import msgspec
 import op_profiler
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
-from op_profiler.fleet.machine import TOLD, FleetMachine, builds_at_once, compilers_here, this_machine
+from op_profiler.fleet.machine import TOLD, FleetMachine, compilers_here, this_machine
 from op_profiler.fleet.needs import Needs, offers
 
 if TYPE_CHECKING:
@@ -93,25 +93,14 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
         await _until_told_to_end(scheduler.finished())
 
 
-def run_worker(
-    address: str,
-    say: Say,
-    name: str | None = None,
-    *,
-    builds: int | None = None,
-    only_builds: bool = False,
-    patience_seconds: float | None = None,
-) -> None:
-    """Measure on this machine what a scheduler asks for, else build for others, until this process is told to end.
+def run_worker(address: str, say: Say, name: str | None = None, *, patience_seconds: float | None = None) -> None:
+    """Measure on this machine what a scheduler asks for, until this process is told to end.
 
     A scheduler that is not there, or goes away, is waited for.
 
     Args:
         say: told what the worker is, and whether it is connected.
         name: by which whoever started it knows it.
-        builds: how many models at once for other machines, while nobody measures on this one; None for as many as it
-            has cores and memory for.
-        only_builds: measure nothing.
         patience_seconds: how long a scheduler is waited for; None for no limit.
 
     Raises:
@@ -121,16 +110,7 @@ def run_worker(
     """
     settings.check_address(address)
     settings.configure()
-    machine, compilers = this_machine(), compilers_here(say)
-    if builds is None:
-        builds = builds_at_once(machine)
-    machine = msgspec.structs.replace(
-        machine,
-        compilers=compilers,
-        builds=builds if compilers else 0,
-        only_builds=only_builds,
-        measures={} if only_builds else machine.measures,
-    )
+    machine = msgspec.structs.replace(this_machine(), compilers=compilers_here(say))
     asyncio.run(_work(address, say, name, machine, patience_seconds))
 
 
@@ -182,7 +162,7 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
     A worker is a process that another one watches (Dask's nanny) and starts anew when it dies.
     """
     return {
-        "nthreads": 1,  # what it builds meanwhile leaves the thread (`ahead.maker`)
+        "nthreads": 1,
         "memory_limit": 0,
         "resources": _offers(machine),
         "startup_information": {TOLD: _Told(machine)},
@@ -210,8 +190,6 @@ def _listens(address: str) -> dict[str, Any]:
 
 def _offers(machine: FleetMachine) -> Needs:
     """What can be asked of a worker."""
-    if machine.only_builds:
-        return {}
     return {
         **offers(machine.processor, machine.features, machine.memory_bytes),
         settings.MACHINE: 1,

@@ -57,7 +57,7 @@ class Quarantine:
         machine = self._request.machine()
         if machine is None or self._content is None:
             return False
-        found = lookup.find(self._dataset, self._request, self._request.base_key(self._content, machine), since="")
+        found = lookup.find(self._dataset, self._request, self._request.base_key(self._content, machine), run_id=None)
         return found is not None and found.answered >= set(self._request.build.threads)
 
     def begin(self, deaths: int, progress: Progress) -> None:

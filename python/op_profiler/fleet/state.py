@@ -9,7 +9,7 @@ import msgspec
 
 from op_profiler.fleet import events
 from op_profiler.fleet.cluster import Cluster
-from op_profiler.fleet.machine import FleetMachine, has_drifted
+from op_profiler.fleet.machine import has_drifted
 
 _RATE_SECONDS = 600.0
 _FAILURES = 5
@@ -22,7 +22,7 @@ def state_of(address: str) -> dict[str, Any]:
         ``workers``: of each the fields of `FleetMachine`, what it ``does``, where Prometheus reads its ``metrics``, its
         ``address``, Dask's ``status``, ``tasks`` that are its, and of its machine the tasks that ``finished`` and that
         ``failed`` among the last ones that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one,
-        and whether that ``drifts``; of those that only build, None. ``runs``: how much clients have ``done`` of how
+        and whether that ``drifts``. ``runs``: how much clients have ``done`` of how
         many, of runs that are not over. ``failures``: the last few ``error``s, with the ``name`` of the task and its
         ``machine``. ``left_out``: why workers get nothing. ``per_minute``: tasks that ended in the last ten minutes.
         ``dashboard``: where Dask shows its pages, None without them.
@@ -33,7 +33,7 @@ def state_of(address: str) -> dict[str, Any]:
     with Cluster(address) as cluster:
         processing = cluster.processing()
         ended = [(when, msgspec.convert(event, events.Done)) for when, event in cluster.events(events.FINISHED)]
-        told = [msgspec.convert(event, events.Run) for _, event in cluster.events(events.RUNS)]
+        told = [msgspec.convert(event, events.ClientRun) for _, event in cluster.events(events.RUNS)]
         clients, workers = cluster.clients(), cluster.workers()
         hosts = {machine.host_id: machine.host for machine, _ in workers.values()}
         return {
@@ -45,7 +45,7 @@ def state_of(address: str) -> dict[str, Any]:
                     "does": machine.does,
                     "metrics": f"http://{about['host']}:{about['services']['dashboard']}/metrics",
                     "tasks": [_name(key) for key in processing.get(worker, ())],
-                    **_past([done for _, done in ended if done.host_id == machine.host_id], machine),
+                    **_past([done for _, done in ended if done.host_id == machine.host_id]),
                 }
                 for worker, (machine, about) in sorted(workers.items())
             ],
@@ -65,10 +65,8 @@ def state_of(address: str) -> dict[str, Any]:
         }
 
 
-def _past(ended: list[events.Done], machine: FleetMachine) -> dict[str, Any]:
-    """What became of the tasks of a machine, oldest first; None of a worker that measures nothing."""
-    if machine.only_builds:
-        return dict.fromkeys(("finished", "failed", "deviation", "drifts"))
+def _past(ended: list[events.Done]) -> dict[str, Any]:
+    """What became of the tasks of a machine, oldest first."""
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None
     return {

@@ -14,15 +14,16 @@ from op_profiler.collection.sampling.calibrate import Calibrated, calibrate
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import SampleReport, measure_batches
 from op_profiler.collection.summary import ModelReport
+from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import EXIT_ENVIRONMENT
+from op_profiler.fleet.quarantine import Quarantine
+from op_profiler.frontends import FRONTENDS
 from op_profiler.parallel.corun.child import CorunAnswer, corun_in_child
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
-    from op_profiler.collection.supervisor import Collection
-    from op_profiler.fleet.ahead.taker import Arrivals
 
 
 class _Collecting(msgspec.Struct, frozen=True):
@@ -35,22 +36,12 @@ class _Collecting(msgspec.Struct, frozen=True):
     TRIES: ClassVar[int] = 3
     request: CollectRequest
 
-    def carry_out(
-        self, progress: Progress, arrivals: Arrivals
-    ) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
-        """On this machine: the answer, and `Collection.deviation`.
-
-        Args:
-            arrivals: builds of it by another worker.
-        """
-        from op_profiler.collection.supervisor import Collection
-
+    def carry_out(self, progress: Progress) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
+        """On this machine: the answer, and `Collection.deviation`."""
         with Collection(self.request.db) as collection:  # opened when it is needed
-            return self._carry_out(collection, progress, arrivals), collection.deviation
+            return self._carry_out(collection, progress), collection.deviation
 
-    def _carry_out(
-        self, collection: Collection, progress: Progress, arrivals: Arrivals
-    ) -> ModelReport | SampleReport | Calibrated:
+    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport | SampleReport | Calibrated:
         raise NotImplementedError
 
     @property
@@ -73,16 +64,12 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
     def name(self) -> str:
         return self.request.build.model.name
 
-    def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> ModelReport:
-        from op_profiler.fleet.quarantine import Quarantine
-        from op_profiler.frontends import FRONTENDS
-
+    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport:
         quarantine = Quarantine(collection.dataset, self.request)
         if self.deaths:
             quarantine.begin(self.deaths, progress)
         elif reason := quarantine.reason():
             return ModelReport(self.request, error=reason)
-        arrivals.take(0)
         (report,) = collection.run(FRONTENDS.get(self.request.build.model.source), [self.request], progress)
         if report.error_code != EXIT_ENVIRONMENT:
             quarantine.end()
@@ -104,9 +91,8 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
     def name(self) -> str:
         return f"{self.draw.label}-{self.number}"
 
-    def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> SampleReport:
+    def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
         """A report of no batches where the draw has no more."""
-        arrivals.take(0)
         batches = batch_of(self.draw, self.number)
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
 
@@ -139,7 +125,7 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
     def name(self) -> str:
         return "calibration"
 
-    def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> Calibrated:
+    def _carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
         """The machine keeps a note of it.
 
         Raises:
@@ -151,7 +137,6 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
             progress,
             budget_seconds=self.budget_seconds,
             seed=self.seed,
-            before=arrivals.take,
         )
 
 
@@ -171,9 +156,8 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
         """As of the others."""
         return tuple(kind_of(target).name for target in self.request.targets)
 
-    def carry_out(self, progress: Progress, arrivals: Arrivals) -> tuple[CorunAnswer, None]:
+    def carry_out(self, progress: Progress) -> tuple[CorunAnswer, None]:
         """As of the others."""
-        arrivals.take_all()
         return corun_in_child(self.request, lambda text: progress.step(f"{self.name}: {text}", 0.0)), None
 
 

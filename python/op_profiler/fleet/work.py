@@ -11,9 +11,6 @@ import msgspec
 
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError, OpProfilerError
-from op_profiler.fleet.ahead import maker
-from op_profiler.fleet.ahead.delivery import NAME
-from op_profiler.fleet.ahead.taker import Arrivals
 from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
@@ -48,16 +45,12 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 def dask_setup(worker: Worker) -> None:
-    """Import what a task needs before this worker says that it is there, and let it send builds; Dask calls it."""
+    """Import what a task needs before this worker says that it is there; Dask calls it."""
     from op_profiler.collection import lookup, supervisor  # noqa: F401
     from op_profiler.frontends import FRONTENDS
 
     FRONTENDS.get("local")
 
-    async def send(key: str, number: int, packed: bool) -> bytes:  # Dask asks for its name, which a partial has not
-        return await maker.send(worker, key, number, packed)
-
-    worker.handlers[NAME] = send
     # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
     # gone (`Workforce.was_told_to_end`).
     asyncio.get_running_loop().add_signal_handler(
@@ -65,14 +58,11 @@ def dask_setup(worker: Worker) -> None:
     )
 
 
-def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:
+def carry_out(encoded: bytes) -> bytes:
     """Carry out a `Task` on this machine; runs in a worker.
 
     Both ways are MessagePack, which has the infinities that operators' attributes hold, and from which nothing but
     these types can be read.
-
-    Args:
-        promise: of another worker's builds (`ahead.delivery.Promise`); None where this one builds.
 
     Returns:
         A `Finished`, whether the task could be carried out or not.
@@ -83,7 +73,7 @@ def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:
     progress.tell()
     finished = Finished(machine)
     try:
-        answer, deviation = _carried_out(_for_this_machine(task), progress, Arrivals(promise, task.name, progress))
+        answer, deviation = _carried_out(_for_this_machine(task), progress)
     except (OpProfilerError, OSError) as error:
         code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
         finished = msgspec.structs.replace(finished, error=str(error), error_code=code)
@@ -102,7 +92,7 @@ def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(finished, messages=tuple(progress.messages)))
 
 
-def _carried_out(task: Task, progress: Announcing, arrivals: Arrivals) -> tuple[Answer, float | None]:
+def _carried_out(task: Task, progress: Announcing) -> tuple[Answer, float | None]:
     """The answer to a task, and `Finished.deviation`; tried again where the machine or the dataset stood in the way.
 
     Raises:
@@ -110,7 +100,7 @@ def _carried_out(task: Task, progress: Announcing, arrivals: Arrivals) -> tuple[
     """
     for left in reversed(range(task.TRIES)):
         try:
-            answer, deviation = task.carry_out(progress, arrivals)
+            answer, deviation = task.carry_out(progress)
             if not left or getattr(answer, "error_code", 0) != EXIT_ENVIRONMENT:
                 break
         except DatasetError as error:

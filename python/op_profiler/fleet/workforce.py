@@ -118,8 +118,7 @@ class Workforce:
         """
         if self._strangers is not None:
             return
-        others = [machine for machine, _ in self.all().values() if machine.host_id != self.here]
-        elsewhere = [machine.host for machine in others if not machine.only_builds]
+        elsewhere = [machine.host for machine, _ in self.all().values() if machine.host_id != self.here]
         if elsewhere:
             raise UsageError(
                 f"{db} is a file of this machine, and the worker on {elsewhere[0]} is not on it; give a "
@@ -132,7 +131,7 @@ class Workforce:
         if self._strangers is None:
             return
         for machine, _ in self.all().values():
-            if machine.host_id not in self._strangers | {self.here} and not machine.only_builds:
+            if machine.host_id not in self._strangers | {self.here}:
                 self._strangers.add(machine.host_id)
                 self._progress.note(
                     f"the worker that came on {machine.host} gets nothing of this: the dataset is a file of this "

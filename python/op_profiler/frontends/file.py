@@ -14,6 +14,7 @@ from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UsageError
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.frontends.importers import onnx as onnx_importer
 from op_profiler.frontends.importers import tflite as tflite_importer
 
 Kind = Literal["torchscript", "export", "onnx", "tflite", "function"]
@@ -53,12 +54,7 @@ class FileFrontend(Frontend):
         kind = kind_of(request.name)
         if kind == "function":
             return None
-        if kind == "onnx":
-            from op_profiler.frontends.importers import onnx as onnx_importer
-
-            files = onnx_importer.files_of(Path(request.name))
-        else:
-            files = [Path(request.name)]
+        files = onnx_importer.files_of(Path(request.name)) if kind == "onnx" else [Path(request.name)]
         return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
@@ -67,8 +63,6 @@ class FileFrontend(Frontend):
         if kind == "tflite":
             return tflite_importer.lower(path, request)
         if kind == "onnx":
-            from op_profiler.frontends.importers import onnx as onnx_importer
-
             return onnx_importer.lower(path, request)
         from op_profiler.frontends.importers import torch_files
 

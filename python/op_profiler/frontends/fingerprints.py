@@ -13,10 +13,8 @@ from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.compilers.importers import AUTO
-from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.frontend import AUTO, ModelRequest
 
 _LOWERING = 1  # raise it when this package lowers the same model differently
 _TVM_PACKAGES = ("xtc-tvm-python-bindings", "apache-tvm")
@@ -40,11 +38,10 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
     """The same over what was lowered: graph, shapes and constants. How it was written leaves no trace in it."""
     import numpy as np  # most fingerprints are asked for by a process that loads nothing heavy
 
-    tvm = load_tvm()
     main = model.mod["main"]
     digest = hashlib.sha256(json.dumps([_LOWERING, _fields(request)], sort_keys=True).encode())
     digest.update(json.dumps([dataclasses.asdict(spec) for spec in model.inputs]).encode())
-    digest.update(str(tvm.ir.structural_hash(model.mod)).encode())
+    digest.update(compiler_in_use().structural_hash(model.mod).encode())
     for variable in main.params if model.params else ():  # else they are constants, which the hash is over
         if variable.name_hint in model.params:
             digest.update(np.ascontiguousarray(model.params[variable.name_hint].numpy()).data)

@@ -9,13 +9,34 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from op_profiler.compilers.importers import AUTO
 from op_profiler.errors import UsageError
+from op_profiler.option_values import or_nothing, parse_input_shapes, parse_names
+from op_profiler.options import MODEL, Option
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+
+AUTO = "auto"
+"""The importer that the compiler chooses."""
+
+
+InputShapes = Mapping[str, tuple[int, ...]] | tuple[tuple[int, ...], ...]
+
+
+def inputs_of(names: tuple[str, ...], shapes: InputShapes) -> dict[str, Any]:
+    """Fields of `ModelRequest` for names of inputs and their shapes, which may have the names themselves.
+
+    Raises:
+        UsageError: there are names twice.
+    """
+    if not isinstance(shapes, Mapping):
+        return {"input_names": names, "input_shapes": shapes}
+    if names:
+        raise UsageError(f"--inputshape has the names {', '.join(shapes)}; leave out --inputname")
+    return {"input_names": tuple(shapes), "input_shapes": tuple(map(tuple, shapes.values()))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,25 +44,52 @@ class ModelRequest:
     """What a user asked for.
 
     Attributes:
-        source: name of the frontend, e.g. ``local``.
-        name: name of a model of that source, a path, or an address.
-        batch_size: size of the leading (batch) dimension of every batched input.
-        input_names: names of the inputs, where the model does not tell them.
-        input_shapes: one shape per input, in the order of `input_names` (or of the model's inputs).
-        sequence_length: tokens per sequence for language models; None takes the source's default.
+        name: of a model of that source, a path, or an address.
         past: of a step of a decoder, whose tokens those of `sequence_length` are: the tokens in front of them, which
             its cache holds (0: a prefill); None for a model as a whole.
-        importer: who reads it, of `Compiler.importers`.
     """
 
-    source: str
-    name: str
-    batch_size: int = 1
-    input_names: tuple[str, ...] = ()
-    input_shapes: tuple[tuple[int, ...], ...] = ()
-    sequence_length: int | None = None
+    source: Annotated[str, Option("Source of a plain name: {frontends}.", MODEL, name="modelsource")] = "local"
+    name: str = ""
+    batch_size: Annotated[int, Option("Leading dimension of the inputs.", MODEL, flags=("--batchsize",))] = 1
+    input_names: Annotated[
+        tuple[str, ...],
+        Option(
+            "Names of the inputs, by commas, where a model needs them.",
+            MODEL,
+            flags=("--inputname",),
+            parse=or_nothing(parse_names),
+            shown="",
+        ),
+    ] = ()
+    input_shapes: Annotated[
+        tuple[tuple[int, ...], ...],
+        Option(
+            "Shapes of the inputs: 1,3,224,224; a semicolon between inputs, which may have their names: a:1,64;b: "
+            "(b is a scalar).",
+            MODEL,
+            flags=("--inputshape",),
+            parse=parse_input_shapes,
+            shown="",
+        ),
+    ] = ()
+    sequence_length: Annotated[int | None, Option("Tokens per sequence of language models.", MODEL, least=1)] = None
     past: int | None = None
-    importer: str = AUTO
+    importer: Annotated[
+        str,
+        Option(
+            "Who reads the model: auto; with --compiler relax also relay or relax (torch.export, ONNX, TFLite). "
+            "There auto takes relay, and relax where that refuses.",
+            MODEL,
+        ),
+    ] = AUTO
+
+    @classmethod
+    def of_options(
+        cls, *, input_names: tuple[str, ...] = (), input_shapes: InputShapes = (), **fields: Any
+    ) -> ModelRequest:
+        """With the names and shapes of `inputs_of`."""
+        return cls(**inputs_of(input_names, input_shapes), **fields)
 
     @property
     def title(self) -> str:
@@ -76,6 +124,10 @@ class Frontend(abc.ABC):
     def takes_past(self, name: str) -> bool:
         """Whether steps of it can be measured over a cache of past tokens; told without loading it."""
         return False
+
+    def has_framework(self, request: ModelRequest) -> bool:
+        """Whether a framework beside the compiler runs the model, so that both can be compared."""
+        return True
 
     def check(self, request: ModelRequest) -> None:
         """Refuse a request that cannot work, cheaply.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
-from op_profiler.errors import UsageError
+from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 
 INPUT = "data"
@@ -32,6 +33,33 @@ def shapes_by_name(request: ModelRequest, known: Sequence[str]) -> dict[str, tup
         if any(size < 1 for size in shape):
             raise UsageError(f"--inputshape {shape} has a size below 1")
     return dict(zip(names or known, shapes, strict=False))
+
+
+def free_sizes(shapes: Mapping[str, Sequence[int | None]]) -> str:
+    """Return a sentence that names the inputs with free dimensions and the option that gives their sizes."""
+    free = {name: dims for name, dims in shapes.items() if None in dims}
+    told = ", ".join(
+        f"{name!r} ({', '.join('?' if size is None else str(size) for size in dims)})" for name, dims in free.items()
+    )
+    given = ";".join(f"{name}:{','.join(str(size or 'SIZE') for size in dims)}" for name, dims in free.items())
+    return f"it has inputs with free dimensions: {told}; give their sizes with --inputshape '{given}'"
+
+
+@contextlib.contextmanager
+def free_sizes_explained(name: str, shapes: Mapping[str, Sequence[int | None]]) -> Iterator[None]:
+    """Let the error of a model that an importer refuses for its free dimensions name them.
+
+    Args:
+        name: of the model.
+        shapes: of its inputs.
+    """
+    try:
+        yield
+    except ModelError as error:
+        clear = "--inputshape" in str(error) or "has no converter" in str(error)
+        if clear or all(None not in dims for dims in shapes.values()):
+            raise
+        raise ModelError(f"{name} does not lower: {free_sizes(shapes)}") from error
 
 
 def batch_of(request: ModelRequest, shape: Sequence[int]) -> int:

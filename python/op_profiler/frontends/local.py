@@ -75,6 +75,9 @@ class LocalFrontend(Frontend):
     def takes_sequence_length(self, name: str) -> bool:
         return name in _RECURRENT
 
+    def has_framework(self, request: ModelRequest) -> bool:
+        return bool(_packages(request.name))
+
     def fingerprint(self, request: ModelRequest) -> str:
         return fingerprint(request, packages=_packages(request.name))
 

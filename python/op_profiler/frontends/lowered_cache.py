@@ -16,20 +16,21 @@ from op_profiler.cache import cache_folder
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.weight_files import bytes_of, drop_copies, read_weights, write_weights
 from op_profiler.frontends.fingerprints import fingerprint_of
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
-_FORMAT = 2  # from 2 on, calls name their layers in their spans
+_FORMAT = 3  # from 2 on, calls name their layers in their spans; from 3 on, weights lie one behind the other
 
 
 def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     """`frontend.load`, or the module that an earlier load of the same content left behind."""
     content = frontend.fingerprint(request)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
-        model = compiler_in_use().load_model(frontend, request)
-        return dataclasses.replace(model, content=fingerprint_of(request, model))
+        model = _lowered(frontend, request)
+        return dataclasses.replace(model, content=fingerprint_of(request, model), content_is_source=False)
     code = cache.code_digest("compilers", "frontends")[:16]
     folder = cache_folder() / compiler_in_use().name / load_tvm().__version__ / f"{content}-{code}"
     try:
@@ -41,10 +42,20 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
         cache.touch(folder)
         return found
     started = time.perf_counter()
-    model = compiler_in_use().load_model(frontend, request)
+    model = _lowered(frontend, request)
     if time.perf_counter() - started > _WORTH_KEEPING_SECONDS:
         _write(folder, model)
     return dataclasses.replace(model, content=content)
+
+
+def _lowered(frontend: Frontend, request: ModelRequest) -> ImportedModel:
+    model = compiler_in_use().load_model(frontend, request)
+    drop_copies(model.params)
+    return model
+
+
+def _bytes(model: ImportedModel) -> int:
+    return sum(map(bytes_of, model.params.values()))
 
 
 def _read(folder: Path) -> ImportedModel:
@@ -53,10 +64,10 @@ def _read(folder: Path) -> ImportedModel:
     if about["format"] != _FORMAT:
         raise ValueError("another version wrote it")
     module = tvm.ir.load_json((folder / "module.json").read_text())
-    params = tvm.runtime.load_param_dict((folder / "params.bin").read_bytes())
+    params = read_weights(folder / "params.bin")
     inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
     return ImportedModel(
-        about["name"], about["source"], module, dict(params), inputs, about["batch_size"], tuple(about["notes"])
+        about["name"], about["source"], module, params, inputs, about["batch_size"], tuple(about["notes"])
     )
 
 
@@ -64,8 +75,7 @@ def _write(folder: Path, model: ImportedModel) -> None:
     if not model.params:  # the weights are constants of the module, which would be written as text
         return
     tvm = load_tvm()
-    params = tvm.runtime.save_param_dict(model.params)
-    if len(params) > _LARGEST_BYTES:
+    if _bytes(model) > _LARGEST_BYTES:
         return
     about = {
         "format": _FORMAT,
@@ -79,7 +89,7 @@ def _write(folder: Path, model: ImportedModel) -> None:
 
     def fill(partial: Path) -> None:
         (partial / "module.json").write_text(tvm.ir.save_json(model.mod))
-        (partial / "params.bin").write_bytes(params)
+        write_weights(partial / "params.bin", model.params)
         (partial / cache.ABOUT).write_text(json.dumps(about))
 
     cache.keep(folder, fill, damaged=folder.is_dir())  # it could not be read

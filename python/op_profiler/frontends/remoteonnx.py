@@ -21,7 +21,7 @@ class RemoteOnnxFrontend(Frontend):
     source = "remoteonnx"
 
     def names(self) -> list[str]:
-        return sorted(shipped_graphs())
+        return sorted(_shipped_graphs())
 
     def default_names(self) -> list[str]:
         return self.names()
@@ -30,13 +30,13 @@ class RemoteOnnxFrontend(Frontend):
         if importlib.util.find_spec("onnx") is None:
             raise MissingPackageError("onnx", "the source remoteonnx")
         name = request.name
-        if downloads.is_address(name) or name in shipped_graphs():
+        if downloads.is_address(name) or name in _shipped_graphs():
             return
         if "://" in name:
             raise ModelError(f"{name} is no http or https address")
         if not Path(name).exists() and "/" not in name and not name.endswith((".onnx", *_ARCHIVES)):
             hint = "A path or an http(s) address of an .onnx or .tar.gz works too."
-            raise UnknownNameError("remoteonnx model", name, shipped_graphs(), hint)
+            raise UnknownNameError("remoteonnx model", name, _shipped_graphs(), hint)
         check_file(Path(name))
 
     def fingerprint(self, request: ModelRequest) -> str:
@@ -59,7 +59,7 @@ FRONTEND = RemoteOnnxFrontend()
 
 
 @functools.cache
-def shipped_graphs() -> dict[str, Path]:
+def _shipped_graphs() -> dict[str, Path]:
     """Real networks inside the onnx package (weights are constants made by the graph), by name."""
     spec = importlib.util.find_spec("onnx")
     if spec is None or not spec.origin:
@@ -73,7 +73,7 @@ def _file_of(name: str) -> Path:
         file = downloads.download(name)
         check_file(file)
         return file
-    return shipped_graphs().get(name) or Path(name)
+    return _shipped_graphs().get(name) or Path(name)
 
 
 def _graph_in(archive: Path) -> Path:

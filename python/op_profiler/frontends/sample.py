@@ -158,6 +158,9 @@ class SampleFrontend(Frontend):
     def _check(self, request: ModelRequest) -> None:
         check_file(batch_path(request.name))
 
+    def has_framework(self, request: ModelRequest) -> bool:
+        return False
+
     def fingerprint(self, request: ModelRequest) -> str:
         self.check(request)
         return fingerprint(request, files=[batch_path(request.name)])

@@ -172,6 +172,9 @@ class SimpleFrontend(Frontend):
                     f"{request.name} takes {name} of {len(usual[name])} dimensions such as {usual[name]}, not {shape}"
                 )
 
+    def has_framework(self, request: ModelRequest) -> bool:
+        return False
+
     def fingerprint(self, request: ModelRequest) -> str:
         return fingerprint(request)
 

@@ -17,6 +17,7 @@ from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.lean_imports import quiet
 
 _DEFAULT_SEQUENCE = 128
 _DEFAULTS = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "vit")
@@ -34,7 +35,7 @@ class TransformersFrontend(Frontend):
     source = "transformers"
 
     def names(self) -> list[str]:
-        known = configuration_names()
+        known = _configuration_names()
         return sorted({*known, *_PARTS}) if known else []
 
     def default_names(self) -> list[str]:
@@ -62,6 +63,9 @@ class TransformersFrontend(Frontend):
         source = _source_of(_type_of(name))
         return source is None or "input_ids" in source.read_text(encoding="utf-8")
 
+    def has_framework(self, request: ModelRequest) -> bool:
+        return request.past is None
+
     def fingerprint(self, request: ModelRequest) -> str | None:
         files: list[Path] = []
         if request.past is not None:
@@ -82,7 +86,7 @@ class TransformersFrontend(Frontend):
         _library()
         torch = torch_importer.load_torch()
         torch.manual_seed(0)
-        with torch_importer.quiet():
+        with quiet():
             try:
                 model, notes = transformers_zoo.build(request.name, folder=_is_folder(request.name))
             except ModelError:
@@ -109,7 +113,7 @@ FRONTEND = TransformersFrontend()
 
 
 @functools.cache
-def configuration_names() -> tuple[str, ...]:
+def _configuration_names() -> tuple[str, ...]:
     """Model types that the installed library knows; empty where there is none."""
     models = _library_models()
     if models is None:
@@ -152,7 +156,7 @@ def _type_of(name: str) -> str:
 
 def _is_folder(name: str) -> bool:
     """A folder is meant where the name has a slash, or is no model type and lies in the current folder."""
-    return Path(name).is_dir() and (os.sep in name or name not in configuration_names())
+    return Path(name).is_dir() and (os.sep in name or name not in _configuration_names())
 
 
 def _library() -> Any:
@@ -162,7 +166,7 @@ def _library() -> Any:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from op_profiler.frontends.importers import torch as torch_importer
 
-    with torch_importer.quiet():
+    with quiet():
         torch_importer.prepare_torchvision()  # transformers imports it where it is there
         import transformers
 

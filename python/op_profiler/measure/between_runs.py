@@ -100,7 +100,11 @@ class History:
 
 
 def between_runs(
-    rounds_us: np.ndarray, window_rounds: Sequence[int], state: MachineState, shares: np.ndarray
+    rounds_us: np.ndarray,
+    window_rounds: Sequence[int],
+    state: MachineState,
+    shares: np.ndarray,
+    median_us: float | None = None,
 ) -> BetweenRuns:
     """Time at the usual state, and what another run would find.
 
@@ -114,7 +118,9 @@ def between_runs(
         window_rounds: rounds of each window, in order; the sum is at most the number of rounds, and what is before the
             first window (of an earlier process) counts as a window.
         shares: how much arithmetic and memory are waited for, shape (2,), sum 1.
+        median_us: of the quiet ones among the rounds; None: of all.
     """
+    median_us = float(np.median(rounds_us)) if median_us is None else median_us
     quiet_us = float(np.quantile(rounds_us, _QUIET) / np.exp(shares @ state.deviation))
     earlier = len(rounds_us) - sum(window_rounds)
     ends = np.cumsum([earlier, *window_rounds])[:-1]
@@ -122,7 +128,6 @@ def between_runs(
     if len(windows) < _FEWEST_WINDOWS or rounds_us.min() <= 0:  # nothing is left of some round without its call
         return BetweenRuns(steady_us=quiet_us)
     of_state = np.sum((shares * state.spread) ** 2)
-    median_us = float(np.median(rounds_us))
     factors = []
     for quantile in (_QUIET, 0.5):
         values = np.log([np.quantile(window, quantile) for window in windows])

@@ -71,6 +71,8 @@ def events(vendor: str) -> tuple[Event, ...]:
 
 
 EVENT_NAMES = tuple(event.name for event in events(""))
+Counted = dict[tuple[int, str | None], dict[str, Any]]
+"""Fields of `Measurement` about counters, by thread count and workload key; None: of the whole model."""
 GPU_SHARE_NAMES = ("dram_percent", "sm_percent", "occupancy_percent", "tensor_cores_percent")
 """What is told of a GPU's kernel in their place (`op_profiler.targets.cuda.counters`)."""
 

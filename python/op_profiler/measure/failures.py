@@ -16,7 +16,7 @@ _OF_THE_MACHINE = re.compile(
     | out\ of\ memory | cannot\ allocate | bad_alloc | MemoryError | failed\ to\ allocate
     | SIGKILL | SIGTERM | SIGINT | SIGHUP                # from outside: the system is short of memory, or somebody
     | no\ space\ left | disk\ (is\ full|quota) | quota\ exceeded | input/output\ error | too\ many\ open\ files
-    | resource\ temporarily\ unavailable
+    | resource\ temporarily\ unavailable | the\ host\ is\ too\ busy
     | timed\ out | no\ answer\ after | does\ not\ answer
     | connection\ (refused|reset|closed) | broken\ pipe | ^lost: | ^memory:
     """,

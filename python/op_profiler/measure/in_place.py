@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
-from op_profiler.compilers.tvm_types import DeviceArray
+from op_profiler.compilers.calls import BoundKernel, TimedCalls, call_overhead_us
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache
-from op_profiler.measure.stack import More, StackPlaces, drawn_turn
-
-
-class Timed(Protocol):
-    """Calls that are made one right after the other."""
-
-    def run(self, more: More = ()) -> np.ndarray:
-        """Make every call once; microseconds of each, shape (calls,), NaN where it failed."""
+from op_profiler.measure.stack import drawn_turn, stack_places
 
 
 class Runs(Protocol):
@@ -37,68 +32,51 @@ def timed_us(call: Runs) -> float:
     return (stopped - started) / 1e3 if ran else float("nan")
 
 
-class BoundKernel(Runs, Protocol):
-    """A call of a kernel with its arguments bound."""
-
-    name: str
-    label: str
-    arrays: list[DeviceArray]
-
-    @property
-    def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """Function, values, their type codes, count, result and its code, as numbers that hold as long as this object;
-        0 for what this interface of TVM has not got."""
-
-    def error(self) -> str | None:
-        """None, or what is wrong with it."""
-
-
-Kernel = TypeVar("Kernel", bound=BoundKernel)
-Walk = tuple[Timed, list[int]]
+Walk = tuple[TimedCalls, list[int]]
 """The calls of a walk, and the numbers of the kernels' among them."""
 
 
-class InPlaceKernels(abc.ABC, Generic[Kernel]):
+@dataclasses.dataclass(eq=False)
+class InPlaceKernels(abc.ABC):
     """The kernels of a model in order over its own buffers; a part of a `LoadedModel`.
 
     Attributes:
         kernels: in execution order; what computes nothing (reshapes) is not among them.
+        whole: the call that runs the whole model; on a GPU, launches it.
         flush: gives the call that flushes the tensors of a kernel from the caches; None where the build cannot.
         stack_turn: tells from which place on the stack it is timed (`measure/stack.py`).
     """
 
-    kernels: tuple[Kernel, ...]
-    flush: Callable[[Kernel], object] | None
-    stack_turn: int = 0
-    _walks: dict[tuple[Cache, tuple[bool, ...]], Walk]
+    kernels: tuple[BoundKernel, ...]
+    whole: BoundKernel
+    flush: Callable[[BoundKernel], BoundKernel] | None
+    stack_turn: int = dataclasses.field(default=0, init=False)
+    _walks: dict[tuple[Cache, tuple[bool, ...]], Walk] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
-    @abc.abstractmethod
-    def _run(self) -> None:
-        """Run the whole model."""
+    @functools.cached_property
+    def _whole(self) -> TimedCalls:
+        return TimedCalls([self.whole])
 
-    @property
-    @abc.abstractmethod
-    def _whole(self) -> Timed:
-        """The call that runs the whole model, to be timed."""
+    def call_overhead_us(self) -> float:
+        return call_overhead_us()
 
-    @property
-    @abc.abstractmethod
-    def _places(self) -> StackPlaces:
-        """On the stack, of the runtime that these calls are made with."""
+    def run(self) -> None:
+        """Run the whole model; on a GPU, launch it.
 
-    @abc.abstractmethod
-    def _timed(self, calls: Sequence[object]) -> Timed:
-        """Calls of kernels, and of `flush`, to be timed where they stand."""
+        Raises:
+            RuntimeError: TVM's, where a kernel fails.
+        """
+        self.whole.function()
 
     def run_model(self) -> None:
         self.move_stack()
-        self._run()
+        self.run()
 
     def move_stack(self) -> None:
         self.stack_turn = drawn_turn()
 
     def time_model(self) -> float:
-        return float(self._whole.run(self._places.of_model(self.stack_turn))[0])
+        return float(self._whole.run(stack_places().of_model(self.stack_turn))[0])
 
     @property
     def labels(self) -> list[str]:
@@ -115,14 +93,13 @@ class InPlaceKernels(abc.ABC, Generic[Kernel]):
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
         calls, rows = self._walks[cache, wanted]
-        times: list[float] = np.where(
-            wanted, calls.run(self._places.of_kernels(self.stack_turn))[rows], np.nan
-        ).tolist()
+        read = calls.run(stack_places().of_kernels(self.stack_turn))[rows]
+        times: list[float] = np.where(wanted, read, np.nan).tolist()
         return times
 
     def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> Walk:
         """With the calls that prepare the caches."""
-        calls: list[object] = []
+        calls: list[BoundKernel] = []
         rows = []
         for kernel, wanted in zip(self.kernels, timed, strict=True):
             if wanted and cache == "hot":
@@ -131,7 +108,7 @@ class InPlaceKernels(abc.ABC, Generic[Kernel]):
                 calls.append(self.flush(kernel))
             rows.append(len(calls))
             calls.append(kernel)
-        return self._timed(calls), rows
+        return TimedCalls(calls), rows
 
     def launch_gap_us(self) -> None:
         """A processor runs what it calls."""

@@ -9,6 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
+from op_profiler.cores import siblings
+
 MINIMUM_SECONDS = 0.1
 _LEAST_CORES, _SHARE = 0.15, 0.02
 _SHARE_ELSEWHERE = 0.25
@@ -66,7 +68,7 @@ class CoreMeter:
     def __init__(self, cores: Collection[int], *, proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> None:
         self._cores = len(set(cores))
         self._stat = proc / "stat"
-        self._near = {near for core in cores for near in _siblings(core, sysfs)}
+        self._near = {near for core in cores for near in siblings(core, sysfs)}
         self._last = self._now()
 
     def _now(self) -> tuple[float, dict[int, float], float]:
@@ -106,21 +108,3 @@ def _busy_seconds(text: str) -> dict[int, float]:
         if name.startswith("cpu") and name != "cpu":
             found[int(name[3:])] = sum(int(fields[i]) for i in _BUSY if i < len(fields)) / tick
     return found
-
-
-def _siblings(core: int, sysfs: Path) -> set[int]:
-    """A core and those that are the same physical core."""
-    try:
-        listed = (sysfs / f"devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()
-    except OSError:
-        return {core}
-    return {core, *parse_core_list(listed)}
-
-
-def parse_core_list(text: str) -> set[int]:
-    """The kernel's lists of cores: ``0-3,8``."""
-    cores: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cores.update(range(int(first), int(last or first) + 1))
-    return cores

@@ -5,23 +5,24 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any, Literal
 
-from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.measure import disturbance
+from op_profiler.registry import DEFAULT_COMPILER
 
 Cache = Literal["model", "hot", "cold"]
 CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
 
+KERNEL_UNCERTAINTY = "kernel_uncertainty_us"
+"""Name in `Device.properties`: systematic error that the times of all kernels on a GPU may have, microseconds.
+Repeating does not reduce it, so it widens both ends of their intervals. None: not measured."""
+SHORT_KERNEL_US = 5.0
+"""Below, that error is a tenth of the time and more (`ModelTiming.is_short`)."""
+
 RESOURCE_FIELDS = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
 """Fields of `Settings` for resources that are as the machine has them (None) unless a value is asked for. What was read
 back stands in ``<name>_effective``; None where it could not be read."""
-APART = 2.0
-"""Where data takes so many times as long from core to core as usual, the cores are apart; while they are near its time
-differs by half at most (`op_profiler.measure.host_state`)."""
-SHARED = 1.1
-"""Where arithmetic takes so many times as long as usual, a core is shared; while none is its time differs by 1 %."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,18 +160,24 @@ class Measurement:
     """Times of one operator under one schedule and one set of settings, or the reason why there are none.
 
     Attributes:
-        samples_us: every sample, microseconds per call, one row per round and one column per occurrence of the
-            operator in the model (one column outside a model). Empty where `error` is set.
-        min_us, median_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences;
-            one round has no standard deviation.
+        samples_us: every sample of the rounds that were not discarded, microseconds per call, one row per round and one
+            column per occurrence of the operator in the model (one column outside a model). Empty where `error` is set.
+        min_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences; one round has
+            no standard deviation.
+        median_us: median over the quiet rounds (`measure.quiet_rounds`).
         ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
         load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
         foreign_load: True where samples were taken under foreign load and repeating did not help.
+        disturbed_by: what else disturbed the run (`measure.disturbance`), repeating did not help; None: nothing known.
+        quiet_share: share (0 to 1) of the run's rounds that are quiet; None where that is not known.
+        discarded_rounds, discarded_share: number of the run's rounds that were disturbed, thrown away and repeated, and
+            their share (0 to 1) of all of its rounds; None where that is not known.
         energy_mj: energy of one call, None where the device has no counter.
         energy_cache: state of the caches that it was taken in: ``hot`` for an operator, since a counter needs many
             calls in a row; None where there is no energy.
         error: why there is no time; None where there is one.
-        settled: whether the intervals that the rounds waited for became narrow enough; None where that is not known.
+        settled: whether the interval of the median became as narrow as the rounds aim at (`Limits.target`); of a whole
+            model, whether those of all heavy operators did too. None where that is not known.
         call_overhead_us: what was subtracted from every sample, since the call took it and not the operator; None where
             nothing was subtracted.
         steady_us: time at the machine's usual state (`measure.between_runs`); None where the run did not tell it.
@@ -195,6 +202,10 @@ class Measurement:
     load_before: float | None = None
     load_after: float | None = None
     foreign_load: bool = False
+    disturbed_by: str | None = None
+    quiet_share: float | None = None
+    discarded_rounds: int | None = None
+    discarded_share: float | None = None
     energy_mj: float | None = None
     energy_cache: Cache | None = None
     error: str | None = None
@@ -221,25 +232,10 @@ class Measurement:
 
 
 _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine
-_READINGS_APART = 1.1
-
-
-def cores_were_apart(details: Mapping[str, Any]) -> bool:
-    """Whether the cores were further apart than usual for most of a run, by the `details` of its `ModelTiming`."""
-    return _over(details.get("exchange_us"), details.get("exchange_near_us"), APART)
-
-
-def disturbed_by(details: Mapping[str, Any]) -> str | None:
-    """What the host did to the cores for most of a run, by the `details` of its `ModelTiming`; None: nothing known."""
-    if cores_were_apart(details):
-        return "cores further apart than usual"
-    if _over((details.get("gauge_us") or {}).get("compute"), details.get("compute_usual_us"), SHARED):
-        return "cores slower than usual"
-    return None
-
-
-def _over(time_us: float | None, usual_us: float | None, factor: float) -> bool:
-    return time_us is not None and usual_us is not None and bool(time_us > factor * usual_us)
+_NO_PAIR = "whole model and operators were not obtained as a pair"
+LAUNCH_GAP_METHOD = "launches timed one by one"
+"""How `ModelTiming.launch_gap_us` is measured, as its details store it. Earlier versions store no method: some of them
+scaled the launches to the time of the whole model, so the sum of a launch-bound model equaled the whole."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,7 +245,9 @@ class ModelTiming:
     Attributes:
         whole_model: latency of the whole model; measured before, between and after the rounds of the operators.
         before_us, after_us: median of the whole model before the first and after the last round.
-        sum_of_operators_us: sum over all operators of median times occurrences; None where one has no time.
+        sum_of_operators_us: median of the sum over all calls, of the same rounds as the median of the whole model;
+            where not every round timed every operator, the sum of their medians times occurrences. None where one has
+            no time.
         unmeasured: workload keys that are missing from the sum.
         coverage: share of the model's time whose operators had to settle; None where that is not known.
     """
@@ -267,15 +265,12 @@ class ModelTiming:
         """Sum of operators, and of what a device waits for launches, over whole model; None where one of them is
         missing, or both are no pair (`not_a_pair`).
 
-        Where every kernel was timed in every round it is the median of the rounds' ratios: on a machine whose speed
-        changes, medians of operators come from other rounds than that of the whole model, and do not add up to it.
+        It follows from the two times, which are of the same rounds.
         """
         return None if self.not_a_pair is not None else self._quotient
 
     @property
     def _quotient(self) -> float | None:
-        if "ratio_per_round" in self.details:
-            return float(self.details["ratio_per_round"])
         if self.sum_of_operators_us is None or not self.whole_model.median_us:
             return None
         return (self.sum_of_operators_us + (self.launch_gap_us or 0.0)) / self.whole_model.median_us
@@ -287,6 +282,23 @@ class ModelTiming:
         found = self.details.get("launch_gap_us")
         return None if found is None else float(found)
 
+    def placement(self, threads: int) -> list[str]:
+        """Remarks on the cores that so many threads ran on (`cores.placement`): that they share physical cores, and of
+        which kind the cores of a hybrid processor are."""
+        physical, kinds = self.details.get("physical_cores", threads), self.details.get("core_kinds")
+        shared = [f"{threads} threads on {physical} physical core{'s' * (physical != 1)}"] if physical < threads else []
+        return shared + ([f"on cores of the kind {', '.join(kinds)}"] if kinds else [])
+
+    @property
+    def kernel_uncertainty_us(self) -> float | None:
+        """`KERNEL_UNCERTAINTY` of the device; None where it has none."""
+        found = self.details.get(KERNEL_UNCERTAINTY)
+        return None if found is None else float(found)
+
+    def is_short(self, median_us: float | None) -> bool:
+        """Whether a time is of a kernel so short that the systematic error of the device is a large part of it."""
+        return self.kernel_uncertainty_us is not None and median_us is not None and median_us < SHORT_KERNEL_US
+
     @property
     def held_back_by(self) -> tuple[str, ...]:
         """What held the clock of a GPU back in any window of the rounds."""
@@ -295,27 +307,44 @@ class ModelTiming:
 
     @property
     def disturbed_by(self) -> str | None:
-        """What the host did to the cores for most of the run; None: nothing that is known."""
-        return disturbed_by(self.details)
+        """What disturbed most of the run beside foreign load, as one text; None: nothing that is known."""
+        return disturbance.disturbed_by(self.details, self.whole_model.disturbed_by)
 
     @property
     def not_a_pair(self) -> str | None:
         """Why whole model and sum cannot be compared although both are there; None where they can.
 
-        They were disturbed differently: they differ by more than their intervals allow, and something is known to have
-        disturbed them. (A few stalls a round are in the median of the whole, and not in the medians of its operators.)
-        Where nothing did, that they differ is a result.
+        They differ by more than their intervals allow, and operators in the sum were measured in another run, or
+        something is known to have disturbed both differently. (A few stalls a round are in the median of the whole, and
+        not in the medians of its operators.) Where neither is so, that they differ is a result. Or `launch_gap_us`
+        follows from the whole model itself.
         """
         quotient, whole = self._quotient, self.whole_model
-        if quotient is None or abs(quotient - 1) <= _PAIR_TOLERANCE + self._half_widths():
+        if quotient is None:
+            return None
+        if self.launch_gap_us is not None and self.details.get("launch_gap_method") != LAUNCH_GAP_METHOD:
+            return f"{_NO_PAIR}: an earlier version scaled the waits for launches to the whole model"
+        if abs(quotient - 1) <= _PAIR_TOLERANCE + self._half_widths():
             return None
         readings = [time for time in (self.before_us, whole.median_us, self.after_us) if time is not None]
+        if reused := self.details.get("reused_operators"):
+            return f"{_NO_PAIR}: operators measured in another run: {reused}"
         if whole.foreign_load:
-            return "whole model and operators were not obtained as a pair: under foreign load"
-        if max(readings) > _READINGS_APART * min(readings):
+            return f"{_NO_PAIR}: under foreign load"
+        if disturbance.apart(min(readings), max(readings)):
             told = ", ".join(f"{time:.1f}" for time in readings)
-            return f"whole model and operators were not obtained as a pair: before, between and after it took {told} us"
+            return f"{_NO_PAIR}: before, between and after it took {told} us"
+        if self._of_other_rounds(quotient):
+            return f"{_NO_PAIR}: the two medians are of different rounds"
         return None
+
+    def _of_other_rounds(self, quotient: float) -> bool:
+        """Whether the rounds have another ratio than the two times: in runs of earlier versions, whose medians could be
+        of two modes. These did not count reused operators: any may be, unless every round timed every operator."""
+        of_rounds = self.details.get("ratio_per_round")
+        if of_rounds is None:
+            return "reused_operators" not in self.details
+        return abs(quotient / of_rounds - 1) > _PAIR_TOLERANCE + self._half_widths()
 
     def _half_widths(self) -> float:
         """Half widths of the intervals of the whole model and of the rounds' ratios, relative to the whole model."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 USUAL_COPIES = 8
 _OF_FREE_MEMORY = 8
 """All copies together may take this part of it: one eighth."""
+_MOST_BYTES = 1 << 30
+"""That the copies together take, but one: the weights of a larger model fit into no cache, wherever they lie."""
 
 
 class Placements:
@@ -35,7 +37,8 @@ class Placements:
         self._load = load
         self._at = 0
         room = psutil.virtual_memory().available // _OF_FREE_MEMORY
-        self._most = 1 + min(copies - 1, room // max(first.memory_bytes(), 1))
+        size = max(first.memory_bytes(), 1)
+        self._most = 1 + min(copies - 1, min(room, max(_MOST_BYTES, size)) // size)
 
     def next(self) -> GraphKernels:
         """The next copy; after the last one the first again."""

@@ -6,24 +6,28 @@ rounds, as many at each. Whole model and operators, and all thread counts, there
 Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
 operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
 machine is read, and how far apart and how fast its cores are; rounds of a window under foreign load, or with cores
-further apart or slower than usual, are thrown away and repeated, and kept and marked when that lasts too long.
+further apart or slower than usual, are thrown away and repeated, and kept and marked when that lasts too long. When the
+rounds end, so are the windows that are not steady (`measure.quiet_rounds`).
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from op_profiler.errors import UsageError
+from op_profiler.measure.conditions import ConditionsOfWindow
+from op_profiler.measure.disturbance import apart
 from op_profiler.measure.host_state import HostState
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.load import MINIMUM_SECONDS, ForeignLoad, LoadMeter
 from op_profiler.measure.measurement import Cache
+from op_profiler.measure.quiet_rounds import STEADY_SHARE, QuietRounds, quiet_rounds, shares_of_windows
 from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.statistics import relative_half_width
 from op_profiler.measure.steadiness import SteadinessProbe
@@ -36,72 +40,29 @@ _MOST_ROUNDS_OF_VISIT = 8
 _SHORT_ROUND_SECONDS = 1e-3
 """Of a model of microseconds a walk through the kernels leaves other caches than a run does: the whole model is then
 1 to 2 % slower (`benchmarks/settling.py`), and a run before costs nothing."""
-_FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 _US_OF_READINGS = 2.5e5
 """From here on another reading says little: of a model of a second five would take as long as three rounds."""
 
 
-def _patience_seconds() -> float:
-    """A shared machine is never quiet: there, 20 seconds of waiting for every model are of no use."""
-    text = os.environ.get("OP_PROFILER_PATIENCE_SECONDS", "20")
-    try:
-        return max(float(text), 0.0)
-    except ValueError:
-        raise UsageError(f"OP_PROFILER_PATIENCE_SECONDS is {text!r}; give a number of seconds") from None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Limits:
-    """When rounds stop.
-
-    Attributes:
-        target: relative half width of the interval of the median at which a time is settled.
-        minimum_rounds: rounds at least, however narrow the interval.
-        usual_rounds, usual_seconds: where both are exceeded, what has not settled stays so.
-        maximum_rounds: rounds at most.
-        maximum_seconds: seconds at most, once `minimum_rounds` are done.
-        window_seconds: shortest time over which foreign load is read.
-        repeat_seconds: time spent on repeating before foreign load, or what the host does to the cores, is accepted and
-            marked; ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
-        readings: runs of the whole model before the first and after the last round; fewer of a long model.
-    """
-
-    target: float = 0.01
-    minimum_rounds: int = 11
-    usual_rounds: int = 60
-    usual_seconds: float = 3.0
-    maximum_rounds: int = 1000
-    maximum_seconds: float = 30.0
-    window_seconds: float = 0.25
-    repeat_seconds: float = dataclasses.field(default_factory=_patience_seconds)
-    readings: int = 5
-
-    def of_rounds(self, rounds: int | None) -> Limits:
-        """Limits of at most a number of rounds: sooner where the times settle, from 7 on, or where these take long.
-        Nothing is repeated for longer than it may take. None leaves them as they are."""
-        if rounds is None:
-            return self
-        fewest = min(rounds, _FEWEST_ROUNDS)
-        return dataclasses.replace(
-            self,
-            minimum_rounds=fewest,
-            maximum_rounds=rounds,
-            maximum_seconds=_SECONDS_OF_ROUNDS,
-            repeat_seconds=min(self.repeat_seconds, _SECONDS_OF_ROUNDS),
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How the rounds ended: `settled` tells whether every interval that counts became narrow enough; the loads are the
-    share that others used of what was in use."""
+    """How the rounds ended: `settled` gives, for each thread count, whether every interval that the rounds waited for
+    became narrow enough; the loads are the share that others used of what was in use."""
 
-    settled: bool
+    settled: dict[int, bool]
     rounds: int
-    repeated_rounds: int
     seconds: float
     load_before: float | None
     load_after: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """Rounds that were kept: by thread count, whether they were taken under foreign load, and how long they took."""
+
+    samples: dict[int, Samples]
+    foreign: bool
+    seconds: float
 
 
 class Rounds:
@@ -114,7 +75,7 @@ class Rounds:
         meter: of foreign load; None where it cannot be read.
         probe: kernels that are timed once a window; None for none.
         host: tells how far apart and how fast the cores are; None where nothing does.
-        conditions: what the machine tells of its state, asked behind each window.
+        conditions: what the machine answers of its state, asked between the passes of a window.
     """
 
     def __init__(
@@ -151,17 +112,49 @@ class Rounds:
         self._settled_in = False  # threads and caches are as a run of the model leaves them
         self._passes = 0  # over all thread counts
         self._seconds: dict[int, float] = {}  # of the last round at each
+        self._repeated_seconds = 0.0
+        self._before_us: dict[int, float] = {}  # the whole model before the rounds
 
-    def whole_model_us(self, threads: int) -> float:
-        """Median of a few runs of the whole model, for the readings before and after the rounds."""
+    def whole_model_us(self, threads: int, rounds: Samples | None = None) -> float:
+        """Median of a few runs of the whole model, for the readings before and after the rounds.
+
+        A reading whose runs lie apart, or that is slower than the rounds, is repeated as rounds are.
+
+        Args:
+            rounds: at this thread count; None before them.
+        """
         self._use(threads)
+        rounds_us = None if rounds is None else self._quiet(threads, rounds).median_us(rounds)
+        while True:
+            started = time.perf_counter()
+            times = self._reading()
+            median_us = float(np.median(times))
+            if not self._repeats_reading(times, rounds_us):
+                break
+            self._repeated_seconds += time.perf_counter() - started
+        self._runs_before = 1 if median_us >= _LONG_US else _RUNS_BEFORE_ROUNDS
+        self._before_us.setdefault(threads, median_us)
+        return median_us
+
+    def _repeats_reading(self, times: list[float], rounds_us: float | None) -> bool:
+        if self._repeated_seconds >= self._limits.repeat_seconds:
+            return False
+        low_us, median_us, high_us = (float(us) for us in np.quantile(times, [0.25, 0.5, 0.75]))
+        slower = rounds_us is not None and median_us > rounds_us
+        return apart(low_us, high_us) or (slower and apart(median_us, rounds_us))
+
+    def _reading(self) -> list[float]:
         times: list[float] = []
         while not times or (len(times) < self._limits.readings and sum(times) < _US_OF_READINGS):
             self._prepare()
             times.append(self._model.time_model())
-        median_us = float(np.median(times))
-        self._runs_before = 1 if median_us >= _LONG_US else _RUNS_BEFORE_ROUNDS
-        return median_us
+        return times
+
+    def _quiet(self, threads: int, samples: Samples) -> QuietRounds:
+        return quiet_rounds(samples, noise=self._noise(threads), target=self._limits.target)
+
+    def _noise(self, threads: int) -> float:
+        return self._host.noise(threads) if self._host is not None else 0.0
 
     def run(self, samples: dict[int, Samples], checkpoint: Callable[[float], None]) -> Outcome:
         """Add rounds to `samples` until they settle.
@@ -176,35 +169,72 @@ class Rounds:
             time.sleep(self._limits.window_seconds)
             before = self._meter.read()
         after = before
-        measured_seconds = repeated_seconds = 0.0
-        repeated = 0
+        kept = [_Window(copy.deepcopy(samples), any(samples[self._main].foreign), 0.0)]
+        measured_seconds = 0.0
         with no_garbage_collection():
-            while not (settled := self._settled(samples)) and not self._at_limit(samples, measured_seconds):
+            while True:
+                settled = {count: self._settled(count, samples) for count in self._threads}
+                if all(settled.values()) or self._at_limit(samples, measured_seconds):
+                    gone = self._drop_disturbed(samples, kept)
+                    if not gone:
+                        break
+                    measured_seconds -= sum(window.seconds for window in gone)
                 started = time.perf_counter()
                 window = self._window(samples)
                 after = self._load_of_window()
                 seconds = time.perf_counter() - started
                 foreign = after is not None and after.disturbs
-                if (foreign or self._disturbed(window)) and repeated_seconds < self._limits.repeat_seconds:
-                    repeated += window[self._main].rounds
-                    repeated_seconds += seconds
+                if (foreign or self._disturbed(window)) and self._repeated_seconds < self._limits.repeat_seconds:
+                    for count, new in window.items():
+                        samples[count].discarded += new.rounds
+                    self._repeated_seconds += seconds
                     continue
+                kept.append(_Window(window, foreign, seconds))
                 measured_seconds += seconds
                 for count, new in window.items():
                     samples[count].extend(new, foreign)
                 checkpoint(self._progress(samples, measured_seconds))
         rounds = samples[self._main].rounds
         loads = [load.share if load is not None else None for load in (before, after)]
-        return Outcome(settled, rounds, repeated, measured_seconds + repeated_seconds, *loads)
+        return Outcome(settled, rounds, measured_seconds + self._repeated_seconds, *loads)
+
+    def _drop_disturbed(self, samples: dict[int, Samples], kept: list[_Window]) -> list[_Window]:
+        """Forget windows that are not steady, where time is left to repeat them; all if the model was faster before.
+
+        Args:
+            samples, kept: the same rounds; what is returned is taken out of both.
+        """
+        gone = np.zeros(len(kept), dtype=bool)
+        for count, one in samples.items() if self._repeated_seconds < self._limits.repeat_seconds else ():
+            quiet, before_us = self._quiet(count, one), self._before_us.get(count, np.nan)
+            parts = [window.samples[count] for window in kept]
+            if not quiet.steady:
+                shares = shares_of_windows(parts, noise=self._noise(count), target=self._limits.target)
+                gone |= np.array(shares) < STEADY_SHARE
+            elif before_us < quiet.median_us(one) and apart(before_us, quiet.median_us(one)):
+                gone |= np.array([part.rounds > 0 for part in parts])
+        if not gone.any():
+            return []
+        dropped = [window for window, out in zip(kept, gone) if out]
+        self._repeated_seconds += sum(window.seconds for window in dropped)
+        kept[:] = [window for window, out in zip(kept, gone) if not out]
+        for count, one in samples.items():
+            one.discarded += sum(window.samples[count].rounds for window in dropped)
+            one.clear()
+            for window in kept:
+                one.extend(window.samples[count], window.foreign)
+        return dropped
 
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
-        """Rounds for at least `window_seconds`, in passes over the thread counts."""
+        """Rounds for at least `window_seconds`, in passes over the thread counts; failures are counted in `samples`."""
         window = {count: Samples() for count in self._threads}
         self._model, self._at, self._settled_in = self._loaded.moved(), None, False
         exchanged_us = self._exchanged_us()
         self._read_state(window)
         if self._meter is not None:
             self._meter.read()
+        conditions = ConditionsOfWindow(self._conditions)
+        conditions.read()
         ends = time.monotonic() + self._limits.window_seconds
         wanted = self._wanted(samples)
         most = max(self._limits.maximum_rounds - samples[self._main].rounds, 1)
@@ -215,13 +245,13 @@ class Rounds:
                 for number in range(rounds):
                     self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
-        told = self._conditions()
-        if told is not None:
-            window[self._main].conditions.append(told)
+            conditions.read()
+        window[self._main].conditions = conditions.result()
         if exchanged_us:
             exchanged_us = [max(exchanged_us + self._exchanged_us())]
         for count, samples_of_window in window.items():
             samples_of_window.exchange_us = exchanged_us if count > 1 else []
+            samples[count].count_failures(samples_of_window, self._groups, wanted[count])
         return window
 
     def _load_of_window(self) -> ForeignLoad | None:
@@ -331,16 +361,14 @@ class Rounds:
             everywhere = able & self._heavy(samples)[self._groups]
         return {c: list(able if c == self._main else everywhere) for c in self._threads}
 
-    def _settled(self, samples: dict[int, Samples]) -> bool:
-        if min(s.rounds for s in samples.values()) < self._limits.minimum_rounds:
+    def _settled(self, count: int, samples: dict[int, Samples]) -> bool:
+        one = samples[count]
+        if one.rounds < self._limits.minimum_rounds:
             return False
-        heavy = np.flatnonzero(self._heavy(samples))
-        for one in samples.values():
-            times = per_operator(one.matrix(), self._groups)[:, heavy]
-            columns = [np.asarray(one.whole_us), *(column[~np.isnan(column)] for column in times.T)]
-            if any(len(c) and relative_half_width(c) > self._limits.target for c in columns):
-                return False
-        return True
+        used = self._quiet(count, one).used
+        times = per_operator(one.matrix()[used] - (one.overhead_us() or 0.0), self._groups)[:, self._heavy(samples)]
+        columns = [column[~np.isnan(column)] for column in (np.asarray(one.whole_us)[used], *times.T)]
+        return all(relative_half_width(column) <= self._limits.target for column in columns if len(column))
 
     def _at_limit(self, samples: dict[int, Samples], seconds: float) -> bool:
         limits = self._limits

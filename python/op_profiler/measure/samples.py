@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
+from op_profiler.operators.operator import Operator
+
+WHOLE_MODEL = -1
+"""Stands in `Samples.failed` for the whole model, where operators have their numbers."""
+
+
+def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
+    """Numbers in `Samples.failed`, by the names that ``failed_rounds`` in `ModelTiming.details` has for them."""
+    yield "model", WHOLE_MODEL
+    yield from ((operator.key, number) for number, operator in enumerate(operators))
 
 
 @dataclasses.dataclass
@@ -23,7 +36,9 @@ class Samples:
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
         launch_gap_us: one entry a window, what of the whole model is waiting for launches; empty where nothing is.
-        conditions: one entry a window, what the machine told of its state (`Machine.conditions`); empty where nothing.
+        conditions: one entry a window, the machine's state while it lasted (`ConditionsOfWindow`); empty where nothing.
+        failed: for each operator, by its number, the rounds in which a call of it failed; discarded rounds count too.
+        discarded: number of rounds that were measured and then thrown away, since something disturbed them.
     """
 
     whole_us: list[float] = dataclasses.field(default_factory=list)
@@ -35,13 +50,20 @@ class Samples:
     call_overhead_us: list[float] = dataclasses.field(default_factory=list)
     launch_gap_us: list[float] = dataclasses.field(default_factory=list)
     conditions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    failed: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    discarded: int = 0
 
     @property
     def rounds(self) -> int:
         return len(self.whole_us)
 
+    @property
+    def discarded_share(self) -> float | None:
+        """Of all rounds, 0 to 1; None without a round."""
+        return self.discarded / (self.rounds + self.discarded) if self.rounds + self.discarded else None
+
     def extend(self, new: Samples, foreign: bool) -> None:
-        """Append the rounds of a window, all marked alike."""
+        """Append the rounds of a window, all marked alike; its counts stay out."""
         self.whole_us += new.whole_us
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
@@ -52,9 +74,43 @@ class Samples:
         self.launch_gap_us += new.launch_gap_us
         self.conditions += new.conditions
 
+    def clear(self) -> None:
+        """Forget all rounds; what was counted of them stays."""
+        for field in dataclasses.fields(self):
+            if field.name not in ("failed", "discarded"):
+                getattr(self, field.name).clear()
+
+    def count_failures(self, new: Samples, groups: np.ndarray, timed: Sequence[bool]) -> None:
+        """Add the rounds of a window in which the whole model, or a call that was to be timed, failed.
+
+        Args:
+            groups: as in `per_operator`.
+            timed: for each kernel, whether it was to be timed.
+        """
+        failed = np.isnan(new.matrix()) & np.asarray(timed, dtype=bool)
+        for group in np.unique(groups[failed.any(axis=0)]):
+            self.failed[int(group)] += int(failed[:, groups == group].any(axis=1).sum())
+        self.failed[WHOLE_MODEL] += int(np.isnan(new.whole_us).sum())
+
+    def failure(self, number: int) -> str | None:
+        """The error of what failed in any round; None of what failed in none.
+
+        Args:
+            number: of an operator, or `WHOLE_MODEL`.
+        """
+        count = self.failed[number]
+        return f"failed in {count} of {self.rounds + self.discarded} rounds" if count else None
+
     def matrix(self) -> np.ndarray:
         """Times as they were taken, shape (rounds, kernels)."""
         return np.asarray(self.kernels_us, dtype=np.float64)
+
+    def sums_us(self) -> np.ndarray:
+        """Of each round, the time of all kernels that every round timed, shape (rounds,)."""
+        if not self.rounds:
+            return np.empty(0)
+        matrix = self.matrix()
+        return np.asarray(matrix[:, ~np.isnan(matrix).any(axis=0)].sum(axis=1))
 
     def overhead_us(self) -> float | None:
         """Median over the windows, in whole nanoseconds like the clock; None where times hold no call."""

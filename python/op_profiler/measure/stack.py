@@ -18,11 +18,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import random
-from collections.abc import Sequence
-from typing import Protocol
 
-More = Sequence[ctypes.c_int64]
-"""Arguments that a function does not take."""
+import numpy as np
+
+from op_profiler.compilers.calls import More, TimedCalls
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import load_tvm
+
 _TURNS = 1024  # to draw from
 _PLACES = 4  # within a cache line
 _STEP, _LINE, _PAGE = 16, 64, 4096
@@ -30,20 +32,34 @@ _MOST_ARGUMENTS = 128
 _STRIDE = 7  # so that lines that are used one after the other lie far apart
 
 
-class StackProbe(Protocol):
-    """Tells where on the stack a kernel begins, as an address; for one version of TVM's runtime."""
+class StackProbe:
+    """Tells where on the stack a kernel begins, as an address; with the runtime of the compiler in use."""
+
+    def __init__(self) -> None:
+        compiler = compiler_in_use()
+        self._array = compiler.array_on(np.zeros(1, dtype=np.int64), load_tvm().cpu())
+        kernel = compiler.bound_kernel("stack", "", compiler.call_library()["stack"], [self._array, self._array])
+        self._kernel = TimedCalls([kernel])
+        (in_model,), whole = compiler.chain("stack", 1, "int64")
+        self._in_model = in_model.arrays[0]
+        self._model = TimedCalls([whole])
 
     def called(self, more: More = ()) -> int:
         """By the loop that calls kernels one by one, which is given these arguments besides."""
+        self._kernel.run(more)
+        return int(self._array.numpy()[0])
 
     def called_in_model(self, more: More = ()) -> int:
         """By what runs whole models, which that loop calls."""
+        self._model.run(more)
+        return int(self._in_model.numpy()[0])
 
 
 class StackPlaces:
-    """The places that kernels are called from with one version of TVM's runtime."""
+    """The places that kernels are called from, in a model and one by one, with the runtime of the compiler in use."""
 
-    def __init__(self, probe: StackProbe) -> None:
+    def __init__(self) -> None:
+        probe = StackProbe()
         here = probe.called()
         steps = (here - probe.called_in_model()) % _LINE // _STEP
         counts: list[list[int]] = [[] for _ in range(_PLACES)]
@@ -67,6 +83,12 @@ class StackPlaces:
     def of_model(self, turn: int) -> More:
         """The same where the loop calls what runs the whole model, which has more on the stack."""
         return self.of_kernels(turn - turn % _PLACES + (turn - self._steps_of_model) % _PLACES)
+
+
+@functools.cache
+def stack_places() -> StackPlaces:
+    """Those of this process."""
+    return StackPlaces()
 
 
 def drawn_turn() -> int:

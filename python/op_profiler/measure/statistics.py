@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -49,31 +50,38 @@ def relative_half_width(samples: np.ndarray) -> float:
     return (high - low) / 2 / median if median > 0 else math.inf
 
 
-def summarize(
-    rows: np.ndarray,
-    *,
-    load_before: float | None = None,
-    load_after: float | None = None,
-    foreign_load: bool = False,
-) -> Measurement:
+def is_narrow(measurement: Measurement, target: float) -> bool:
+    """Whether half the interval of the median is at most this share of the median; False where there is no interval."""
+    low, high, median = measurement.ci_low_us, measurement.ci_high_us, measurement.median_us
+    return low is not None and high is not None and median is not None and (high - low) / 2 <= target * median
+
+
+def summarize(rows: np.ndarray, *, quiet: np.ndarray | None = None) -> Measurement:
     """A measurement from raw samples.
 
     Args:
         rows: shape (rounds, occurrences), microseconds per call, without NaN; at least one round.
-        load_before, load_after: share that others used of the cores in use, or of the GPU.
-        foreign_load: whether any of the rounds was taken under foreign load.
+        quiet: which rounds the median and its interval are of, shape (rounds,); None: all.
     """
     rounds = rows.mean(axis=1)
-    low, high = median_interval(rounds)
+    of_median = rounds if quiet is None else rounds[quiet]
+    low, high = median_interval(of_median)
     return Measurement(
         samples_us=tuple(tuple(round(float(v), 3) for v in row) for row in rows),
         min_us=float(rounds.min()),
-        median_us=float(np.median(rounds)),
+        median_us=float(np.median(of_median)),
         mean_us=float(rounds.mean()),
         std_us=float(rounds.std(ddof=1)) if len(rounds) > 1 else None,
         ci_low_us=low if math.isfinite(low) else None,
         ci_high_us=high if math.isfinite(high) else None,
-        load_before=load_before,
-        load_after=load_after,
-        foreign_load=foreign_load,
+    )
+
+
+def widened(measurement: Measurement, uncertainty_us: float) -> Measurement:
+    """A measurement whose interval is wider at both ends; a time is never less than nothing."""
+    low_us, high_us = measurement.ci_low_us, measurement.ci_high_us
+    return dataclasses.replace(
+        measurement,
+        ci_low_us=None if low_us is None else max(low_us - uncertainty_us, 0.0),
+        ci_high_us=None if high_us is None else high_us + uncertainty_us,
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.cores import available_cores, usable_cores
+from op_profiler.cores import available_cores, binding_order, usable_cores
 from op_profiler.errors import MeasureError, UsageError
 
 _ONE_CORE_PER_THREAD = -2
@@ -41,14 +41,14 @@ class ThreadPool:
     """TVM's pool in this process; one instance at a time, used from one thread.
 
     Args:
-        cores: those that threads may be bound to; None for all that this process may use.
+        cores: those that threads may be bound to, in this order; None for `binding_order`.
     """
 
     def __init__(self, cores: Sequence[int] | None = None) -> None:
         tvm = load_tvm()
         self._configure = tvm.get_global_func("runtime.config_threadpool")
         self._count = tvm.get_global_func("runtime.NumThreads")
-        self._cores = available_cores() if cores is None else tuple(cores)
+        self._cores = binding_order() if cores is None else tuple(cores)
         # TVM makes a thread's pool when it first needs it, with as many workers as were last asked for, and never more.
         # A process whose first kernel ran on one core would have one for good.
         self._configure(_ONE_CORE_PER_THREAD, len(available_cores()), [str(c) for c in available_cores()])

@@ -11,18 +11,14 @@ import contextlib
 import datetime
 import fcntl
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from op_profiler.addresses import without_password
 from op_profiler.cache import cache_folder
-from op_profiler.targets.target import kind_of
-
-COMMAND = "OP_PROFILER_COMMAND"
-"""Environment variable that tells a worker process for which command it measures."""
+from op_profiler.child_processes import told_command
+from op_profiler.errors import MeasureError
 
 _FOLDER = "OP_PROFILER_LOCKS"
 _SHARED = Path("/tmp")  # noqa: S108 - every user of the machine has to find the same file, so TMPDIR does not count
@@ -33,22 +29,6 @@ PROCESSOR = "processor"
 WAITING = "waiting: "
 """Begins what is told of a wait."""
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
-
-
-def told_command() -> str:
-    """This process and what it was called with, for those who wait for it: every user may read it, so addresses are
-    without their passwords."""
-    words = map(without_password, sys.argv[1:])
-    return os.environ.get(COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
-
-
-def locks_of(targets: Sequence[str]) -> list[str]:
-    """What is measured on for these targets: this machine's processor, its GPU; always in the same order.
-
-    Boards have no lock of ours: their tracker gives them to one at a time.
-    """
-    locks = {kind_of(target).lock() for target in targets}
-    return sorted(lock for lock in locks if lock is not None)
 
 
 @contextlib.contextmanager
@@ -92,20 +72,6 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_wanted(name: str) -> bool:
-    """Whether somebody measures with this part of the machine, or waits to: who builds ahead for other machines begins
-    nothing then, since builds one after the other would keep those who measure waiting for ever."""
-    with _locked(f"{name}-look", fcntl.LOCK_EX):  # two who look at once would take each other for one who waits
-        line = _open(f"{name}-line")
-        try:
-            fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(line)
-    return False
-
-
 def _print(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -119,19 +85,18 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
         finally:
             _held[name] -= 1
         return
-    with _locked(f"{name}-line", fcntl.LOCK_SH):  # where `is_wanted` looks
-        descriptor = _open(name)
+    descriptor = _open(name)
+    try:
+        _wait(descriptor, name, fcntl.LOCK_EX, say)
+        _held[name] = 1
+        _tell(descriptor, "measures")
         try:
-            _wait(descriptor, name, fcntl.LOCK_EX, say)
-            _held[name] = 1
-            _tell(descriptor, "measures")
-            try:
-                yield
-            finally:
-                _write(descriptor, b"")
+            yield
         finally:
-            _held.pop(name, None)
-            os.close(descriptor)  # this is what gives the lock back
+            _write(descriptor, b"")
+    finally:
+        _held.pop(name, None)
+        os.close(descriptor)  # this is what gives the lock back
 
 
 def _tell(descriptor: int, doing: str) -> bytes:
@@ -162,17 +127,6 @@ def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> 
         time.sleep(_ASK_AGAIN_SECONDS)
 
 
-@contextlib.contextmanager
-def _locked(name: str, lock: int) -> Iterator[None]:
-    """Hold a lock that nobody keeps from others for longer than it takes to look at it."""
-    descriptor = _open(name)
-    try:
-        fcntl.flock(descriptor, lock)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _open(name: str) -> int:
     """The file that is locked, made where it is missing, so that every user may open it."""
     given = os.environ.get(_FOLDER)
@@ -185,8 +139,6 @@ def _open(name: str) -> int:
             return _open_file(path)
         except OSError as error:
             failure = error
-    from op_profiler.errors import MeasureError
-
     raise MeasureError(f"the lock {path} cannot be opened: {failure.strerror}; let {_FOLDER} name another folder")
 
 

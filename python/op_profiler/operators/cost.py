@@ -1,10 +1,11 @@
 """FLOPs and bytes of one operator, from shapes and attributes alone.
 
-Conventions: a multiply-add counts two operations; element-wise ops count one per output element; reductions and pooling
-one per element read; data movement (reshape, transpose, concatenate, take, ...) counts none. Winograd and packed
-variants count the arithmetic of the convolution that they compute, not of the algorithm, so that GFLOP/s of different
-schedules of one operator can be compared. Bytes are the operator's own tensors, each once; look-ups (`take`, `gather`,
-embeddings) read what they return and not the whole table.
+Conventions: a multiply-add counts two operations; element-wise ops count one per output element; reductions and
+pooling one per element read; a resize two per neighbour of each output element, of a single one none; data movement
+(reshape, transpose, concatenate, take, ...) counts none. Winograd and packed variants count the arithmetic of the
+convolution that they compute, not of the algorithm, so that GFLOP/s of different schedules of one operator can be
+compared. Bytes are the operator's own tensors, each once; look-ups (`take`, `gather`, embeddings) read what they
+return and not the whole table.
 
 `COSTS` says what an op costs; one that is not in it counts as element-wise.
 """
@@ -17,7 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from op_profiler.operators.operator import TensorSpec
+from op_profiler.operators.operator import TensorSpec, axis_sizes
 
 Attrs = dict[str, Any]
 Tensors = Sequence[TensorSpec]
@@ -48,20 +49,27 @@ class Cost:
 
 def elements(shape: Sequence[int]) -> int:
     """Number of elements; a dynamic dimension (-1) counts as one."""
-    return math.prod(max(d, 1) if d == -1 else d for d in shape)
+    return abs(math.prod(shape))
 
 
 def size_bytes(tensor: TensorSpec) -> int:
     """Bytes of one tensor; sub-byte dtypes round up."""
-    if tensor.dtype.startswith(("bool", "handle")):
-        return elements(tensor.shape)
-    if tensor.dtype == "bfloat16":
-        return 2 * elements(tensor.shape)
-    if tensor.dtype in ("int4", "uint4"):
-        return (elements(tensor.shape) + 1) // 2
+    bits = _bits(tensor.dtype)
+    return (elements(tensor.shape) * bits + 7) // 8
+
+
+@functools.cache
+def _bits(dtype: str) -> int:
+    """Of one element."""
+    if dtype.startswith(("bool", "handle")):
+        return 8
+    if dtype == "bfloat16":
+        return 16
+    if dtype in ("int4", "uint4"):
+        return 4
     import numpy as np  # a tenth of a second: a collection of what is known already asks for no size
 
-    return elements(tensor.shape) * np.dtype(tensor.dtype).itemsize
+    return 8 * np.dtype(dtype).itemsize
 
 
 def _none(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
@@ -81,6 +89,14 @@ def _read(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
 def _pooled(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     """One per element of each window."""
     return _written(attrs, inputs, outputs) * math.prod(int(k) for k in attrs["pool_size"])
+
+
+def _resized(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """A multiply-add for each neighbour of each output element: two along each axis of a linear resize, four of a cubic
+    one. The nearest neighbour is copied."""
+    method, axes = str(attrs.get("method")), sum(axis in "DHW" for axis in str(attrs.get("layout")))
+    taps = 4 if method.endswith("cubic") else 2 if method.endswith("linear") else 0
+    return _written(attrs, inputs, outputs, each=2 * taps**axes if taps else 0)
 
 
 def _sorted(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
@@ -111,11 +127,9 @@ def _window(attrs: Attrs, inputs: Tensors) -> int:
 
 
 def _channels(data: TensorSpec, layout: str) -> int:
-    """Channels of a tensor in a layout such as NCHW, NHWC or NCHW16c (where 16c is a dimension of its own)."""
-    axes = [c for c in layout if c.isalpha()]
-    if len(axes) != len(data.shape):
-        axes = list("NCDHW"[: len(data.shape)])
-    return math.prod(data.shape[i] for i, axis in enumerate(axes) if axis in "Cc")
+    """Channels of a tensor in a layout such as NCHW, NHWC or NCHW16c; of one in another layout the second axis."""
+    found = axis_sizes(data.shape, layout) or dict(zip("NCDHW", data.shape))
+    return found.get("C", 1)
 
 
 def _product(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
@@ -201,10 +215,12 @@ COSTS: dict[str, Cost] = {
             *("broadcast_to", "broadcast_to_like", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like"),
             *("tile", "repeat", "reverse", "arange", "where", "meshgrid", "shape_of", "slice_like", "sequence_mask"),
             *("scatter_elements", "scatter_nd", "unravel_index", "annotation.stop_fusion", "device_copy", "on_device"),
-            *("nn.pad", "nn.batch_flatten", "nn.upsampling", "nn.space_to_depth", "nn.depth_to_space"),
-            "image.resize2d",
+            *("nn.pad", "nn.batch_flatten", "nn.space_to_depth", "nn.depth_to_space"),
         ),
         Cost(_none),
+    ),
+    **dict.fromkeys(
+        ("image.resize1d", "image.resize2d", "image.resize3d", "nn.upsampling", "nn.upsampling3d"), Cost(_resized)
     ),
 }
 """By Relay's name of the op."""
@@ -212,7 +228,8 @@ COSTS: dict[str, Cost] = {
 HEAVY = frozenset(op for op, cost in COSTS.items() if cost.heavy)
 LOOKS_UP = frozenset(op for op, cost in COSTS.items() if cost.looks_up)
 REDUCES = frozenset(op for op, cost in COSTS.items() if cost.reduces)
-MOVES_DATA = frozenset(op for op, cost in COSTS.items() if cost.flops is _none)
+MOVES_DATA = frozenset(op for op, cost in COSTS.items() if cost.flops in (_none, _resized))
+"""Ops that compute nothing, or nothing but what an operator's FLOPs say."""
 
 
 def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:

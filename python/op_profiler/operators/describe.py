@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from op_profiler.operators import cost
 from op_profiler.operators.operator import PARAMETER, Operator, TensorSpec
+
+_VALUE = re.compile(r"(?<=\])=[^,)]+")
+
+
+def constant(spec: TensorSpec, value: float | None = None) -> str:
+    """What stands in a structure for a constant inside of the function.
+
+    Args:
+        value: of a scalar; `Description.op` keeps it where it decides the code. None: of a tensor.
+    """
+    return f"const:{spec.dtype}{list(spec.shape)}" + ("" if value is None else f"={value}")
+
+
+def value_decides(op: str, dtype: str) -> bool:
+    """Whether the kernel of an op depends on the value of a scalar constant that the op reads.
+
+    LLVM compiles a power to a product, a square root or a call, and a remainder or quotient of whole numbers to shifts
+    or to wide products; it calls ``fmod`` unless the divisor is a power of two. Other element-wise ops compile to the
+    same instructions for every constant, or to a few more or fewer of the same cost.
+    """
+    whole = not dtype.startswith(("float", "bfloat"))
+    return op == "power" or op.endswith("mod") or (whole and op.endswith("divide"))
 
 
 class Description:
@@ -20,17 +43,31 @@ class Description:
     """
 
     def __init__(self, parameters: Sequence[Sequence[TensorSpec]], constant: Sequence[bool]) -> None:
-        self.parameters = [tuple(tensors) for tensors in parameters]
-        self.constant = tuple(constant)
-        self.names = [f"{'p' if fixed else 'i'}{index}" for index, fixed in enumerate(constant)]
+        self.parameters: list[tuple[TensorSpec, ...]] = []
+        self._constant: list[bool] = []
+        self.names: list[str] = []
         """What stands for each parameter in `op`."""
-        self._reads: dict[tuple[int, str], list[float]] = {}
-        """Bytes that each use of a parameter, or of a field of one, reads at most."""
+        for tensors, fixed in zip(parameters, constant, strict=True):
+            self.parameter(tensors, fixed)
+        self._reads: dict[tuple[int, str], float] = {}
+        """Bytes that all uses of a parameter, or of a field of one, read at most."""
         self._inputs: list[Sequence[TensorSpec]] = []
         self._ops: list[str] = []
         self._attrs: list[dict[str, Any]] = []
         self._edges: list[str] = []
         self._flops: list[int] = []
+
+    @property
+    def constant(self) -> tuple[bool, ...]:
+        """For each parameter, whether the model passes a constant."""
+        return tuple(self._constant)
+
+    def parameter(self, tensors: Sequence[TensorSpec], constant: bool) -> str:
+        """Add a parameter behind the others; the result stands for it in `op`."""
+        self.names.append(f"{'p' if constant else 'i'}{len(self.names)}")
+        self.parameters.append(tuple(tensors))
+        self._constant.append(constant)
+        return self.names[-1]
 
     def op(
         self,
@@ -44,21 +81,26 @@ class Description:
 
         Args:
             attrs: its attributes as plain JSON values.
-            arguments: names of parameters, and what `op` answered for earlier ones.
+            arguments: names of parameters, `constant`, and what `op` answered for earlier ones.
 
         Returns:
             What stands for its result.
         """
+        if not value_decides(name, inputs[0].dtype if inputs else ""):
+            arguments = [_VALUE.sub("", argument) if "=" in argument else argument for argument in arguments]
         self._ops.append(name)
         self._attrs.append(attrs)
         self._inputs.append(inputs)
         self._flops.append(cost.flops(name, attrs, inputs, outputs))
         self._edges.append(f"{name}({','.join(arguments)})")
-        returned = sum(cost.size_bytes(t) for t in outputs)
         for at, argument in enumerate(arguments):
-            most = returned if at == 0 and cost.looks_up(name) else math.inf
+            if argument.startswith("%"):
+                continue
+            looks_up = at == 0 and cost.looks_up(name)
+            most = sum(cost.size_bytes(t) for t in outputs) if looks_up else math.inf
             for _, number, field in PARAMETER.findall(argument):
-                self._reads.setdefault((int(number), field), []).append(most)
+                read = int(number), field
+                self._reads[read] = self._reads.get(read, 0.0) + most
         return f"%{len(self._ops) - 1}"
 
     def anchor(self) -> int:
@@ -83,7 +125,7 @@ class Description:
         """
         anchor = self.anchor()
         anchor_attrs = self._attrs[anchor] if self._ops else {}
-        parameters = list(zip(self.parameters, self.constant))
+        parameters = list(zip(self.parameters, self._constant))
         return Operator(
             name="fused_" + "_".join(op.replace(".", "_") for op in self._ops),
             anchor=self._ops[anchor] if self._ops else "identity",
@@ -105,8 +147,8 @@ class Description:
         named = {number for number, _ in self._reads}
         for number, tensors in enumerate(self.parameters):
             for at, tensor in enumerate(tensors):
-                reads = [*self._reads.get((number, ""), []), *self._reads.get((number, str(at)), [])]
-                yield int(min(cost.size_bytes(tensor), sum(reads) if number in named else math.inf))
+                most = self._reads.get((number, ""), 0.0) + self._reads.get((number, str(at)), 0.0)
+                yield int(min(cost.size_bytes(tensor), most if number in named else math.inf))
 
 
 def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(?:\.(\d+))?(?!\w)")
@@ -19,6 +20,18 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: str
+
+
+def axis_sizes(shape: Sequence[int], layout: str) -> dict[str, int]:
+    """The size of each axis of a tensor, by its capital letter; empty for a layout of another number of axes.
+
+    Blocks are multiplied into their axis: ``NCHW16c`` of shape (1, 4, 7, 7, 16) gives N 1, C 64, H 7, W 7.
+    """
+    axes = [letter.upper() for letter in layout if letter.isalpha()]
+    found: dict[str, int] = {}
+    for axis, size in zip(axes, shape):
+        found[axis] = found.get(axis, 1) * size
+    return found if len(axes) == len(shape) else {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +47,8 @@ class Operator:
         outputs: tensors that it writes.
         attrs: attributes of each op in `op_names` order, as plain JSON values (strides, padding, ...).
         layouts: data, kernel and output layout of the anchor, where it has them.
-        structure: the edges between the ops, as text; part of the identity.
+        structure: the edges between the ops, as text, with the constants whose value decides the code; part of the
+            identity.
         flops: floating-point (or integer) operations of one call; a multiply-add counts two.
         bytes_read, bytes_written: every input and output once, in bytes; of a look-up what it returns, and of a tuple
             the fields that are taken from it.
@@ -55,7 +69,8 @@ class Operator:
 
     @functools.cached_property
     def key(self) -> str:
-        """The workload key: 16 hex digits over op names, shapes, dtypes, layouts and attributes; never over `name`."""
+        """The workload key: 16 hex digits over op names, shapes, dtypes, layouts, attributes and the constants that
+        decide the code; never over `name`."""
         identity = json.dumps(
             [
                 self.op_names,

@@ -6,6 +6,11 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
+from op_profiler.dataset import hardware_table, operator_table
+from op_profiler.measure.measurement import SHORT_KERNEL_US
+from op_profiler.report.layers import layer_table
+from op_profiler.report.studies import show_studies
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,8 +22,14 @@ if TYPE_CHECKING:
     from op_profiler.operators.layers import CallLayers
     from op_profiler.operators.operator import Operator
 
+
 _LAYERS_WIDTH = 40
+_SHORT = "~"
+"""Before a time of which the systematic error of the device is a large part."""
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
+
+
+_COLUMNS = ("threads", "whole model us", "float32 / this", "relative error", "largest error", "cosine", "same top-1")
 
 
 class Screen:
@@ -99,21 +110,18 @@ class Screen:
         from rich.console import Console
 
         console = Console(width=None if sys.stdout.isatty() else 150)
-        from op_profiler.report.layers import layer_table
-        from op_profiler.report.precisions import show_precisions
-        from op_profiler.report.studies import show_studies
-
         for report in reports:
-            _show_model(console, report)
+            show_model(console, report)
             show_studies(console, report)
             if layer_depth is not None and any(thread.measurements for thread in report.threads.values()):
                 console.print(layer_table(report, layer_depth), markup=False)
             if describe is not None and report.operators:
                 _show_details(console, describe, report)
-        show_precisions(console, reports)
+        _show_precisions(console, reports)
 
 
-def _show_model(console: Console, report: ModelReport) -> None:
+def show_model(console: Console, report: ModelReport) -> None:
+    """Print the tables of one model, and what failed."""
     request = report.request
     title = f"{report.label}, {request.build.precision}, {request.build.target}"
     title += request.measuring.resources_label
@@ -124,6 +132,8 @@ def _show_model(console: Console, report: ModelReport) -> None:
     console.print(_operator_table(report, title))
     for note in report.notes:
         console.print(f"note: {note}", markup=False, highlight=False)
+    if report.agreement is not None:
+        console.print(str(report.agreement), markup=False, highlight=False)
     if report.threads:
         console.print(_model_table(report))
     for operator, error in _failures(report):
@@ -207,7 +217,9 @@ def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[s
         if measurement is not None and measurement.error is not None:
             cells.append("failed")
         else:
-            cells.append("-" if last is None else f"{last:.1f}")
+            timing = report.threads[count].timing
+            mark = _SHORT if timing is not None and timing.is_short(last) else ""
+            cells.append("-" if last is None else f"{mark}{last:.1f}")
     if counts:
         moved = operator.bytes_read + operator.bytes_written
         cells += ["-", "-"] if not last else [f"{operator.flops / last / 1e3:.1f}", f"{moved / last / 1e3:.1f}"]
@@ -225,7 +237,7 @@ def _model_table(report: ModelReport) -> object:
     if gaps:
         table.add_column("waits for launches us", justify="right")
     table.add_column("ratio", justify="right")
-    for name in ("measured", "reused", "failed", "rounds"):
+    for name in ("measured", "reused", "failed", "rounds", "discarded", "quiet"):
         table.add_column(name, justify="right")
     if energy:
         table.add_column("energy mJ", justify="right")
@@ -236,7 +248,7 @@ def _model_table(report: ModelReport) -> object:
         cells = ["-"] * 7
         if timing is not None and timing.sum_of_operators_us is not None:
             cells[5] = f"{timing.sum_of_operators_us:.1f}"
-        rounds = "-"
+        rounds = discarded = quiet = "-"
         if timing is not None and whole is not None and whole.median_us is not None:
             cells = [
                 f"{whole.median_us:.1f}",
@@ -248,6 +260,8 @@ def _model_table(report: ModelReport) -> object:
                 f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
             ]
             rounds = str(timing.details.get("rounds", "-"))
+            discarded = "-" if whole.discarded_share is None else f"{whole.discarded_share:.0%}"
+            quiet = "-" if whole.quiet_share is None else f"{whole.quiet_share:.0%}"
         if gaps:
             gap_us = timing.launch_gap_us if timing is not None else None
             cells.insert(6, "-" if gap_us is None else f"{gap_us:.1f}")
@@ -255,7 +269,9 @@ def _model_table(report: ModelReport) -> object:
         used = (
             [f"{whole.energy_mj:.2f}" if whole is not None and whole.energy_mj is not None else "-"] if energy else []
         )
-        table.add_row(str(count) if count else "-", *cells, *counted, rounds, *used, _remarks(report, count))
+        table.add_row(
+            str(count) if count else "-", *cells, *counted, rounds, discarded, quiet, *used, _remarks(report, count)
+        )
     return table
 
 
@@ -271,8 +287,12 @@ def _remarks(report: ModelReport, count: int) -> str:
             remarks.append("under foreign load")
         if thread.timing.disturbed_by:
             remarks.append(f"{thread.timing.disturbed_by}; repeat it with --remeasure noisy")
+        remarks += thread.timing.placement(count)
         if thread.timing.held_back_by:
             remarks.append(f"the GPU's clock was held back: {', '.join(thread.timing.held_back_by)}")
+        if thread.short:
+            systematic = f"systematic error up to {thread.timing.kernel_uncertainty_us:.2f} us"
+            remarks.append(f"{thread.short} operators under {SHORT_KERNEL_US:.0f} us ({_SHORT}): {systematic}")
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:
@@ -295,8 +315,6 @@ def _show_details(console: Console, dataset: Dataset, report: ModelReport) -> No
     """The two tables that describe what ran: the operators with their data, and the hardware settings."""
     from rich.table import Table
 
-    from op_profiler.dataset import hardware_table, operator_table
-
     tables = {"operators": operator_table, "hardware settings": hardware_table}
     for title, make in tables.items():
         content = make(dataset, model_key=report.model_key)
@@ -304,3 +322,50 @@ def _show_details(console: Console, dataset: Dataset, report: ModelReport) -> No
         for row in content.rows:
             table.add_row(*map(str, row))
         console.print(table, markup=False)
+
+
+def _show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
+    """Print a table for each model that was measured in more than one precision."""
+    models: dict[str, list[ModelReport]] = {}
+    for report in reports:
+        label = f"{report.label}{report.request.measuring.resources_label}"
+        models.setdefault(label, []).append(report)
+    for label, group in models.items():
+        if len({report.request.build.precision for report in group}) > 1 and any(report.threads for report in group):
+            console.print(_table(f"{label}: precisions, outputs against float32", group))
+
+
+def _table(title: str, group: Sequence[ModelReport]) -> object:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("precision")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right")
+    base = {n: _whole_us(r, n) for r in group if r.request.build.precision == "float32" for n in r.threads}
+    for report in group:
+        if not report.threads:
+            table.add_row(report.request.build.precision, *["-"] * len(_COLUMNS))
+        for threads in sorted(report.threads):
+            table.add_row(report.request.build.precision, *_cells(report, threads, base.get(threads)))
+    return table
+
+
+def _whole_us(report: ModelReport, threads: int) -> float | None:
+    timing = report.threads[threads].timing
+    return timing.whole_model.median_us if timing is not None else None
+
+
+def _cells(report: ModelReport, threads: int, float32_us: float | None) -> list[str]:
+    timing = report.threads[threads].timing
+    whole = _whole_us(report, threads)
+    accuracy = (timing.details.get("accuracy") if timing is not None else None) or {}
+    cells = [
+        str(threads) if threads else "-",
+        "failed" if whole is None else f"{whole:.1f}",
+        "-" if whole is None or float32_us is None else f"{float32_us / whole:.2f}",
+    ]
+    for name, form in (("relative_error", ".2e"), ("largest_error", ".2e"), ("cosine", ".5f")):
+        cells.append(format(accuracy[name], form) if name in accuracy else "-")
+    cells.append({True: "yes", False: "no"}.get(accuracy.get("same_top1"), "-"))  # type: ignore[arg-type]
+    return cells

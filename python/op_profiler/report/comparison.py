@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ def show_comparison(comparison: Comparison) -> None:
         table = Table(title=f"{run.title}\n{between(run)}", title_justify="left")
         for number, head in enumerate(HEADS):
             table.add_column(head, justify="left" if number in (0, len(HEADS) - 1) else "right")
-        shown, rest = told_rows(run)
+        shown, rest = _told_rows(run)
         for row in shown:
             style = {True: "red", False: "green"}[row.change.slower] if row.change and row.change.real else None
             table.add_row(*cells(row), style=style)
@@ -42,7 +43,7 @@ def between(run: RunComparison) -> str:
     return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
-def told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
+def _told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
     """What is worth a line (whole models, changes, what takes 1 % of the time), heaviest first; a line on the rest."""
     worth = [row for row in run.rows if _is_worth_a_line(row)]
     worth.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
@@ -142,3 +143,30 @@ def _side(run: KnownRun, with_compiler: bool) -> str:
     ]
     compiler = [run.compiler] if with_compiler else []
     return f"{run.name} ({', '.join([*compiler, run.measured_at[:16], *revisions])})"
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Tables as GitHub and GitLab show them; what did not change is folded away."""
+    parts = [f"### op_profiler: {verdict(comparison)}"]
+    for run in comparison.runs:
+        shown, rest = _told_rows(run)
+        changed = [row for row in shown if row.name is None or row.change is None or row.change.real]
+        same = [row for row in shown if row not in changed]
+        parts.append(f"**{_escaped(run.title)}**: {_escaped(between(run))}")
+        parts.append(_table(changed))
+        if same or rest:
+            inside = [_table(same)] if same else []
+            parts.append("\n\n".join(["<details><summary>no change seen</summary>", *inside, *rest, "</details>"]))
+        parts += [f"- {_escaped(line)}" for line in remarks(run)]
+    parts += [_escaped(line) for line in (*comparison.notes, method(comparison))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(rows: Sequence[Compared]) -> str:
+    lines = [HEADS, [":---", *["---:"] * (len(HEADS) - 2), ":---"], *(map(_escaped, cells(row)) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Names come from models of others: neither a table nor a page may be broken by them."""
+    return html.escape(text, quote=False).replace("|", "\\|").replace("`", "\\`").replace("\n", " ")

@@ -13,16 +13,18 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
-from op_profiler.report.trace import chrome_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from rich.console import Console
 
     from op_profiler.fleet.jobs import Ended
     from op_profiler.parallel.corun.several_targets import TargetsResult
-    from op_profiler.parallel.corun.timing import Timed
+    from op_profiler.parallel.corun.timing import TimedWays
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Plan
 
 
 def tell(
@@ -173,7 +175,7 @@ def _interval(interval: tuple[float, float], digits: int) -> str:
     return f" ({low:.{digits}f} to {high:.{digits}f}, 95 %)" if math.isfinite(low) else ""
 
 
-def _us(timed: Timed, way: int) -> str:
+def _us(timed: TimedWays, way: int) -> str:
     return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
 
 
@@ -232,3 +234,46 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             outputs += "" if row["outputs_agree"] else ", WRONG"
             table.add_row(row["machine"], row["asked_policy"], row["compared_policy"], *told, outputs)
     Console(width=None if sys.stdout.isatty() else 150).print(table)
+
+
+def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:
+    """The trace, in the JSON object format of the Trace Event Format; times are in microseconds.
+
+    Args:
+        timeline_us: start and end of every node, shape (nodes, 2).
+        lane: what the cores of the plan are called.
+    """
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": f"{' + '.join(plan.models)} ({plan.policy})"}}
+    ]
+    events += [
+        {"name": "thread_name", "ph": "M", "pid": 0, "tid": core, "args": {"name": f"{lane} {core}"}}
+        for core in plan.cores
+    ]
+    for number, stage in enumerate(plan.stages):
+        for group in stage.groups:
+            for step in group.steps:
+                node = graph.nodes[step.node]
+                start, end = timeline_us[step.node]
+                arguments = {
+                    "op": node.index,
+                    "model": graph.models[node.model],
+                    "anchor": node.operator.anchor,
+                    "operator_key": node.operator.key,
+                    "threads": step.threads,
+                    "stage": number,
+                }
+                events += [
+                    {
+                        "name": node.name.removeprefix("tvmgen_default_"),
+                        "cat": graph.models[node.model],
+                        "ph": "X",
+                        "pid": 0,
+                        "tid": core,
+                        "ts": round(float(start), 3),
+                        "dur": round(float(end - start), 3),
+                        "args": arguments,
+                    }
+                    for core in group.cores[: step.threads]
+                ]
+    return {"traceEvents": events, "displayTimeUnit": "ns"}

@@ -12,15 +12,17 @@ import numpy as np
 
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
+from op_profiler.operators.kinds.shapes import Unfit, sizes
+from op_profiler.prediction.latency.features import kind_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.operators.operator import Operator
-    from op_profiler.predict.latency.devices import DeviceName
-    from op_profiler.predict.latency.network import NetworkPrediction
-    from op_profiler.predict.latency.predictor import Predictor
-    from op_profiler.predict.latency.roofline import Roofline
+    from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.network import NetworkPrediction
+    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.roofline import Roofline
 
 FORMATS = ("table", "csv", "json", "runtime_lut")
 _CONVOLUTION = ("kernel_size", "filter_size", "input_channel", "input_h", "input_w", "stride", "depthwise")
@@ -57,7 +59,7 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
 
 
 def _whose(device: DeviceName) -> dict[str, Any]:
-    from op_profiler.predict.latency.calibration import of_this_machine
+    from op_profiler.prediction.latency.calibration import of_this_machine
 
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
@@ -79,14 +81,21 @@ def show_table(console: Console, prediction: NetworkPrediction, predictor: Predi
             network.operators[at].name,
             str(network.calls[at]),
             f"{found.latency_us[at]:.1f}" if known else "-",
-            f"{found.low_us[at]:.1f} to {found.high_us[at]:.1f}" if known else "-",
-            f"{100 * times[at] / max(np.nan_to_num(prediction.total_us), 1e-9):.1f}",
+            _interval(found.low_us[at], found.high_us[at]),
+            f"{100 * times[at] / prediction.partial_us:.1f}" if known else "-",
             found.tiers()[at] + (" *" if found.outside[at] else ""),
         )
     console.print(table)
-    if "bound" in prediction.tiers:
+    if prediction.bounded:
         print(_peaks(predictor.roofline, prediction.threads))
     print(summary(prediction))
+
+
+def _interval(low: float, high: float) -> str:
+    """A lower bound where the upper end is not known."""
+    if np.isfinite(high):
+        return f"{low:.1f} to {high:.1f}"
+    return f"at least {low:.1f}" if np.isfinite(low) else "-"
 
 
 def _at(before: str, threads: int) -> str:
@@ -103,27 +112,31 @@ def _peaks(roofline: Roofline, threads: int) -> str:
 
 def summary(prediction: NetworkPrediction) -> str:
     """The total, and how far it can be trusted."""
-    tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
-    at = _at(" at ", prediction.threads)
-    if prediction.unsupported:
-        at += f", without {len(prediction.unsupported)} of {len(prediction.network.operators)} operators"
-    lines = [
-        f"total{at}: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} to "
-        f"{prediction.high_us:.1f} us ({tiers})"
-        if np.isfinite(prediction.total_us)
-        else f"total{at}: unknown"
-    ]
+    lines = [f"total{_at(' at ', prediction.threads)}: {_total(prediction)}"]
     if prediction.beyond_us:
         lines.append(f"of these {prediction.beyond_us:.1f} us from kernel to kernel, and waiting for launches")
-    unlike = [name for name in prediction.unsupported if name not in prediction.too_large]
-    if unlike:
-        lines.append(f"NOT in the total, since nothing like it was measured: {', '.join(unlike)}")
-    if prediction.too_large:
-        lines.append(f"NOT in the total, since the device's memory cannot hold it: {', '.join(prediction.too_large)}")
-    if prediction.outside:
-        names = ", ".join(dict.fromkeys(prediction.outside))
-        lines.append(f"* beyond the sizes that were measured, or with an op that never was: {names}")
-    return "\n".join(lines)
+    reasons = {
+        "no estimate but a least time, since too little like it was measured": prediction.bounded,
+        "no estimate, since nothing like it was measured": [
+            name for name in prediction.unsupported if name not in prediction.too_large
+        ],
+        "no estimate, since the device's memory cannot hold it": prediction.too_large,
+        "* beyond the sizes that were measured, or with a rare op or attribute": prediction.outside,
+    }
+    return "\n".join(
+        [*lines, *(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in reasons.items() if names)]
+    )
+
+
+def _total(prediction: NetworkPrediction) -> str:
+    tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
+    missing = len(prediction.without_estimate)
+    if not missing:
+        interval = _interval(prediction.low_us, prediction.high_us)
+        return f"{prediction.total_us:.1f} us, 90 % interval {interval} us ({tiers})"
+    least = f", at least {prediction.low_us:.1f} us" if np.isfinite(prediction.low_us) else ""
+    others = f"; the others take {prediction.partial_us:.1f} us ({tiers})" if tiers else ""
+    return f"unknown{least}: {missing} of {len(prediction.network.operators)} operators without an estimate{others}"
 
 
 def _csv(predictions: Sequence[NetworkPrediction]) -> str:
@@ -134,7 +147,7 @@ def _csv(predictions: Sequence[NetworkPrediction]) -> str:
     for prediction in predictions:
         found = prediction.operators
         for at, operator in enumerate(prediction.network.operators):
-            shape = convolution_fields(operator)
+            shape = _convolution_fields(operator)
             times = (found.latency_us[at], found.low_us[at], found.high_us[at])
             writer.writerow(
                 [
@@ -150,7 +163,7 @@ def _csv(predictions: Sequence[NetworkPrediction]) -> str:
 
 def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
     """One row a convolution in the order of the calls, with the estimates of several predictors in microseconds and the
-    tier that answered: where nothing like a convolution was measured, all of them give the roofline's.
+    tier that answered; empty where nothing like a convolution was measured.
 
     Args:
         predictions: of the same network, by the name of the predictor.
@@ -160,7 +173,7 @@ def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
     writer.writerow(("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions), "tier"))
     first = next(iter(predictions.values()))
     for at, operator in enumerate(first.network.operators):
-        shape = convolution_fields(operator)
+        shape = _convolution_fields(operator)
         if not shape:
             continue
         times = [prediction.operators.latency_us[at] for prediction in predictions.values()]
@@ -176,14 +189,11 @@ def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
     return buffer.getvalue().rstrip("\n")
 
 
-def convolution_fields(operator: Operator) -> dict[str, Any]:
+def _convolution_fields(operator: Operator) -> dict[str, Any]:
     """Parameters of a two-dimensional convolution in plain sizes, whatever layout the compiler chose; empty for others.
 
     A depthwise convolution has as many filters as channels, and says that it is one.
     """
-    from op_profiler.dataset.formats.unblock import Unfit, sizes
-    from op_profiler.predict.latency.features import kind_of
-
     kind = kind_of(operator)
     if kind not in ("conv2d", "depthwise", "grouped") or not operator.inputs:
         return {}
@@ -208,8 +218,6 @@ def convolution_fields(operator: Operator) -> dict[str, Any]:
 
 def _runtime_lut(prediction: NetworkPrediction) -> list[str]:
     """As the query of a runtime look-up table prints it; what its total leaves out it says beside the total."""
-    from op_profiler.predict.latency.features import kind_of
-
     lines = []
     found = prediction.operators
     for at, operator in enumerate(prediction.network.operators):
@@ -219,9 +227,12 @@ def _runtime_lut(prediction: NetworkPrediction) -> list[str]:
         for _ in range(int(prediction.network.calls[at])):
             lines.append(f"op type {op_type} with input {shapes}")
             lines.append(f"run_time: [{found.latency_us[at]:.1f}]" if known else "run_time: not found")
-    lines.append(f"All operators found in the table? {not prediction.unsupported}")
-    if prediction.unsupported:
-        lines.append(f"not in the latency below: {', '.join(prediction.unsupported)}")
-    total = f"{prediction.total_us:.1f}" if np.isfinite(prediction.total_us) else "not found"
+    missing = prediction.without_estimate
+    lines.append(f"All operators found in the table? {not missing}")
+    if missing:
+        lines.append(f"not found: {', '.join(missing)}")
+    if missing and prediction.tiers:
+        lines.append(f"The run-time latency of the others is {prediction.partial_us:.1f}")
+    total = "not found" if missing else f"{prediction.total_us:.1f}"
     lines.append(f"The network run-time latency is {total}")
     return lines

@@ -11,7 +11,7 @@ from op_profiler.resources.resource import ResourceError
 from op_profiler.targets.cuda import tvm_build
 
 
-class Nvml(NamedTuple):
+class NvmlHandle(NamedTuple):
     """The module ``pynvml`` and its handle of the GPU."""
 
     module: Any
@@ -33,7 +33,7 @@ def bus_id() -> bytes:
 
 
 @contextlib.contextmanager
-def nvml() -> Iterator[Nvml]:
+def nvml() -> Iterator[NvmlHandle]:
     """The library, open for the block.
 
     Raises:
@@ -47,7 +47,7 @@ def nvml() -> Iterator[Nvml]:
     try:
         pynvml.nvmlInit()
         try:
-            yield Nvml(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(address))
+            yield NvmlHandle(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(address))
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from op_profiler.errors import MeasureError, UsageError
+from op_profiler.registry import registry_of
 
 SYSFS = Path("/sys")
 
@@ -108,9 +109,7 @@ class Resource(abc.ABC):
             found["settable"] = True
         except ResourceError as error:
             found["reason"] = str(error)
-        from op_profiler.resources import RESOURCES
-
-        return State(name=self.name, description=RESOURCES.help(self.name), **found)
+        return State(name=self.name, description=registry_of("resources").help(self.name), **found)
 
 
 class PoolResource(Resource):

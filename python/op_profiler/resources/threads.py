@@ -6,7 +6,7 @@ from op_profiler.cores import available_cores
 from op_profiler.resources.resource import PoolResource
 
 
-class Threads(PoolResource):
+class ThreadsResource(PoolResource):
     """How many cores a kernel is spread over; ``--threads`` of the collector."""
 
     name = "threads"

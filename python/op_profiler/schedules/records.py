@@ -6,7 +6,7 @@ For Relay these are lines that `autotvm.apply_history_best` reads, one file a pr
 A record holds under conditions (`Conditions`): what is
 the fastest on two threads that read their weights from memory says little of one thread with warm caches. There is one
 record for each computation and each of its conditions. Times decide nothing here: they are of different minutes.
-Whoever replaces a record has measured it and the new one in turns (`keep`).
+Whoever replaces a record has measured it and the new one in turns (`record_files.keep`).
 
 The conditions stand in a member ``conditions`` of a line, which AutoTVM does not look at. Lines without it, as
 AutoTVM and older versions write them, are of unknown conditions: they are used only where there is nothing else.
@@ -19,25 +19,18 @@ import functools
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
-from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.errors import OpProfilerError, UsageError
-from op_profiler.files import atomic_file, locked
-from op_profiler.shipped import is_checkout, shipped_schedules
+from op_profiler.errors import OpProfilerError
 
 AUTO, NONE = "auto", "none"
 FUNCTION = "function"
 """First argument of a task that is a function of TIR; its hash and its text follow."""
 LINES, DATABASES = ".jsonl", ".metaschedule"
 """How the names of records end: of a file of lines, and of a folder of databases."""
-_FOLDER_VARIABLE = "OP_PROFILER_SCHEDULES"
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
 _LAST_SECOND = 253402300799.0  # of the year 9999, where calendars end
@@ -233,28 +226,6 @@ def conditions_of(fields: Any) -> Conditions | None:
     return Conditions(threads, cache) if isinstance(cache, str) and cache in _NEAREST else None
 
 
-def read_records(path: Path) -> tuple[list[Record], int]:
-    """All records of a place that `record_file` names, and how many of its lines are none.
-
-    Raises:
-        OpProfilerError: a file cannot be read.
-    """
-    numbered, unreadable = numbered_records(path)
-    return list(numbered.values()), unreadable
-
-
-def numbered_records(path: Path) -> tuple[dict[int, Record], int]:
-    """As `read_records`, by the numbers of their lines, from 1; of a folder, by their place among its records."""
-    if path.is_dir():
-        from op_profiler.schedules.metaschedule_database import read_databases
-
-        records, unreadable = read_databases(path)
-        return dict(enumerate(records, 1)), unreadable
-    parsed = {number: parse_line(line) for number, line in lines_of(path).items()}
-    found = {number: record for number, record in parsed.items() if record is not None}
-    return found, len(parsed) - len(found)
-
-
 def lines_of(path: Path) -> dict[int, str]:
     """Lines of a file that hold something, by their numbers from 1."""
     try:
@@ -268,54 +239,6 @@ def _tuples(value: Any, levels: int = _MOST_LEVELS) -> Any:
     if levels == 0:
         raise ValueError("nested deeper than any task")
     return tuple(_tuples(v, levels - 1) for v in value) if isinstance(value, list) else value
-
-
-def default_folder() -> Path:
-    """Where schedule records are written: those that ship, in a checkout; else among the user's data.
-
-    ``OP_PROFILER_SCHEDULES`` names another folder.
-    """
-    named = os.environ.get(_FOLDER_VARIABLE)
-    if named:
-        return Path(named)
-    return shipped_schedules() if is_checkout() else platformdirs.user_data_path("op_profiler") / "schedules"
-
-
-def record_file(schedules: str, target_kind: str, processor: str, form: str = LINES) -> Path | None:
-    """The records of a processor, which may not exist; None where they are switched off.
-
-    Records that were installed with the package, all of them files of lines, are read where they lie until `keep` has
-    made a copy for the user.
-
-    Args:
-        schedules: ``auto``, ``none``, or a folder; with `DATABASES` also one that TVM's own tools have written.
-        processor: its name, e.g. ``AMD EPYC znver5``.
-        form: `LINES`, a file, or `DATABASES`, a folder.
-    """
-    if schedules == NONE:
-        return None
-    if form == DATABASES and schedules != AUTO:
-        from op_profiler.schedules.metaschedule_database import is_database
-
-        if is_database(Path(schedules)):
-            return Path(schedules).resolve()  # `.` has no name that a lock beside it could have
-    name = Path(target_kind, f"{slug(processor)}{form}")
-    if schedules != AUTO:
-        return Path(schedules) / name
-    own, shipped = default_folder() / name, shipped_schedules() / name
-    if own.exists() or os.environ.get(_FOLDER_VARIABLE) or not shipped.is_file():
-        return own
-    return shipped
-
-
-def check_folder(schedules: str) -> None:
-    """Refuse a folder that is not there: without a word, the compiler's own schedules would be measured.
-
-    Raises:
-        UsageError: neither a folder nor ``auto`` or ``none``.
-    """
-    if schedules not in (AUTO, NONE) and not Path(schedules).is_dir():
-        raise UsageError(f"--schedules {schedules!r}: there is no such folder; give one, or {AUTO} or {NONE}")
 
 
 def slug(name: str) -> str:
@@ -338,43 +261,3 @@ def choose(records: Iterable[Record], wanted: Conditions) -> dict[str, Record]:
 
 def _rank(record: Record, wanted: Conditions) -> tuple[Any, ...]:
     return *wanted.distance(record.conditions), record.mean_seconds
-
-
-def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
-    """Make a record the one of its computation and conditions. Safe beside other processes that do the same.
-
-    Args:
-        beaten: those that it was measured against.
-
-    Returns:
-        False where the file has got another one meanwhile, which it was not measured against: then that one stays.
-    """
-    beaten = list(beaten)
-    own = _writable(path)
-    with locked(own.with_suffix(".lock")):
-        known = own if own.exists() else path
-        rivals = [one for one in (read_records(known)[0] if known.exists() else []) if _same_place(one, record)]
-        if any(rival not in beaten for rival in rivals):
-            return False
-        if FUNCTION in record.arguments[:1]:
-            from op_profiler.schedules.metaschedule_database import replace_in_databases
-
-            replace_in_databases(own, rivals, record)
-        else:
-            lines = list(lines_of(known).values()) if known.exists() else []
-            kept = [line for line in lines if parse_line(line) not in rivals]
-            text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
-            with atomic_file(own) as partial:
-                partial.write_text(text, encoding="utf-8")
-    return True
-
-
-def _writable(path: Path) -> Path:
-    """The file that records of a file are written to: the user's own where the file came with an installed package."""
-    if is_checkout() or not path.is_relative_to(shipped_schedules()):
-        return path
-    return default_folder() / path.relative_to(shipped_schedules())
-
-
-def _same_place(one: Record, other: Record) -> bool:
-    return one.computation == other.computation and one.conditions == other.conditions

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from op_profiler.schedules.records import Conditions, Record, choose, read_records
+from op_profiler.schedules.record_files import foreign_records, read_records
+from op_profiler.schedules.records import Conditions, Record, choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,18 +21,24 @@ class UsableRecords:
         wanted: the conditions that the build is for.
         file: that they are from; None where they are of no file.
         skipped: lines of the file that are no records.
+        named: the folder that a user named for it, whose records are expected to fit; None for the usual one.
     """
 
     chosen: Mapping[str, Record]
     wanted: Conditions
     file: Path | None = None
     skipped: int = 0
+    named: str | None = None
 
     @classmethod
-    def of_file(cls, file: Path | None, wanted: Conditions) -> UsableRecords:
-        """Those of a file or a folder whose conditions are the nearest; none where it is not there."""
+    def of_file(cls, file: Path | None, wanted: Conditions, named: str | None = None) -> UsableRecords:
+        """Those of a file or a folder whose conditions are the nearest; none where it is not there.
+
+        Args:
+            named: see the attribute.
+        """
         records, skipped = read_records(file) if file is not None and file.exists() else ([], 0)
-        return cls(choose(records, wanted), wanted, file, skipped)
+        return cls(choose(records, wanted), wanted, file, skipped, named)
 
     @classmethod
     def only(cls, record: Record) -> UsableRecords:
@@ -65,6 +72,19 @@ class UsableRecords:
             notes.append(f"{count} of them are of other conditions ({other}), the nearest to these ({self.wanted})")
         if unknown := sum(record.conditions is None for record in used):
             notes.append(f"{unknown} of them are of unknown conditions: nothing better is there")
-        if self.skipped:
+        if not used and self.named is not None and self.file is not None and Path(self.named).is_dir():
+            notes.append(self._why_none(self.file))
+        elif self.skipped:
             notes.append(f"{self.skipped} lines of {self.file} are no schedule records")
         return tuple(notes)
+
+    def _why_none(self, file: Path) -> str:
+        """Why no record of the folder that a user named is used."""
+        if not file.exists():
+            return f"--schedules {self.named} has no effect: records of this target and processor would be in {file}"
+        if not self.chosen:
+            kind = foreign_records(file) if file.is_file() else None
+            return f"--schedules {self.named} has no effect: {file} {kind or 'has no schedule records that worked'}"
+        return (
+            f"--schedules {self.named} has no effect: none of the {len(self.chosen)} records of {file} is of this model"
+        )

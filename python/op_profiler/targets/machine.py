@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from op_profiler.errors import UsageError
+from op_profiler.options import DEVICE, Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,9 +15,9 @@ if TYPE_CHECKING:
 
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.compilers.tvm_types import RuntimeDevice
+    from op_profiler.measure.limits import Limits
     from op_profiler.measure.load import LoadMeter
     from op_profiler.measure.measurement import Cache, Device
-    from op_profiler.measure.rounds import Limits
     from op_profiler.measure.steadiness import SteadinessProbe
 
 
@@ -23,13 +26,35 @@ class Place:
     """How to reach a machine that is not this one.
 
     Attributes:
-        host, port: of an RPC tracker, or of an RPC server itself.
-        key: which of the tracker's machines; a server's own key where there is no tracker.
+        key: a server's own where there is no tracker.
     """
 
-    host: str
-    port: int
-    key: str
+    host: Annotated[str, Option("Of an RPC tracker, or of an RPC server itself.", DEVICE)]
+    port: Annotated[int, Option("Its port.", DEVICE)]
+    key: Annotated[
+        str, Option("Which of the tracker's machines. Default: the target's name.", DEVICE, name="device_key")
+    ] = ""
+
+    @classmethod
+    def of_options(cls, host: str | None = None, port: int | None = None, key: str | None = None) -> Place | None:
+        """The machine that is named; None where neither host nor port is given, and an empty key is the usual one.
+
+        Raises:
+            UsageError: only one of them is given, the port is none, or a key without them.
+        """
+        if host is None and port is None:
+            if key is not None:
+                raise UsageError("--device-key names a machine of an RPC tracker: give its --host and --port too")
+            return None
+        if not (host or "").strip() or port is None:
+            raise UsageError("--host and --port go together: those of an RPC tracker, or of an RPC server itself")
+        if not 0 < port < 65536:
+            raise UsageError(f"--port {port} is out of range; give 1 to 65535")
+        return cls(host=str(host).strip(), port=port, key=key or "")
+
+    def with_key(self, usual: str) -> Place:
+        """The same, with the usual key where it has none."""
+        return dataclasses.replace(self, key=self.key or usual)
 
 
 class Threads(Protocol):
@@ -91,6 +116,9 @@ class TimedModel(Protocol):
     def cache_mechanism(self, cache: Cache) -> str:
         """How `walk` brings the caches into that state; raises MeasureError where it cannot."""
 
+    def output_arrays(self) -> list[np.ndarray]:
+        """The model's outputs after the last run."""
+
 
 class LoadedModel(TimedModel, Protocol):
     """A model on a machine whose tensors can be fetched too."""
@@ -99,9 +127,6 @@ class LoadedModel(TimedModel, Protocol):
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         """Run the kernels in order; what each of them wrote, fetched before the next one runs."""
-
-    def output_arrays(self) -> list[np.ndarray]:
-        """The model's outputs after the last run."""
 
 
 class Machine(Protocol):

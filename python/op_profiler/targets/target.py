@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
@@ -30,6 +31,15 @@ def kind_of(target: str) -> TargetKind:
 def _first_word(target: str) -> str:
     words = target.split()
     return words[0].removeprefix("-device=") if words else ""
+
+
+def locks_of(targets: Sequence[str]) -> list[str]:
+    """What is measured on for these targets: this machine's processor, its GPU; always in the same order.
+
+    Boards have no lock of ours: their tracker gives them to one at a time.
+    """
+    locks = {kind_of(target).lock() for target in targets}
+    return sorted(lock for lock in locks if lock is not None)
 
 
 def options_of(target: str) -> str:

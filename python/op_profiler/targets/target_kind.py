@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from op_profiler.compilers.tvm_types import RemoteSession, RuntimeDevice, Target
+    from op_profiler.compilers.tvm_types import RuntimeDevice, Target
     from op_profiler.measure.measurement import Device
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.resources.resource import Resource
     from op_profiler.targets.machine import Machine, Place
-    from op_profiler.targets.remote.probe import Probe
     from op_profiler.tuning.trials.worker import Worker
 
 NO_PLANS_FOR_BOARDS = "a board is one of several targets that models choose from: --target llvm,pynq"
@@ -198,18 +197,12 @@ class TargetKind(abc.ABC):
             UsageError: there are no plans for it.
         """
 
-    def describe_remote(
-        self, session: RemoteSession, runtime: RuntimeDevice, target: Target, address: str, key: str
-    ) -> tuple[Device, Probe | None]:
-        """What the machine behind a session is, and what reads its files and bounds its threads; None: nothing does.
+    def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device | None:
+        """What the machine behind a session is; None where its own files tell (`op_profiler.targets.remote.probe`).
 
         Args:
             runtime: its `rpc_device`.
             target: of `resolve`.
             address: ``host:port`` of its server.
-            key: of the tracker's.
         """
-        from op_profiler.targets.remote.probe import Probe, describe_board
-
-        probe = Probe(session, target)
-        return describe_board(self.name, target, address, key, probe), probe
+        return None

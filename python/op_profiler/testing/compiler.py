@@ -91,7 +91,7 @@ class CompilerSuite:
         for number, tensor in enumerate(compiled.tensors):
             blocks.append(number if tensor.view_of is None else blocks[tensor.view_of])
         bound: list[Any] = []
-        if "corun" in compiler.beyond_collecting:
+        if compiler.has("weights"):
             bound.append(bind_in_one_piece(compiled, blocks, inputs))
         if bound and compiler.takes_builds_of_targets:  # plans on GPUs too
             bound.append(compiler.bind(compiled, device, inputs, blocks))
@@ -106,7 +106,7 @@ class CompilerSuite:
         computed = [n for n, tensor in enumerate(compiled.tensors) if not tensor.given and tensor.view_of is None]
         assert sorted(written) == computed
         assert compiled.outputs and max(compiled.outputs) < len(compiled.tensors)
-        if "corun" not in compiler.beyond_collecting:
+        if not compiler.has("weights"):
             return
         given = {tensor.given for tensor in compiled.tensors} - {""}
         weights = compiler.weights(compiled)
@@ -149,7 +149,7 @@ class CompilerSuite:
         assert kinds == () and [spec.name for spec in merged.inputs] == [spec.name for spec in model.inputs]
 
     def test_every_heavy_operator_can_be_tuned(self, compiler: Compiler, model: ImportedModel, target: Target) -> None:
-        if "tune" not in compiler.beyond_collecting:
+        if not compiler.has("task"):
             pytest.skip(f"{compiler.name} does not tune")
         items, occurrences = compiler.tunables(model, target, None)
         heavy = {o.operator.key for o in occurrences if o.operator.anchor in HEAVY}
@@ -161,7 +161,7 @@ class CompilerSuite:
     def test_what_can_be_tuned_has_tasks_in_place(
         self, compiler: Compiler, model: ImportedModel, built: BuiltModel, target: Target
     ) -> None:
-        tunes = "tune" in compiler.beyond_collecting
+        tunes = compiler.has("task")
         occurrences = built.compiled.occurrences
         found = {one.operator.key for one in occurrences if compiler.tasks(one, target)}
         items = compiler.tunables(model, target, None)[0] if tunes else []

@@ -8,7 +8,7 @@ import numpy as np
 
 from op_profiler.operators.operator import Operator
 from op_profiler.parallel.planning.costs import Costs
-from op_profiler.parallel.planning.graph import KernelGraph, Node
+from op_profiler.parallel.planning.graph import GraphNode, KernelGraph
 
 
 def operator(name: str) -> Operator:
@@ -20,7 +20,7 @@ def graph_of(inputs: Sequence[tuple[int, ...]], models: Sequence[int] | None = N
     """One node for each tuple of inputs; `models`: to which model each belongs."""
     models = models or [0] * len(inputs)
     nodes = tuple(
-        Node(index, model, f"kernel_{index}", operator(f"kernel_{index}"), sources)
+        GraphNode(index, model, f"kernel_{index}", operator(f"kernel_{index}"), sources)
         for index, (model, sources) in enumerate(zip(models, inputs))
     )
     return KernelGraph(tuple(f"model {number}" for number in range(max(models) + 1)), nodes)

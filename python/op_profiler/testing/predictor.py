@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from op_profiler.dataset.formats.format import Convolutions
-from op_profiler.predict.latency.regression import Regressor
-from op_profiler.predict.library.library_predictor import LibraryPredictorFactory
+from op_profiler.prediction.latency.regression import Regressor
+from op_profiler.prediction.library.library_predictor import LibraryPredictorFactory
 
 
 def simple_device() -> Convolutions:
@@ -30,7 +30,7 @@ class LibraryPredictorSuite:
     """A predictor of a convolution library learns from a table and answers in the order of what it is asked.
 
     Fixtures:
-        factory: an `op_profiler.predict.library.library_predictor.LibraryPredictorFactory`.
+        factory: an `op_profiler.prediction.library.library_predictor.LibraryPredictorFactory`.
         table: what it learns from; a simple device whose latency is known.
     """
 
@@ -64,7 +64,7 @@ class RegressorSuite:
     """A regression of operators learns a function of its columns, and comes back from its bytes.
 
     Fixtures:
-        regressor: an `op_profiler.predict.latency.regression.Regressor` that has learned nothing; a new one every time.
+        regressor: an `op_profiler.prediction.latency.regression.Regressor` that learned nothing; a new one every time.
     """
 
     @pytest.fixture

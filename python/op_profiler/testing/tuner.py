@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.targets.target import resolve_target
 from op_profiler.tuning.candidate import TaskSpec, TrialResult
 from op_profiler.tuning.task import Task
@@ -33,7 +35,7 @@ class TunerSuite:
 
     @pytest.fixture
     def task(self) -> Task:
-        return DENSE.create(resolve_target("llvm"))
+        return compiler_in_use().task(DENSE, resolve_target("llvm"))
 
     def test_each_point_of_the_space_is_proposed_at_most_once(self, factory: TunerFactory, task: Task) -> None:
         proposed = _proposals(_seeded(factory, task))
@@ -51,8 +53,6 @@ class TunerSuite:
 
 def _seeded(factory: TunerFactory, task: Task, seed: int = 3) -> Tuner:
     """As `make_tuner` makes it."""
-    import numpy as np
-
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     return factory(task, seed)

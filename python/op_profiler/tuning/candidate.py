@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.tvm_types import Target
-
 if TYPE_CHECKING:
-    from op_profiler.schedules.records import Record
-    from op_profiler.tuning.task import Task
+    pass
 
 Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
 
@@ -29,14 +25,8 @@ class TaskSpec:
         """The workload as text; equal for equal tasks."""
         return repr((self.template, self.arguments))
 
-    def create(self, target: Target) -> Task:
-        """The task, with its space."""
-        return compiler_in_use().task(self, target)
-
 
 VENDOR = -1
-_NO_POINT = -1
-"""Index, in a record, of what is no point of a space: what a template takes without a record."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,21 +40,6 @@ class Candidate:
 
     task: TaskSpec
     index: int | None
-
-
-def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
-    """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
-    from op_profiler.schedules.records import computation_of
-
-    for spec in specs:
-        mine = spec.template, computation_of(spec.template, spec.arguments)
-        if mine != (record.template, record.computation):
-            continue
-        if int(record.config.get("index", _NO_POINT)) == _NO_POINT:
-            return Candidate(spec, None)
-        point = spec.create(target).point(record.knobs)
-        return Candidate(spec, point) if point is not None else None
-    return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -119,32 +119,32 @@ def _random(shape: Shape, dtype: str, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, dtype="float32").astype(dtype)
 
 
-def block_channels(array: np.ndarray, block: int) -> np.ndarray:
+def _block_channels(array: np.ndarray, block: int) -> np.ndarray:
     """[n, c, h, w] to [n, c / block, h, w, block]."""
     n, channels, height, width = array.shape
     return array.reshape(n, channels // block, block, height, width).transpose(0, 1, 3, 4, 2)
 
 
-def unblock_channels(array: np.ndarray) -> np.ndarray:
+def _unblock_channels(array: np.ndarray) -> np.ndarray:
     """[n, C, h, w, c] to [n, C * c, h, w]."""
     n, chunks, height, width, block = array.shape
     return array.transpose(0, 1, 4, 2, 3).reshape(n, chunks * block, height, width)
 
 
-def block_weight(weight: np.ndarray, in_block: int, out_block: int) -> np.ndarray:
+def _block_weight(weight: np.ndarray, in_block: int, out_block: int) -> np.ndarray:
     """[o, i, kh, kw] to [O, I, kh, kw, in_block, out_block]."""
     o, i, kh, kw = weight.shape
     blocked = weight.reshape(o // out_block, out_block, i // in_block, in_block, kh, kw)
     return blocked.transpose(0, 2, 4, 5, 3, 1)
 
 
-def unblock_weight(weight: np.ndarray) -> np.ndarray:
-    """The inverse of `block_weight`."""
+def _unblock_weight(weight: np.ndarray) -> np.ndarray:
+    """The inverse of `_block_weight`."""
     chunks, in_chunks, kh, kw, in_block, out_block = weight.shape
     return weight.transpose(0, 5, 1, 4, 2, 3).reshape(chunks * out_block, in_chunks * in_block, kh, kw)
 
 
-def winograd_weight(weight: np.ndarray, lanes: int, tile: int) -> np.ndarray:
+def _winograd_weight(weight: np.ndarray, lanes: int, tile: int) -> np.ndarray:
     """[o, i, 3, 3] to [tile + 2, tile + 2, o / lanes, i, lanes], transformed by G w G^T."""
     from tvm.topi.nn import winograd_util
 
@@ -206,17 +206,17 @@ def _convolution(task: TaskSpec) -> Reference:
         if position == 0:
             if len(wanted) == 4:
                 return data
-            return block_channels(data, wanted[4]) if len(wanted) == 5 and channels % wanted[4] == 0 else None
+            return _block_channels(data, wanted[4]) if len(wanted) == 5 and channels % wanted[4] == 0 else None
         if len(wanted) == 4:
             return weight
         if len(wanted) == 5 and winograd:
-            return winograd_weight(weight, wanted[4], wanted[0] - 2)
+            return _winograd_weight(weight, wanted[4], wanted[0] - 2)
         if len(wanted) == 6 and weight.shape[1] % wanted[4] == 0 and weight.shape[0] % wanted[5] == 0:
-            return block_weight(weight, wanted[4], wanted[5])
+            return _block_weight(weight, wanted[4], wanted[5])
         return None
 
     output = convolve(data, weight, strides, padding, dilation)
-    return Reference([data, weight], pack, lambda a: unblock_channels(a) if a.ndim == 5 else a, output)
+    return Reference([data, weight], pack, lambda a: _unblock_channels(a) if a.ndim == 5 else a, output)
 
 
 def _dense(task: TaskSpec) -> Reference:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
+from op_profiler.schedules.records import Record, computation_of
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, Runner, TaskSpec, TrialResult
-from op_profiler.tuning.task import Config
-from op_profiler.tuning.tuners.tuner import make_tuner
+from op_profiler.tuning.task import Config, Task
+from op_profiler.tuning.tuners import TUNERS
+from op_profiler.tuning.tuners.tuner import Tuner
 
 _BATCH = 16
 _FINALISTS = 5
 _FINAL_ROUNDS = 15
+_NO_POINT = -1
+"""Index, in a record, of what is no point of a space: what a template takes without a record."""
 
 Known = Callable[[TaskSpec], Mapping[str, TrialResult]]
 """What was tried before of a task, by the key of the schedule."""
@@ -113,7 +122,7 @@ class OperatorSearch:
     def run(self) -> Search:
         """Search; a known result counts as a trial, so that an interrupted search goes on where it stopped."""
         for spec in self._defaults:
-            self._tasks[spec] = self._tasks.get(spec) or spec.create(self._target)
+            self._tasks[spec] = self._tasks.get(spec) or compiler_in_use().task(spec, self._target)
             schedule = self._tasks[spec].default()
             self._try([(Candidate(spec, None), schedule)])
         started = len(self._trials)
@@ -199,7 +208,7 @@ class _Space:
 
     def __init__(self, spec: TaskSpec, target: Target, tuner: str, seed: int) -> None:
         self.spec = spec
-        self.task = spec.create(target)
+        self.task = compiler_in_use().task(spec, target)
         self.tuner = make_tuner(tuner, self.task, seed)
         self.tried = 0
         self.exhausted = False
@@ -210,3 +219,30 @@ class _Space:
         self.best_us = min([self.best_us, *(result.median_us for result in results)])
         self.tuner.update(points, results)
         self.tried += len(results)
+
+
+def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
+    """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
+    for spec in specs:
+        mine = spec.template, computation_of(spec.template, spec.arguments)
+        if mine != (record.template, record.computation):
+            continue
+        if int(record.config.get("index", _NO_POINT)) == _NO_POINT:
+            return Candidate(spec, None)
+        point = compiler_in_use().task(spec, target).point(record.knobs)
+        return Candidate(spec, point) if point is not None else None
+    return None
+
+
+def make_tuner(name: str, task: Task, seed: int) -> Tuner:
+    """The tuner of a name for a task.
+
+    Raises:
+        UnknownNameError: there is none of this name.
+        UsageError: it is none for this compiler.
+    """
+    factory = TUNERS.get(name)
+    load_tvm()
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    return factory(task, seed)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from op_profiler.analysis.explain import mca
+from op_profiler.analysis.explain import reading as mca
 from op_profiler.analysis.explain.explanation import ModelExplanation
 from op_profiler.cli import application
 from op_profiler.dataset import Dataset

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.analysis.explain.evidence import Cycles, Evidence, Limits, OtherTimes
+from op_profiler.analysis.explain.evidence import Cycles, Evidence, OtherTimes, ProcessorLimits
 from op_profiler.analysis.explain.explain import in_chain
 from op_profiler.analysis.explain.explanation import Loss, ModelExplanation
-from op_profiler.analysis.explain.machine_code import KernelCode, Loop
+from op_profiler.analysis.explain.machine_code import KernelCode, MachineLoop
 from op_profiler.analysis.explain.words import explained, sureness_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.operator import Operator, TensorSpec
-from op_profiler.predict.schedules.tuning_gain import Tuned
+from op_profiler.prediction.schedules.tuning_gain import TunedTime
 from op_profiler.report.explanation import show
 
 MODEL = ModelRequest(source="local", name="net")
-LIMITS = Limits(
+LIMITS = ProcessorLimits(
     flops_per_us={1: 100_000.0, 2: 200_000.0},
     bytes_per_us={"l1": {1: 400_000.0, 2: 800_000.0}, "memory": {1: 10_000.0, 2: 20_000.0}},
     cache_bytes={"l1": 48 << 10, "l2": 2 << 20},
@@ -27,7 +27,7 @@ LIMITS = Limits(
     peak_flops_per_cycle=32.0,
 )
 FMA = tuple(f"vfmadd231ps %zmm13, %zmm14, %zmm{i}" for i in range(12))
-GOOD = Loop((*FMA, "jne .L"), 2)
+GOOD = MachineLoop((*FMA, "jne .L"), 2)
 
 
 def evidence(times: dict[tuple[str, int], float], **changes: Any) -> Evidence:
@@ -73,7 +73,7 @@ def test_what_a_level_cannot_have_delivered_came_from_a_nearer_one(capsys: pytes
 
 
 def test_scalars_are_named() -> None:
-    scalar = Loop(tuple(f"vfmadd231ss %xmm13, %xmm14, %xmm{i}" for i in range(12)), 2)
+    scalar = MachineLoop(tuple(f"vfmadd231ss %xmm13, %xmm14, %xmm{i}" for i in range(12)), 2)
     slow = {state: 16 * us for state, us in FINE.items()}
     one = evidence(slow, code=KernelCode((scalar,), parallel=True), cycles=Cycles(12, 12, True))
     assert first(one) == "vectorization"
@@ -86,7 +86,7 @@ def test_a_chain_of_multiply_adds_is_named() -> None:
 
 
 def test_spilling_is_named_also_where_the_model_of_the_processor_does_not_see_it() -> None:
-    spilling = Loop((*FMA, "vmovups %zmm1, 64(%rsp)", "vmovups 64(%rsp), %zmm1"), 2)
+    spilling = MachineLoop((*FMA, "vmovups %zmm1, 64(%rsp)", "vmovups 64(%rsp), %zmm1"), 2)
     slow = {state: 3 * us for state, us in FINE.items()}
     assert first(evidence(slow, code=KernelCode((spilling,), parallel=True))) == "spills"
 
@@ -153,7 +153,7 @@ def test_a_better_known_schedule_is_named_where_nothing_else_is() -> None:
 
 def test_what_a_search_is_predicted_to_find_is_promised() -> None:
     slow = {state: 4 * us for state, us in FINE.items()}
-    one = evidence(slow, cycles=Cycles(48, 48, True), others=OtherTimes(tuned=Tuned(80.0, 60.0, 120.0)))
+    one = evidence(slow, cycles=Cycles(48, 48, True), others=OtherTimes(tuned=TunedTime(80.0, 60.0, 120.0)))
     found = explained(one, 1000.0, MODEL)
     assert found.losses[0].cause == "register tile"  # which is what a search would change
     assert found.advice is not None and "--iftune true" in found.advice.command

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from op_profiler.analysis.explain import mca
-from op_profiler.analysis.explain.machine_code import KernelCode, Loop, kernels_of, loops_of
+from op_profiler.analysis.explain import reading as mca
+from op_profiler.analysis.explain.machine_code import KernelCode, MachineLoop, kernels_of, loops_of
 from op_profiler.compilers.compiler import compiler_in_use
 
 ASSEMBLY = """
@@ -53,8 +53,8 @@ def test_a_jump_forward_is_no_loop() -> None:
 
 def test_steps_that_follow_each_other_are_not_far() -> None:
     unrolled = tuple(f"vmovups {64 * i}(%rax), %zmm{i}" for i in range(16))
-    assert Loop((*unrolled, "addq $1024, %rax", "jne .L"), 1).far_steps == ()
-    assert Loop((*unrolled[:1], "addq $1024, %rax", "jne .L"), 1).far_steps == (1024,)
+    assert MachineLoop((*unrolled, "addq $1024, %rax", "jne .L"), 1).far_steps == ()
+    assert MachineLoop((*unrolled[:1], "addq $1024, %rax", "jne .L"), 1).far_steps == (1024,)
 
 
 def test_planted_code_is_what_was_planted(codes: dict[str, KernelCode], target: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from op_profiler.analysis.explain.other_times import KnownSchedules
 from op_profiler.dataset import Dataset, import_table, read_parquet
-from op_profiler.predict.schedules.tuning_gain import TuningGain
+from op_profiler.prediction.schedules.tuning_gain import TuningGain
 from op_profiler.shipped import shipped_trials
 
 

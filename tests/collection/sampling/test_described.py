@@ -7,21 +7,15 @@ import dataclasses
 import pytest
 
 from op_profiler.collection.sampling.batches import operators_of_points
-from op_profiler.collection.sampling.described import described
-from op_profiler.collection.sampling.kinds import (
-    ACTIVATIONS,
-    EPILOGUES,
-    BatchMatmul,
-    Conv2d,
-    Conv2dTranspose,
-    Dense,
-    Elementwise,
-    Pool2d,
-    Softmax,
-)
-from op_profiler.collection.sampling.point import Point
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import UsageError
+from op_profiler.operators.kinds.convolutions import Conv2d, Conv2dTranspose
+from op_profiler.operators.kinds.described import described
+from op_profiler.operators.kinds.elementwise import ACTIVATIONS, Elementwise
+from op_profiler.operators.kinds.norms import Softmax
+from op_profiler.operators.kinds.point import EPILOGUES, Point
+from op_profiler.operators.kinds.pooling import Pool2d
+from op_profiler.operators.kinds.products import BatchMatmul, Dense
 from op_profiler.targets.target import resolve_target
 
 POINTS: tuple[Point, ...] = (

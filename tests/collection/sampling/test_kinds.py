@@ -19,39 +19,6 @@ from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import batch as cut
 from op_profiler.collection.sampling import run, spaces
 from op_profiler.collection.sampling.batches import operators_of_points
-from op_profiler.collection.sampling.kinds import (
-    BROADCASTS,
-    CELLS,
-    INT8_ELEMENTWISE,
-    REDUCTIONS,
-    BatchMatmul,
-    Broadcast,
-    Conv1d,
-    Conv2d,
-    Conv2dNHWC,
-    Dense,
-    DenseOfActivations,
-    Elementwise,
-    GatedDense,
-    Gates,
-    ImageNorm,
-    InFloat16,
-    Int8Conv2d,
-    Int8Dense,
-    Int8Elementwise,
-    JoinedSlices,
-    LayerScale,
-    LocalResponseNorm,
-    Pool2d,
-    Rearranged,
-    Reduction,
-    Relayout,
-    Repacking,
-    Softmax,
-    TurnedPositions,
-    UnpaddedPool2d,
-)
-from op_profiler.collection.sampling.point import Point, Scope
 from op_profiler.collection.supervisor import Collection
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.compiler import compiler_in_use
@@ -60,8 +27,30 @@ from op_profiler.dataset import flat_rows
 from op_profiler.errors import EXIT_FAILURES_RECORDED
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators import cost
-from op_profiler.predict.latency.features import operator_features
-from op_profiler.predict.latency.traffic import traffic_features
+from op_profiler.operators.kinds.convolutions import Conv1d, Conv2d, Conv2dNHWC, Int8Conv2d
+from op_profiler.operators.kinds.elementwise import (
+    BROADCASTS,
+    CELLS,
+    INT8_ELEMENTWISE,
+    Broadcast,
+    Elementwise,
+    Gates,
+    Int8Elementwise,
+)
+from op_profiler.operators.kinds.norms import REDUCTIONS, ImageNorm, LocalResponseNorm, Reduction, Softmax
+from op_profiler.operators.kinds.point import InFloat16, Point, Scope
+from op_profiler.operators.kinds.pooling import Pool2d, UnpaddedPool2d
+from op_profiler.operators.kinds.products import (
+    BatchMatmul,
+    Dense,
+    DenseOfActivations,
+    GatedDense,
+    Int8Dense,
+    Repacking,
+)
+from op_profiler.operators.kinds.rearrangements import JoinedSlices, LayerScale, Rearranged, Relayout, TurnedPositions
+from op_profiler.prediction.latency.features import operator_features
+from op_profiler.prediction.latency.traffic import traffic_features
 from op_profiler.report.collection import Screen
 from op_profiler.targets.target import kind_of
 

@@ -11,6 +11,7 @@ from ...command_line import ROOT, op_profiler
 
 PLAN = ROOT / "collector" / "sampling_plan.sh"
 NETWORKS = ROOT / "collector" / "networks_plan.sh"
+DRAWN = ROOT / "collector" / "drawn_plan.sh"
 
 
 def test_every_step_of_the_plan_is_accepted(tmp_path: Path) -> None:
@@ -54,3 +55,22 @@ def test_every_network_of_the_plan_is_known_and_has_a_file_of_its_own(tmp_path: 
         listed = json.loads(op_profiler("models", "--modelsource", source, "--json", folder=tmp_path).stdout)
         assert {name for where, name in named if where == source} - of_packages <= set(listed[source])
     assert subprocess.run([str(NETWORKS)], capture_output=True, text=True).returncode == 2
+
+
+def test_drawn_networks_are_measured_by_the_kind_of_their_seed(tmp_path: Path) -> None:
+    command = tmp_path / "op-profiler"
+    command.write_text('#!/bin/sh\necho "$@"\n')
+    command.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    line = [str(DRAWN), str(tmp_path / "nets"), "0", "60", "--threads", "1,2"]
+
+    def names(**kinds: str) -> list[str]:
+        done = subprocess.run(line, env=environment | kinds, capture_output=True, text=True, check=True)
+        steps = [step.split() for step in done.stdout.splitlines()]
+        assert all(step[1:3] == ["--modelsource", "file"] and step[-3:-1] == ["1,2", "--db"] for step in steps)
+        assert len({step[-1] for step in steps}) == len(steps)
+        return [step[4] for step in steps]
+
+    assert len(names()) == 40 and len(names(KINDS="test")) == 20 and not set(names()) & set(names(KINDS="test"))
+    assert names()[1] == "drawn_networks:mixer_1"
+    assert subprocess.run([str(DRAWN), "nets"], capture_output=True, text=True).returncode == 2

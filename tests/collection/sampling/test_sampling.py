@@ -17,27 +17,22 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import batch, grid, run, spaces
 from op_profiler.collection.sampling.adaptive import adaptive_batches
-from op_profiler.collection.sampling.kinds import (
-    BatchMatmul,
-    Conv1d,
-    Conv2d,
-    Conv2dDilated,
-    Conv3d,
-    Dense,
-    GrowingPast,
-    LayerNorm,
-    Softmax,
-)
-from op_profiler.collection.sampling.point import Point
 from op_profiler.collection.summary import ModelReport
 from op_profiler.collection.supervisor import Collection
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import kept_batches, read_batch
-from op_profiler.predict.latency import devices, fit, open_predictor
+from op_profiler.operators.kinds.convolutions import Conv1d, Conv2d, Conv2dDilated, Conv3d
+from op_profiler.operators.kinds.norms import LayerNorm, Softmax
+from op_profiler.operators.kinds.point import Point
+from op_profiler.operators.kinds.products import BatchMatmul, Dense
+from op_profiler.operators.kinds.rearrangements import GrowingPast
+from op_profiler.prediction.latency import devices, fit, open_predictor
 from op_profiler.report.collection import Screen
-from op_profiler.schedules.records import Conditions, Record, keep
+from op_profiler.schedules.record_files import keep
+from op_profiler.schedules.records import Conditions, Record
 from op_profiler.targets.llvm.identity import processor_name
 from op_profiler.targets.machine import Place
 
@@ -206,9 +201,9 @@ def test_a_batch_in_steps_calls_each_operator_as_often_with_the_same_weights(tar
 def test_inputs_of_one_shape_are_tensors_of_their_own(target: Any) -> None:
     """Of two that are written alike the compiler would leave one, and what reads it would read half as much."""
     from op_profiler.collection.sampling.batches import batch_name, operators_of_points, sampled
-    from op_profiler.collection.sampling.kinds import Elementwise
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.frontends.sample import shares_inputs, write_batch
+    from op_profiler.operators.kinds.elementwise import Elementwise
 
     points = [Elementwise("add", (1, 40, 32)), Elementwise("multiply", (1, 40, 32))]
     name = batch_name("alike", [1])
@@ -270,7 +265,7 @@ def _winograd(point: Conv2d, target: Any) -> Record:
     data, (kind, (chunks, _, _, _, _, lanes), dtype), *rest = dict(choices.tasks_of(direct))["conv2d_NCHWc.x86"]
     register_templates()
     spec = TaskSpec(WINOGRAD, (data, (kind, (6, 6, chunks, point.in_channels, lanes), dtype), *rest))
-    space = spec.create(target)
+    space = compiler_in_use().task(spec, target)
     config = space.config(next(point for point in range(space.size) if space.is_valid(point)))
     return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
 

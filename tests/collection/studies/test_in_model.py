@@ -12,11 +12,13 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.studies import tune
-from op_profiler.collection.studies.in_model import Entry, InModel, is_faster
+from op_profiler.collection.studies.in_model import InModel, OperatorCandidates, is_faster
 from op_profiler.collection.studies.study import Study
 from op_profiler.collection.studies.tune import ModelTuner, tunables_of
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.schedules.records import Conditions, Record, read_records
+from op_profiler.schedules.record_files import read_records
+from op_profiler.schedules.records import Conditions, Record
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.targets.open_machine import open_machine
 from op_profiler.tuning import search
@@ -32,30 +34,32 @@ def place(small_network: Any, target: Any) -> InModel:
 
 
 @pytest.fixture(scope="module")
-def entries(small_network: Any, target: Any) -> list[Entry]:
+def entries(small_network: Any, target: Any) -> list[OperatorCandidates]:
     """Every convolution with a schedule that goes through its output one by one, its channels outermost."""
     found = []
     for item in tunables_of(small_network, target)[0]:
         spec = item.tasks[0]
-        task = spec.create(target)
+        task = compiler_in_use().task(spec, target)
         slow = {name: min(values) for name, values in task.knobs.items()} | {"compute_at": -1}
         point = task.point({name: slow[name] for name in task.knobs})
         assert point is not None
         record = Record(
             str(target), spec.template, spec.arguments, task.config(point), (1e-9,), conditions=Conditions(1)
         )
-        found.append(Entry(item, (record,), record))
+        found.append(OperatorCandidates(item, (record,), record))
     return [entry for entry in found if "conv2d" in entry.item.anchor.anchor]
 
 
-def test_what_is_not_faster_in_the_model_does_not_become_its_record(place: InModel, entries: list[Entry]) -> None:
+def test_what_is_not_faster_in_the_model_does_not_become_its_record(
+    place: InModel, entries: list[OperatorCandidates]
+) -> None:
     """Its nanosecond alone, and that it has been in use so far, count for nothing."""
     decisions = place.decide(entries)
     assert set(decisions) == {entry.item for entry in entries} and len(entries) == 2
     assert all(d.winner is None and d.winner_us == d.default_us > 0 for d in decisions.values())
 
 
-def test_the_candidates_kernels_are_those_of_the_build(place: InModel, entries: list[Entry]) -> None:
+def test_the_candidates_kernels_are_those_of_the_build(place: InModel, entries: list[OperatorCandidates]) -> None:
     build = place._built([entry.candidates[0] for entry in entries])
     assert build is not None
     templates = [build.templates[operator.key] for operator in build.operators if "conv2d" in operator.anchor]
@@ -77,7 +81,11 @@ def test_the_candidates_kernels_are_those_of_the_build(place: InModel, entries: 
     ],
 )
 def test_what_surely_is_the_fastest_wins(
-    factors: tuple[float, ...], champion: int | None, winner: int | None, place: InModel, entries: list[Entry]
+    factors: tuple[float, ...],
+    champion: int | None,
+    winner: int | None,
+    place: InModel,
+    entries: list[OperatorCandidates],
 ) -> None:
     import dataclasses
 
@@ -85,7 +93,7 @@ def test_what_surely_is_the_fastest_wins(
     count = len(place._default.operators)
     times = [factor * 100 + rng.normal(0, 1, (21, count)) for factor in (1.0, *factors)]
     made = tuple(dataclasses.replace(entries[0].candidates[0], timestamp=float(i)) for i in range(len(factors)))
-    entry = Entry(entries[0].item, made, made[champion] if champion is not None else None)
+    entry = OperatorCandidates(entries[0].item, made, made[champion] if champion is not None else None)
     assert place._first(entry, times) == (made[winner] if winner is not None else None)
     assert place._first(entry, [times[0], *[None] * len(factors)]) is None
 
@@ -96,7 +104,7 @@ def test_faster_is_what_the_interval_says() -> None:
     assert not is_faster(one[:5], one[:5] * 2)  # too few to be sure of anything
 
 
-def test_the_state_of_the_caches_is_measured(place: InModel, entries: list[Entry]) -> None:
+def test_the_state_of_the_caches_is_measured(place: InModel, entries: list[OperatorCandidates]) -> None:
     items = [entry.item for entry in entries]
     loaded, walked = place._default.loaded, []
 
@@ -126,7 +134,7 @@ def test_the_state_of_the_caches_is_measured(place: InModel, entries: list[Entry
 
 @pytest.mark.parametrize("how", ["_searched_in_turn", "_searched_at_once"])
 def test_records_have_the_cache_state_of_their_own_search(
-    how: str, entries: list[Entry], target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, entries: list[OperatorCandidates], target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no model decides."""
     states = dict(zip([entry.item for entry in entries], ["cold", "hot"], strict=True))

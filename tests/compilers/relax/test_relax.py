@@ -235,7 +235,11 @@ def _dense_layers(path: Path, widths: list[int]) -> None:
     for at in range(len(pairs)):
         nodes.append(helper.make_node("MatMul", [f"x{at}", f"w{at}"], [f"y{at}"]))
         nodes.append(helper.make_node("Relu", [f"y{at}"], [f"x{at + 1}"]))
-    ends = [helper.make_tensor_value_info(f"x{at}", TensorProto.FLOAT, [4, widths[at]]) for at in (0, len(pairs))]
+    nodes.append(helper.make_node("Softmax", [f"x{len(pairs)}"], ["y"]))
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, width])
+        for name, width in (("x0", widths[0]), ("y", widths[-1]))
+    ]
     graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     path.write_bytes(model.SerializeToString())
@@ -245,7 +249,7 @@ def test_predict_and_evaluate_learn_from_what_was_collected_and_from_the_loops_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnx", reason="the models are written as ONNX")
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency.open_predictor import examples_for
 
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "results.db"

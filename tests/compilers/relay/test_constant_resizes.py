@@ -8,9 +8,10 @@ import numpy as np
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 
+from ...executor import executor_of
+
 
 def test_a_table_that_is_resized_by_bicubic_interpolation_is_compiled(tvm: Any) -> None:
-    from tvm.contrib import graph_executor
     from tvm.topi.testing import resize2d_python
 
     from op_profiler.compilers.relay.lower import compile_model, optimize
@@ -28,7 +29,7 @@ def test_a_table_that_is_resized_by_bicubic_interpolation_is_compiled(tvm: Any) 
     assert compiled.left_out == ("tir.CommonSubexprElim",)
     lowered = [occurrence.operator.key for occurrence in optimize(model, tvm.target.Target("llvm"))]
     assert lowered == [occurrence.operator.key for occurrence in compiled.occurrences]
-    run = graph_executor.GraphModule(compiled.library["default"](tvm.cpu()))
+    run = executor_of(compiled.library)
     given = np.ones((1, 2, 7, 7), "float32")
     run.set_input("x", given)
     run.run()

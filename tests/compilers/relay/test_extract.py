@@ -14,7 +14,9 @@ from op_profiler.compilers.relay import lower
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.compilers.relay.lower import compile_model, optimize
+from op_profiler.compilers.relay.rebuilt import relay_function
 from op_profiler.errors import ModelError
+from op_profiler.operators.operator import Operator
 
 
 def _function(tvm: Any, expression: Any, parameters: list[Any]) -> Any:
@@ -85,6 +87,43 @@ def test_key_does_not_depend_on_the_name_and_does_on_the_structure(compiled_smal
     assert dataclasses.replace(operator, name="another").key == operator.key
     assert dataclasses.replace(operator, structure="another").key != operator.key
     assert dataclasses.replace(operator, flops=1).key == operator.key
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "first"),
+    [
+        *(("power", "float32", first) for first in (False, True)),
+        *((op, "float32", False) for op in ("mod", "floor_mod")),
+        *((op, dtype, False) for op in ("divide", "floor_divide", "mod", "floor_mod") for dtype in ("int32", "int64")),
+    ],
+)
+def test_a_constant_that_decides_the_code_is_in_the_key(tvm: Any, op: str, dtype: str, first: bool) -> None:
+    """A power by 2 is a product, by 3 a call; a division of whole numbers by 7 is a wide product, by 8 a shift."""
+    found = [_with_constant(tvm, op, dtype, value, first) for value in (2, 3, 7, 8)]
+    assert len({one.key for one in found}) == 4
+    for one in found:
+        assert describe(relay_function(one), (False,)).key == one.key
+
+
+@pytest.mark.parametrize(
+    ("op", "key"),
+    [
+        ("add", "108d5c39ca6d354b"),
+        ("multiply", "9e7d078dad761155"),
+        ("divide", "2b5389d74c43887c"),
+        ("maximum", "bfda41bbcede6086"),
+        ("less", "f9afc8d7f9b73871"),
+    ],
+)
+def test_a_constant_that_decides_nothing_leaves_the_key_as_it_was(tvm: Any, op: str, key: str) -> None:
+    assert {_with_constant(tvm, op, "float32", value).key for value in (0.5, 3.0, 7.5, -2.0)} == {key}
+
+
+def _with_constant(tvm: Any, op: str, dtype: str, value: float, first: bool = False) -> Operator:
+    relay = tvm.relay
+    x = relay.var("x", shape=(64, 64), dtype=dtype)
+    arguments = [x, relay.const(value, dtype)]
+    return describe(_function(tvm, getattr(relay, op)(*arguments[:: -1 if first else 1]), [x]), (False,))
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.compiled_files import read_compiled, write_compiled
-from op_profiler.compilers.relay.layers import with_layers
 from op_profiler.compilers.relay.lower import compile_model, optimize
 from op_profiler.compilers.relay.merge_parallel import merged
-from op_profiler.compilers.successors import Graph, successors
+from op_profiler.compilers.relay_rewriting import with_layers
+from op_profiler.compilers.successors import CallGraph, successors
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +131,10 @@ def test_a_kept_build_keeps_them(built: CompiledModel, tmp_path: Path) -> None:
     assert [o.layers for o in again.occurrences] == [o.layers for o in built.occurrences]
 
 
-def _chain(*ops: tuple[str, int | None]) -> Graph:
+def _chain(*ops: tuple[str, int | None]) -> CallGraph:
     reads: list[frozenset[int | str]] = [frozenset({place - 1} if place else {"x"}) for place in range(len(ops))]
     calls: list[Any] = [*ops]
-    return Graph(calls, [op for op, _ in ops], [number for _, number in ops], reads, frozenset({len(ops) - 1}))
+    return CallGraph(calls, [op for op, _ in ops], [number for _, number in ops], reads, frozenset({len(ops) - 1}))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.targets.target import resolve_target
 
+from ...executor import executor_of
+
 
 @pytest.fixture(scope="module")
 def model() -> ImportedModel:
@@ -50,11 +52,10 @@ def _target() -> Target:
 
 
 def _run(model: ImportedModel) -> tuple[list[str], np.ndarray]:
-    tvm = load_tvm()
-    from tvm.contrib.graph_executor import GraphModule
+    load_tvm()
 
     compiled = lower.compile_model(model, _target())
-    module = GraphModule(compiled.library["default"](tvm.cpu()))
+    module = executor_of(compiled.library)
     module.set_input("data", model.inputs[0].random(np.random.default_rng(1)))
     module.run()
     return [occurrence.operator.key for occurrence in compiled.occurrences], module.get_output(0).numpy()

@@ -9,6 +9,8 @@ import pytest
 
 from op_profiler.compilers.imported_model import ImportedModel
 
+from ...executor import executor_of
+
 
 @pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("behind", ["nothing", "bias and relu"])
@@ -28,7 +30,6 @@ def test_other_rows_are_scheduled_by_tvm(tvm: Any, width: int, stride: int) -> N
 
 def _computed(tvm: Any, *, width: int, stride: int, groups: int, behind: str) -> tuple[int, tuple[str, ...], float]:
     """Values of a row, the notes of the build, and how far the values are from numpy's."""
-    from tvm.contrib import graph_executor
     from tvm.topi.testing import conv1d_ncw_python, group_conv1d_ncw_python
 
     from op_profiler.compilers.relay.lower import compile_model
@@ -48,7 +49,7 @@ def _computed(tvm: Any, *, width: int, stride: int, groups: int, behind: str) ->
         expected = np.maximum(expected + bias[:, None], 0)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([given], y)))
     compiled = compile_model(ImportedModel("m", "file", module, {}, ()), tvm.target.Target("llvm"))
-    run = graph_executor.GraphModule(compiled.library["default"](tvm.cpu()))
+    run = executor_of(compiled.library)
     run.set_input("x", x)
     run.run()
     found = run.get_output(0).numpy()

@@ -10,7 +10,7 @@ import pytest
 
 from op_profiler.dataset.checks import DISAGREEMENT, check_rows
 from op_profiler.dataset.formats import tinynas
-from op_profiler.dataset.formats.shapes import operator_of
+from op_profiler.operators.kinds.shapes import operator_of
 
 LIBRARY = Path(__file__).resolve().parents[4] / "shared" / "data" / "tinynas_v100_fp32.txt"
 
@@ -77,7 +77,7 @@ def test_an_empty_table() -> None:
 
 @pytest.mark.skipif(not LIBRARY.is_file(), reason=f"{LIBRARY} is not here")
 def test_a_real_table_has_few_suspicious_rows_and_a_wrong_unit_stands_out() -> None:
-    entries = [entry for _, entry in tinynas.read_table(LIBRARY).entries[::10]]
+    entries = [entry for _, entry in tinynas.FORMAT.read(LIBRARY, "float32").entries[::10]]
     operators = [operator_of(entry.shape) for entry in entries]
     latency = np.array([entry.median_us or np.nan for entry in entries])
     flops = np.array([operator.flops for operator in operators], dtype=float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from pyarrow import parquet as pyarrow_parquet
 from sqlalchemy import select
 
 from op_profiler.dataset import Dataset, export_table, flat_rows, schema
-from op_profiler.dataset.formats.importing import import_table, store_flat
+from op_profiler.dataset.formats.flat_table import store_flat
+from op_profiler.dataset.formats.importing import import_table
 from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Measurement
@@ -73,7 +75,7 @@ def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_
     ("measurement", "complete"),
     [
         (Measurement(error="CUDA: out of memory"), True),
-        (summarize(np.full((8, 1), 50.0), foreign_load=True), True),
+        (dataclasses.replace(summarize(np.full((8, 1), 50.0)), foreign_load=True), True),
         (summarize(np.full((3, 1), 6.0)), False),
     ],
     ids=["failure", "foreign load", "check point"],

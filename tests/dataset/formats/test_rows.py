@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from op_profiler.dataset.formats import caffe2, gsoc, paddle, runtime_lut, tinynas
 from op_profiler.dataset.formats.format import UnknownKindError
-from op_profiler.dataset.formats.shapes import Conv, Dense, Plain
-from op_profiler.dataset.formats.unblock import Unfit
+from op_profiler.operators.kinds.shapes import Conv, Dense, Plain, Unfit
 
 GSOC = dict(zip(gsoc.COLUMNS, ["net", "3", "32", "112", "112", "16", "2", "same", "1.5"]))
 LUT: dict[str, Any] = {
@@ -37,7 +36,7 @@ def test_a_tinynas_row_is_in_its_order_and_in_milliseconds() -> None:
     assert isinstance(conv, Conv) and entry.median_us == pytest.approx(30988.1)
     assert (conv.batch, conv.in_channels, conv.height, conv.width) == (128, 3, 480, 240)
     assert (conv.out_channels, conv.kernel, conv.stride, conv.residual) == (192, (7, 7), (2, 2), True)
-    assert conv.padding == (3, 3, 3, 3) and conv.output_size == (240, 120)
+    assert conv.padding == (3, 3, 3, 3) and conv.convolution.out_sizes == (240, 120)
 
 
 def test_a_tinynas_sample_line_and_a_failure() -> None:
@@ -46,12 +45,6 @@ def test_a_tinynas_sample_line_and_a_failure() -> None:
     failed = tinynas.parse_row("{Depthwise,1,32,8,8,32,3,1,0} -1")
     assert failed.median_us is None and failed.samples_us == () and failed.error
     assert tinynas.format_row(entry.shape, None) == "{Depthwise,1,32,8,8,32,3,1,0} -1"
-
-
-def test_predictor_tuples_have_another_order() -> None:
-    names = ("Conv_type", "Stride", "ElmtFused", "Kernel", "Batch", "In_C", "In_H", "Out_C")
-    row = dict(zip(names, ["Depthwise", "2", "0", "7", "8", "64", "56", "65"]))
-    assert tinynas.parse_tuple(row) == (1, 8, 64, 56, 65, 7, 2, 0)
 
 
 numbers = st.integers(1, 300)
@@ -163,14 +156,6 @@ def test_other_lut_rows_come_back(line: str, op: Any) -> None:
     shape = runtime_lut.parse_row(line).shape
     assert shape.op == op if isinstance(shape, Plain) else type(shape) is op
     assert runtime_lut.parse_row(runtime_lut.format_row(shape, LUT_TIMES, "x")).shape == shape
-
-
-def test_lut_identity_and_fallback() -> None:
-    other = {**LUT, "op_args": [text.replace("0.5", "0.7") for text in reversed(LUT["op_args"])]}
-    assert runtime_lut.identity(other) == runtime_lut.identity(LUT)
-    without = {**LUT, "op_type": "Int8Conv"}
-    assert runtime_lut.identities(without) == [runtime_lut.identity(without), runtime_lut.identity(LUT)]
-    assert runtime_lut.identities(LUT) == [runtime_lut.identity(LUT)]
 
 
 def test_arguments_of_caffe2() -> None:

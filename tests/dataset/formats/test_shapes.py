@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from op_profiler.dataset.formats.shapes import Conv, Dense, Plain, operator_of
-from op_profiler.dataset.formats.unblock import Unfit, shape_of, sizes
+from op_profiler.operators.kinds.shapes import Conv, Dense, Plain, Unfit, operator_of, shape_of, sizes
 from op_profiler.operators.operator import Operator, TensorSpec
 
 CONV = Conv(

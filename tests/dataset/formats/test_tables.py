@@ -15,12 +15,13 @@ from op_profiler.dataset import Dataset, Row, flat_rows, import_autotvm
 from op_profiler.dataset.formats import exporting, gsoc, paddle, tinynas
 from op_profiler.dataset.formats.exporting import export_table
 from op_profiler.dataset.formats.importing import import_table
-from op_profiler.dataset.formats.shapes import Conv, operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.measure.measurement import Device, Settings
 from op_profiler.measure.statistics import summarize
+from op_profiler.operators.kinds.shapes import Conv, operator_of
 from op_profiler.schedules.schedule import UNKNOWN
 
+from ...command_line import op_profiler
 from ...tables import LUT, TABLES
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -128,8 +129,8 @@ def test_unknown_operators_are_counted_by_name(dataset: Dataset, tmp_path: Path)
     ("format", "content", "message"),
     [
         ("paddle", "op_type\tdevice\tms\nconv,0,0,1,3,640,640,8,1,3,1,2,1\t2433\n", "unit is 'ms'"),
-        ("paddle", "conv,0,0,1,3,640,640,8,1,3,1,2,1\t2433\n", "first line is not"),
-        ("paddle", "", "first line is not"),
+        ("paddle", "conv,0,0,1,3,640,640,8,1,3,1,2,1\t2433\n", "first line is neither"),
+        ("paddle", "", "first line is neither"),
         ("gsoc", "kernel_size,stride\n3,1\n", "lacks the columns model_name, filter_size"),
         ("gsoc", "", "lacks the columns"),
         ("tinynas", b"\x80\xff\x00", "is no text file"),
@@ -339,3 +340,32 @@ def test_times_of_other_conditions_are_not_mixed(
         assert f'--where "{where}"' in str(refused.value)
         assert export_table(dataset, tmp_path / "out", format="tinynas", where=where).rows == 1
         assert lines_of(tmp_path / "out")[0].endswith(" 0.005")
+
+
+def test_the_first_line_that_paddleslim_documents_names_the_device(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("Snapdragon 845,Paddle-Lite,2021-06-01\nconv2d,0,0,1,3,64,64,8,1,3,1,2,1\t24.5\n")
+    ((_, entry),) = paddle.FORMAT.read(tmp_path / "x.txt", "float32").entries
+    assert (entry.device, entry.median_us) == ("Snapdragon 845", 24.5)
+
+
+def test_a_precision_in_the_name_of_a_file_has_to_be_given(tmp_path: Path) -> None:
+    (tmp_path / "conv.int8.out").write_text("{Regular,1,32,8,8,32,3,1,0} 0.5\n")
+    command = (
+        "import",
+        str(tmp_path / "conv.int8.out"),
+        "--format",
+        "tinynas",
+        "--db",
+        f"sqlite:///{tmp_path / 'x.db'}",
+    )
+    refused = op_profiler(*command)
+    assert refused.returncode == 2 and "--precision int8" in refused.stderr
+    assert op_profiler(*command, "--precision", "int8").returncode == 0
+
+
+def test_progress_counts_rows(tmp_path: Path) -> None:
+    (tmp_path / "x.out").write_text("".join(f"{{Regular,1,32,{n},{n},32,3,1,0}} 0.5\n" for n in range(8, 20)))
+    told: list[tuple[int, int]] = []
+    with Dataset.open(f"sqlite:///{tmp_path / 'x.db'}") as dataset:
+        import_table(dataset, tmp_path / "x.out", format="tinynas", progress=lambda *counts: told.append(counts))
+    assert told == [(12, 12)]

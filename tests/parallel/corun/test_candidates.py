@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.parallel.corun.candidates import Candidate, best_of, candidates_of
+from op_profiler.parallel.corun.candidates import PlanCandidate, best_of, candidates_of
 from op_profiler.parallel.corun.comparison import compare
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order
@@ -43,7 +43,7 @@ def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models)
 def test_only_the_cores_in_use_are_watched(branching: Models, watched: set[tuple[int, ...]]) -> None:
     """Work of others elsewhere meets a plan's at the memory only."""
     models = dataclasses.replace(branching, cores=branching.cores[:1])
-    candidate = Candidate(models, in_order(models, 1), measure_costs(models))
+    candidate = PlanCandidate(models, in_order(models, 1), measure_costs(models))
     best_of([candidate, candidate], lambda text: None)
     compare(models, candidate.plan, models, 1)
     assert watched == {branching.cores[:1]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from op_profiler import child_processes
 from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.corun import child
@@ -16,11 +17,11 @@ _LARGE = CorunRequest(models=(ModelRequest(source="local", name="x" * 200_000),)
     "dying",
     [
         "import sys; sys.exit('no memory')",
-        "import sys; sys.stdin.read(); sys.stdout.write('{\"result\": {'); sys.exit('no memory')",
+        "import os, sys; sys.stdin.read(); os.write(int(sys.argv[1]), b'{\"result\": {'); sys.exit('no memory')",
     ],
 )
 def test_a_process_that_dies_is_an_answer(dying: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_CHILD", dying)
+    monkeypatch.setattr(child_processes, "_program", lambda module: dying)
     told: list[str] = []
     answer = child.corun_in_child(_LARGE, told.append)
     assert answer.result is None and answer.error == "the process died: no memory"

@@ -13,13 +13,13 @@ import pytest
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.measure.kernels import GraphKernels
 from op_profiler.measure.load import ForeignLoad
+from op_profiler.parallel.corun.candidates import proposals
 from op_profiler.parallel.corun.collaborate import Collaboration, batches, collaborate
 from op_profiler.parallel.corun.costs import Profile, measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
-from op_profiler.parallel.corun.schedule_proposals import proposals
+from op_profiler.parallel.corun.schedule_variants import Variants
 from op_profiler.parallel.corun.timing import Load, in_quiet_rounds
 from op_profiler.parallel.planning.plan import Group, Plan, PlanError, Stage, Step
-from op_profiler.parallel.runtime.schedule_variants import Variants
 from op_profiler.schedules.schedule import Schedule
 
 Schedules = dict[str, tuple[Schedule, ...]]
@@ -260,7 +260,7 @@ def test_operators_of_a_batch_have_no_neighbour_in_common() -> None:
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    from op_profiler.predict.schedules.suggestions import load_trials
+    from op_profiler.prediction.schedules.suggestions import load_trials
     from op_profiler.shipped import shipped_trials
 
     return load_trials(None, shipped_trials(), print)[::60]

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from op_profiler.dataset.formats.shapes import Dense, operator_of
 from op_profiler.errors import UsageError
+from op_profiler.operators.kinds.described import described
+from op_profiler.operators.kinds.products import Dense
 from op_profiler.parallel.corun.costs import costs_from_predictor, predicted_costs, whose_costs
-from op_profiler.parallel.planning.graph import KernelGraph, Node
-from op_profiler.predict.latency import predictor_files
-from op_profiler.predict.latency.network import Network, predict_network
-from op_profiler.predict.latency.predictor import Predictor
+from op_profiler.parallel.planning.graph import GraphNode, KernelGraph
+from op_profiler.prediction.latency import predictor_files
+from op_profiler.prediction.latency.network import Network, predict_network
+from op_profiler.prediction.latency.predictor import Predictor
 from op_profiler.shipped import shipped_processors
 
 
@@ -28,12 +29,12 @@ def predictor() -> Predictor:
 
 def _dense_layers(dtype: str = "float32") -> KernelGraph:
     """Of which one is called twice."""
-    layers = [operator_of(Dense(batch=1, in_features=64 * i, out_features=64, bias=True)) for i in (1, 2, 4, 8, 2)]
+    layers = [described(Dense(1, 64 * i, 64, epilogue="bias")) for i in (1, 2, 4, 8, 2)]
     typed = [
         dataclasses.replace(one, outputs=tuple(dataclasses.replace(o, dtype=dtype) for o in one.outputs))
         for one in layers
     ]
-    nodes = [Node(i, 0, f"dense_{i}", one, (i - 1,) if i else ()) for i, one in enumerate(typed)]
+    nodes = [GraphNode(i, 0, f"dense_{i}", one, (i - 1,) if i else ()) for i, one in enumerate(typed)]
     return KernelGraph(("dense layers",), tuple(nodes))
 
 
@@ -58,9 +59,9 @@ def test_the_calibration_of_this_machine_tells_costs(predictor: Predictor, monke
         asked.append(target)
         return predictor
 
-    monkeypatch.setattr("op_profiler.predict.latency.calibration.calibrated", calibrated)
+    monkeypatch.setattr("op_profiler.prediction.latency.calibration.calibrated", calibrated)
     monkeypatch.setattr(
-        "op_profiler.predict.latency.open_predictor.open_predictor",
+        "op_profiler.prediction.latency.open_predictor.open_predictor",
         lambda name, *, db, compiler, note: dataclasses.replace(predictor, choice=name),
     )
     machine = SimpleNamespace(device=SimpleNamespace(target=predictor.device.target))

@@ -19,8 +19,7 @@ from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.run import corun_on_one_target
 from op_profiler.parallel.planning.plan import Plan
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor
-from op_profiler.report.corun import _show_sweep, summary
-from op_profiler.report.trace import chrome_trace
+from op_profiler.report.corun import _show_sweep, chrome_trace, summary
 
 from ...command_line import op_profiler
 

@@ -15,21 +15,20 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from op_profiler.cli.command import command
 from op_profiler.cli.corun import corun
-from op_profiler.cli.values import parse_targets
 from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.parallel.corun import several_targets, timing
-from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.corun import several_targets, target_workers, timing
+from op_profiler.parallel.corun.request import CorunRequest, parse_targets
 from op_profiler.parallel.corun.several_targets import corun_on_targets
-from op_profiler.parallel.corun.timing import Timed
-from op_profiler.parallel.planning.games import Outcome
-from op_profiler.parallel.runtime import target_workers
-from op_profiler.parallel.runtime.target_workers import split_cores
+from op_profiler.parallel.corun.target_workers import split_cores
+from op_profiler.parallel.corun.timing import TimedWays
+from op_profiler.parallel.planning.games import GameOutcome
 
 COMMAND = typer.Typer()
-COMMAND.command()(corun)
+COMMAND.command()(command(corun))
 LLVM, GENERIC = "llvm", "llvm -keys=cpu"
 two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="one core only: nothing can run beside another")
 
@@ -52,7 +51,7 @@ REQUEST = CorunRequest(models=asked("mlp", "mlp"), targets=(LLVM, GENERIC), poli
     ],
 )
 def test_targets_are_told_from_their_options(text: str, found: list[str]) -> None:
-    assert list(parse_targets(text)) == found
+    assert list(parse_targets("--target", text)) == found
 
 
 def test_cores_are_shared_out() -> None:
@@ -80,7 +79,7 @@ def loaded(built: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def choose(monkeypatch: pytest.MonkeyPatch, *choices: int) -> None:
     """Whatever the costs are."""
-    outcome = Outcome(choices, makespan_us=5.0, worst_us=5.0, exact=True, equilibria=1, load_us=np.ones((2, 2)))
+    outcome = GameOutcome(choices, makespan_us=5.0, worst_us=5.0, exact=True, equilibria=1, load_us=np.ones((2, 2)))
     monkeypatch.setattr(several_targets, "play", lambda load_us: outcome)
 
 
@@ -92,7 +91,7 @@ def test_models_run_at_once_each_on_cores_of_its_own(
     choose(monkeypatch, 0, 1)
     both_at_once = threading.Barrier(2)
     seen: set[tuple[str, frozenset[int]]] = set()
-    run_all, run = target_workers.run_all, target_workers.Worker._run
+    run_all, run = target_workers.run_all, target_workers.TargetWorker._run
     together = threading.Event()
 
     def all_of(work: Any) -> Any:
@@ -106,7 +105,7 @@ def test_models_run_at_once_each_on_cores_of_its_own(
         return run(worker, number)
 
     monkeypatch.setattr(several_targets, "run_all", all_of)
-    monkeypatch.setattr(target_workers.Worker, "_run", meet)
+    monkeypatch.setattr(target_workers.TargetWorker, "_run", meet)
     result = corun_on_targets(REQUEST, lambda text: None)
     first, second = available_cores()[:2]
     assert watched == {(first, second)}, "others are looked for on the cores of both"
@@ -124,9 +123,9 @@ def test_auto_keeps_everything_on_one_target_where_that_is_faster(
     loaded: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose(monkeypatch, 0, 1)
-    time_in_turn: Callable[..., Timed] = timing.time_in_turn
+    time_in_turn: Callable[..., TimedWays] = timing.time_in_turn
 
-    def slower(ways: Any, **limits: Any) -> Timed:
+    def slower(ways: Any, **limits: Any) -> TimedWays:
         timed = time_in_turn(ways, **limits)
         factors = np.ones(len(ways)) if len(ways) > 2 else np.array([1.0, 1e6])
         return dataclasses.replace(timed, samples_us=timed.samples_us * factors)
@@ -143,7 +142,8 @@ def test_auto_keeps_everything_on_one_target_where_that_is_faster(
 def test_a_model_that_fails_is_named_and_no_thread_is_left_behind(tvm: Any, loaded: list[Any]) -> None:
     works, other = loaded[1].graphs
     wrong = tvm.nd.empty((3,), "float32")
-    broken = dataclasses.replace(other, run=lambda: other.kernels[0].function(*[wrong] * len(other.kernels[0].arrays)))
+    broken = dataclasses.replace(other)
+    broken.run = lambda: other.kernels[0].function(*[wrong] * len(other.kernels[0].arrays))
     loaded[1] = dataclasses.replace(loaded[1], graphs=(works, broken))
     before = threading.active_count()
     with pytest.raises(MeasureError, match=f"mlp failed on {GENERIC}: .*"):

@@ -7,11 +7,11 @@ import time
 import numpy as np
 import pytest
 
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.load import ForeignLoad
-from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.corun.timing import (
     Load,
-    Timed,
+    TimedWays,
     Way,
     compare_outputs,
     in_quiet_rounds,
@@ -100,7 +100,7 @@ def test_a_way_gives_place_only_to_one_that_is_surely_faster() -> None:
 
 
 def test_the_speedup_is_that_of_rounds_and_not_of_medians() -> None:
-    timed = Timed(np.array([[10.0, 5.0], [40.0, 20.0], [20.0, 20.0]]), Load(False, None, None))
+    timed = TimedWays(np.array([[10.0, 5.0], [40.0, 20.0], [20.0, 20.0]]), Load(False, None, None))
     assert timed.speedup(1) == 2.0
     assert timed.median_us.tolist() == [20.0, 20.0]
 
@@ -118,7 +118,7 @@ def test_the_speedup_is_that_of_rounds_and_not_of_medians() -> None:
 def test_under_foreign_load_a_speedup_is_one_only_where_the_rounds_agree(
     ratios: list[float], foreign: bool, compared: bool
 ) -> None:
-    timed = Timed(np.array([[10.0 * ratio, 10.0] for ratio in ratios]), Load(foreign, None, None))
+    timed = TimedWays(np.array([[10.0 * ratio, 10.0] for ratio in ratios]), Load(foreign, None, None))
     found = timed.to_json()
     assert found["foreign_load"] == foreign and found["rounds"] == len(ratios) and found["plan_us"] == 10.0
     if compared:

@@ -14,9 +14,9 @@ import pytest
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.loop_reader import parallel_loops_of
+from op_profiler.compilers.relay.calls import PackedCall
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.cores import available_cores
-from op_profiler.measure.calls import Kernel
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.parallel.corun.comparison import compare
 from op_profiler.parallel.corun.models import Models, in_order
@@ -133,7 +133,7 @@ def test_every_part_is_run_once_and_rows_stay_together(tvm: Any, parts: int, row
         assert launch(part, ctypes.c_void_p(None), 0) == 0
         assert launch(part, ctypes.c_void_p(1), 0) == 0
 
-    call = Kernel("kernel", "", tvm.runtime.convert(kernel), [])
+    call = PackedCall("kernel", "", tvm.runtime.convert(kernel), [])
     step = LaneStep(call, mates=tuple(range(1, team)), loops=((0, 0), (parts, rows)))
     with Lanes([*cores[:2], cores[0]][:team], [[step], *([] for _ in range(1, team))], 0) as lanes:
         lanes.run()

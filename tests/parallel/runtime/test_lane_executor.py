@@ -16,11 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
+from op_profiler.compilers.relay.calls import PackedCall, array_address
 from op_profiler.cores import available_cores
 from op_profiler.errors import MeasureError
-from op_profiler.measure.calls import Kernel, array_address
-from op_profiler.measure.in_place import BoundKernel
 from op_profiler.measure.kernels import GraphKernels
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
@@ -215,7 +215,7 @@ def _data(array: Any) -> int:
 def test_a_kernel_that_fails_ends_the_run_with_its_name(branching: Models, tvm: Any) -> None:
     kernels = _loaded(branching).kernels
     wrong = tvm.nd.empty((3,), "float32")
-    broken = Kernel("the_broken_one", "", kernels[1].function, [wrong] * len(kernels[1].arrays))
+    broken = PackedCall("the_broken_one", "", kernels[1].function, [wrong] * len(kernels[1].arrays))
     before = _threads()
     cores = branching.cores
     tables = [
@@ -244,7 +244,7 @@ def test_signals_lie_on_cache_lines_of_their_own(tvm: Any) -> None:
     cores = available_cores()
     if len(cores) < 2:
         pytest.skip("one core only")
-    call = Kernel("nothing", "", tvm.runtime.convert(lambda: None), [])
+    call = PackedCall("nothing", "", tvm.runtime.convert(lambda: None), [])
     first, second = LaneStep(call, posts=(0,)), LaneStep(call, waits=(0,))
     with Lanes(cores[:2], [[first], [second]], 1) as lanes:
         lanes.run()
@@ -258,7 +258,7 @@ _FOR_EVER = """
 import sys
 import op_profiler.parallel.corun.run
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.measure.calls import Kernel
+from op_profiler.compilers.relay.calls import PackedCall
 from op_profiler.cores import available_cores
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep
@@ -271,7 +271,7 @@ def on_lanes(request, announce):
     kernel = tvm.build(tvm.te.create_schedule(total.op), [data, total], "llvm")
     arrays = [tvm.nd.empty((4,)), tvm.nd.empty((1,))]
     tables = [[], []]
-    tables[HANGS] = [LaneStep(Kernel("endless", "", kernel[kernel.entry_name], arrays))]
+    tables[HANGS] = [LaneStep(PackedCall("endless", "", kernel[kernel.entry_name], arrays))]
     with Lanes([available_cores()[0]] * 2, tables, 0) as lanes:
         print("running", flush=True)
         lanes.run()

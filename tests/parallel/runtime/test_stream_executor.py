@@ -12,21 +12,24 @@ from unittest.mock import MagicMock, Mock
 import numpy as np
 import pytest
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.compilers.relay.merge_parallel import merged
 from op_profiler.errors import MeasureError
-from op_profiler.measure.calls import Kernel
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.measurement import Device
-from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, kernel_graph
 from op_profiler.parallel.corun.models import plan_of as plan_for
+from op_profiler.parallel.corun.timing import compare_outputs
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor, one_of_each_in_turn
-from op_profiler.targets.cuda import events, graphs
+from op_profiler.targets.cuda import events, stream_lanes
 from op_profiler.targets.cuda import gpu as machines
 
 FIRST_STREAM = 7
@@ -80,7 +83,7 @@ class Gpu:
     def set_raw_stream(self, stream: int | None) -> None:
         self.stream = stream
 
-    def launch(self, kernel: Kernel, run: Callable[[Kernel], bool]) -> bool:
+    def launch(self, kernel: BoundKernel, run: Callable[[BoundKernel], bool]) -> bool:
         if self.stream is None:
             return run(kernel)
         call = self.stream, kernel.name
@@ -153,8 +156,8 @@ def _as_method(call: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def gpu(tvm: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Gpu]:
     found = Gpu(getattr(request, "param", 0))
-    run = Kernel.run
-    monkeypatch.setattr(Kernel, "run", lambda kernel: found.launch(kernel, run))
+    run = BoundKernel.run
+    monkeypatch.setattr(BoundKernel, "run", lambda kernel: found.launch(kernel, run))
     for name in ("create_raw_stream", "free_raw_stream", "set_raw_stream", "sync"):
         monkeypatch.setattr(tvm.runtime.Device, name, _as_method(getattr(found, name)))
     yield found
@@ -162,10 +165,8 @@ def gpu(tvm: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
 
 
 @pytest.fixture(scope="module")
-def branches(tvm: Any, target: Any) -> CompiledModel:
+def network(tvm: Any) -> ImportedModel:
     """Four branches of convolutions of one size, added up twice: many tensors that could share memory."""
-    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-
     relay = tvm.relay
     data = relay.var("data", shape=(1, 8, 16, 16))
     rng = np.random.default_rng(0)
@@ -184,15 +185,28 @@ def branches(tvm: Any, target: Any) -> CompiledModel:
         x = relay.nn.max_pool2d(relay.concatenate(ends, 1), pool_size=(3, 3), padding=(1, 1))
         x = relay.strided_slice(x, begin=[0, 4, 0, 0], end=[1, 12, 16, 16])
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(variables, x)))
-    model = ImportedModel("branches", "test", module, params, (InputSpec("data", INPUTS["data"].shape),))
-    compiled = compile_model(model, target)
+    return ImportedModel("branches", "test", module, params, (InputSpec("data", INPUTS["data"].shape),))
+
+
+def built(network: ImportedModel, target: Any) -> CompiledModel:
+    """With a launch for each kernel, as a GPU's has."""
+    compiled = compile_model(network, target)
     return dataclasses.replace(compiled, launches=dict.fromkeys(compiled.by_label, ONCE))
+
+
+def in_turn(compiled: CompiledModel, tvm: Any) -> list[np.ndarray]:
+    """Outputs of the compiler's own executor."""
+    return [array.copy() for array in load_graph(compiled, tvm.cpu(), INPUTS).output_arrays()]
+
+
+@pytest.fixture(scope="module")
+def branches(network: ImportedModel, target: Any) -> CompiledModel:
+    return built(network, target)
 
 
 @pytest.fixture(scope="module")
 def expected(tvm: Any, branches: CompiledModel) -> list[np.ndarray]:
-    loaded = load_graph(branches, tvm.cpu(), INPUTS)
-    return [array.copy() for array in loaded.output_arrays()]
+    return in_turn(branches, tvm)
 
 
 def plan_of(graph: KernelGraph, stages: tuple[Stage, ...]) -> Plan:
@@ -222,6 +236,27 @@ def test_outputs_are_those_of_one_kernel_after_the_other(
     assert [stream - FIRST_STREAM for stream, _ in gpu.launched[: len(graph)]] == list(streams)
     assert len(gpu.launched) == len(graph) and len(gpu.ran) == 3 * len(graph)  # once one by one, and then as a graph
     assert gpu.ran[: len(graph)] != gpu.launched  # the device did take an order of its own
+
+
+@pytest.fixture(scope="module")
+def merged_branches(network: ImportedModel, target: Any) -> CompiledModel:
+    model, kinds = merged(network)
+    assert kinds == ("conv2d",)
+    return built(model, target)
+
+
+@pytest.mark.parametrize("gpu", range(4), indirect=True)
+def test_merged_operators_on_streams_compute_what_they_compute_in_turn(
+    gpu: Gpu, tvm: Any, merged_branches: CompiledModel, expected: list[np.ndarray]
+) -> None:
+    """Where outputs differ from those of operators that are not merged, merging is the reason."""
+    graph = kernel_graph(["branches"], [merged_branches])
+    plan = spread(graph, 8, gpu.seed)
+    with StreamExecutor(graph, [merged_branches], plan, tvm.cpu(), [INPUTS], gpu, gpu) as executor:
+        executor.run()
+        found = executor.outputs()
+    assert compare_outputs(in_turn(merged_branches, tvm), found) == (True, 0.0)
+    assert compare_outputs(expected, found)[1] < 1e-5
 
 
 def test_what_cannot_be_recorded_is_launched_one_by_one(
@@ -313,7 +348,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
         device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda threads=None: None, limits=Limits()
     )
     monkeypatch.setattr(events, "Events", lambda: gpu)
-    monkeypatch.setattr(graphs, "Graphs", lambda: gpu)
+    monkeypatch.setattr(stream_lanes, "Graphs", lambda: gpu)
     return Models(
         graph=kernel_graph(["branches"], [branches]),
         compiled=(branches,),

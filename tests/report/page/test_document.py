@@ -14,10 +14,10 @@ import pytest
 from op_profiler.dataset import Dataset
 from op_profiler.errors import UnknownNameError
 from op_profiler.measure.measurement import Device
-from op_profiler.report.page.document import Model, Operator, Run, Time
+from op_profiler.report.page.document import ModelPart, OperatorPart, RunPart, Time
 from op_profiler.report.page.explanations import how_to_explain
-from op_profiler.report.page.loops import loops_of
 from op_profiler.report.page.models import model_part
+from op_profiler.report.page.operators import loops_of
 from op_profiler.report.page.report import chosen_models, write_model_report
 from op_profiler.report.page.verdict import verdict, warnings
 
@@ -35,7 +35,7 @@ def kernel(p0: T.Buffer((1, 64), "float32"), out: T.Buffer((1, 64), "float32")):
 
 
 @pytest.fixture(scope="module")
-def mlp(collected: str) -> Model:
+def mlp(collected: str) -> ModelPart:
     with Dataset.open(collected, read_only=True) as dataset:
         (model,) = chosen_models(dataset, ["mlp"])
         return model_part(dataset, model)
@@ -59,14 +59,14 @@ def test_what_is_no_code_has_no_loops(text: str) -> None:
     assert loops_of(text) == []
 
 
-def test_a_collected_model_knows_its_graph_its_loops_and_its_code(mlp: Model) -> None:
+def test_a_collected_model_knows_its_graph_its_loops_and_its_code(mlp: ModelPart) -> None:
     assert mlp.reads == [[], [0], [1], [2]]
     for operator in mlp.operators[:3]:
         assert operator.code is not None and "T.prim_func" in operator.code
         assert "vectorized" in {loop.kind for loop in operator.loops}
 
 
-def test_times_are_those_of_the_dataset(mlp: Model, collected: str) -> None:
+def test_times_are_those_of_the_dataset(mlp: ModelPart, collected: str) -> None:
     with Dataset.open(collected, read_only=True) as dataset:
         stored = dataset.measurements_of(mlp.key, threads=1, cache="model")
     assert {o.key for o in mlp.operators} == set(stored)
@@ -79,13 +79,13 @@ def test_times_are_those_of_the_dataset(mlp: Model, collected: str) -> None:
     assert len(run.one_run_us) == 4 and run.threads == 1
 
 
-def test_the_verdict_says_what_is_there(mlp: Model) -> None:
+def test_the_verdict_says_what_is_there(mlp: ModelPart) -> None:
     assert mlp.verdict[0].startswith("One run takes ") and "1 thread" in mlp.verdict[0]
     assert any("4 operators, called 4 times, add up to" in sentence for sentence in mlp.verdict)
     assert "op_profiler's revision" in dict(mlp.about) and dict(mlp.about)["measured"].endswith(" UTC")
 
 
-def test_a_search_is_found_by_the_op_that_it_was_for(mlp: Model) -> None:
+def test_a_search_is_found_by_the_op_that_it_was_for(mlp: ModelPart) -> None:
     (tuning,) = mlp.tunings
     first = mlp.operators[0]
     assert tuning.operators == [first.key] and first.tuning == 0
@@ -102,7 +102,7 @@ def test_a_search_is_found_by_the_op_that_it_was_for(mlp: Model) -> None:
     assert {(one.what, one.median_us) for one in first.alone if one.origin == "vendor"} == {("torch", 7.0)}
 
 
-def test_predictions_stand_beside_times(mlp: Model) -> None:
+def test_predictions_stand_beside_times(mlp: ModelPart) -> None:
     (prediction,) = mlp.predictions
     assert prediction.us is not None and prediction.threads == 1 and sum(prediction.tiers.values()) == pytest.approx(1)
     for operator in mlp.operators:
@@ -111,7 +111,7 @@ def test_predictions_stand_beside_times(mlp: Model) -> None:
         assert estimate.low_us <= estimate.us <= estimate.high_us
 
 
-def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp: Model, collected: str) -> None:
+def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp: ModelPart, collected: str) -> None:
     explained = [operator for operator in mlp.operators if operator.explained is not None]
     assert explained and all(one.explained.found.key == one.key for one in explained if one.explained)
     assert all(one.explained.found.sentence and one.explained.at for one in explained if one.explained)
@@ -135,7 +135,7 @@ def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp
 
 
 def test_failures_and_load_are_told_in_words() -> None:
-    failed = Operator(
+    failed = OperatorPart(
         key="k",
         name="conv",
         anchor="a",
@@ -150,16 +150,20 @@ def test_failures_and_load_are_told_in_words() -> None:
         calls=[0],
         times={"2": Time(error="it crashed")},
     )
-    run = Run(threads=2, whole=Time(median_us=3.0, foreign_load=True, settled=False), missing=["conv"])
+    whole = Time(median_us=3.0, foreign_load=True, settled=False, discarded_share=0.25)
+    run = RunPart(threads=2, whole=whole, missing=["conv"])
     told = " ".join(warnings([run], [failed]))
     for words in (
         "others used the machine",
         "not all intervals",
+        "25% of the rounds were disturbed, discarded and repeated",
         "missing from the sum: conv",
         "1 operator failed: conv",
     ):
         assert words in told
-    assert verdict([Run(threads=2, whole=Time(error="no memory"))], [failed], []) == ["The whole model has no time."]
+    assert verdict([RunPart(threads=2, whole=Time(error="no memory"))], [failed], []) == [
+        "The whole model has no time."
+    ]
     assert verdict([], [], []) == ["Nothing of this model was measured."]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from op_profiler.measure.measurement import Measurement, ModelTiming
+from op_profiler.measure.conditions import ConditionsOfWindow
+from op_profiler.measure.measurement import LAUNCH_GAP_METHOD, Measurement, ModelTiming
 from op_profiler.targets.cuda.management import Nvml
 
 
@@ -60,6 +61,31 @@ def test_what_is_not_told_is_left_out() -> None:
     assert silent.conditions() is None
 
 
+def test_a_clock_that_changes_within_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read once behind a window, a clock that was held back in its middle was stored as the full one."""
+    seconds = iter(0.03 * number for number in range(100))
+    monkeypatch.setattr("time.monotonic", lambda: next(seconds))
+    clocks = iter([1980, 1980, 345, 1980])
+    answers: list[dict[str, Any]] = []
+
+    def ask() -> dict[str, Any]:
+        clock = next(clocks)
+        answers.append({"sm_clock_mhz": clock, "held_back_by": ["power cap"] if clock < 1980 else []})
+        return answers[-1]
+
+    window = ConditionsOfWindow(ask)
+    while len(answers) < 4:
+        window.read()
+    (found,) = window.result()
+    assert found == {
+        "sm_clock_mhz": 1980,
+        "sm_clock_mhz_low": 345,
+        "sm_clock_mhz_high": 1980,
+        "held_back_by": ["power cap"],
+    }
+    assert ConditionsOfWindow(lambda: None).result() == []
+
+
 def test_a_timing_tells_what_held_any_window_back() -> None:
     windows = [{"held_back_by": []}, {"held_back_by": ["power cap"]}, {}]
     timing = ModelTiming(
@@ -67,7 +93,10 @@ def test_a_timing_tells_what_held_any_window_back() -> None:
         before_us=None,
         after_us=None,
         sum_of_operators_us=7.0,
-        details={"conditions_windows": windows, "launch_gap_us": 2.5},
+        details={
+            **{"conditions_windows": windows, "reused_operators": 0},
+            **{"launch_gap_us": 2.5, "launch_gap_method": LAUNCH_GAP_METHOD},
+        },
     )
     assert timing.held_back_by == ("power cap",)
     assert timing.ratio == pytest.approx(0.95)

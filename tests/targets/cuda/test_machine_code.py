@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from op_profiler.compilers.relay.gpu_defaults import largest_divisor
 from op_profiler.compilers.relay.gpu_tiles import fits, window_of
 from op_profiler.targets.cuda import machine_code, tvm_build
 
@@ -67,11 +66,6 @@ def test_the_data_of_a_tile_reaches_as_far_as_its_window() -> None:
     assert not fits(splits, 4, [(1, 16), (1, 16)])  # dilation reaches farther too
 
 
-@pytest.mark.parametrize(("length", "most", "found"), [(56, 16, 14), (17, 16, 1), (8, 100, 8), (1, 5, 1)])
-def test_divisors(length: int, most: int, found: int) -> None:
-    assert largest_divisor(length, most) == found
-
-
 LAUNCHES = """
 import json
 from op_profiler.targets.target import resolve_target, use_build_for
@@ -123,14 +117,15 @@ from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target = resolve_target("cuda -arch=sm_90")
 from op_profiler.collection.studies.tune import tunables_of
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.tuning.reference import reference_of
-from op_profiler.tuning.tuners.tuner import make_tuner
+from op_profiler.tuning.search import make_tuner
 shape = ((1, 32, 28, 28),)
 model = FRONTENDS.get("simple").load(ModelRequest(source="simple", name="conv2d", input_shapes=shape))
 (item,), _ = tunables_of(model, target)
-task = item.default.create(target)
+task = compiler_in_use().task(item.default, target)
 default = task.point(task.default().knobs)
 first = make_tuner("trees", task, 0).next_batch(4)
 checked = {spec.template: reference_of(spec) is not None for spec in item.tasks}

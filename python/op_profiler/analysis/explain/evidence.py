@@ -14,7 +14,7 @@ from op_profiler.measure.measurement import Cache
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
-    from op_profiler.predict.schedules.tuning_gain import Tuned
+    from op_profiler.prediction.schedules.tuning_gain import TunedTime
 
 _DRAWS = 400
 _QUIET = 0.1
@@ -30,7 +30,7 @@ Interval = tuple[float, float, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class ProcessorLimits:
     """What the processor can do at most.
 
     Attributes:
@@ -79,7 +79,7 @@ class OtherTimes:
     best_from: str = ""
     vendor_us: float | None = None
     searchable: bool = False
-    tuned: Tuned | None = None
+    tuned: TunedTime | None = None
     untold: str = ""
 
 
@@ -100,7 +100,7 @@ class Evidence:
     calls: int
     threads: int
     samples: Mapping[tuple[Cache, int], np.ndarray]
-    limits: Limits
+    limits: ProcessorLimits
     code: KernelCode | None = None
     cycles: Cycles | None = None
     parallel_loop: int | None = None

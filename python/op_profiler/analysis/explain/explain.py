@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from op_profiler.analysis.explain.evidence import Evidence, Limits, quiet_us
+from op_profiler.analysis.explain.evidence import Evidence, ProcessorLimits, quiet_us
 from op_profiler.analysis.explain.explanation import ModelExplanation
 from op_profiler.analysis.explain.keeping import keep
-from op_profiler.analysis.explain.measuring import measure
 from op_profiler.analysis.explain.other_times import KnownSchedules
 from op_profiler.analysis.explain.reading import read_code
+from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.analysis.explain.words import explained
-from op_profiler.building.request import BuildRequest
+from op_profiler.building.prepared_model import PreparedModel, in_words
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.errors import UsageError
+from op_profiler.measure.cache_states import time_cache_states
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel
@@ -32,64 +33,25 @@ _MOST_OF_THE_MODEL = 0.95
 Announce = Callable[[str], None]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ExplainRequest:
-    """What to explain.
-
-    Attributes:
-        build: which model, and with which schedules; operators are explained at the largest of its thread counts.
-        operator: workload key of the only one that is asked for.
-        top: how many operators at most, those that take most of the model's time.
-        db: dataset whose trials and vendor's times are compared with, and that keeps what is found of a model that it
-            has; None for none.
-        shipped: whether the trials that ship say what a search finds.
-    """
-
-    build: BuildRequest
-    operator: str | None = None
-    top: int = 10
-    db: str | None = None
-    shipped: bool = True
-
-    def check(self) -> None:
-        """Refuse what cannot work.
-
-        Raises:
-            UsageError: an option is out of range, or the target is not this machine's processor.
-        """
-        if self.top < 1:
-            raise UsageError(f"--top {self.top} is out of range; give 1 or more")
-        if not self.build.on_host:
-            raise UsageError("explain reads the machine code of this machine's processor; give --target llvm")
-        self.build.check()
-
-
 def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
     """Build, or read an earlier build; measure, read the machine code, compare, and keep what was found.
 
     Raises:
         OpProfilerError: the model or the machine stands in the way.
     """
-    from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
-    from op_profiler.measure.turns import compiling, locks_of, measuring
-    from op_profiler.targets.open_machine import open_machine
-
     request.check()
-    build = request.build
     announce("reading what is known of schedules")
-    known = KnownSchedules.read(request.db, shipped=request.shipped, threads=max(build.threads))
-    with compiling(announce):
-        model, inputs, target = load_model(build, lambda **event: announce(str(event["stage"])))
-        announce("compiling")
-        built = build_model(build, model, target)
-    with measuring(locks_of([build.target]), announce):
-        machine = open_machine(build.target, target, None)
-        inputs = inputs or random_inputs(static_inputs(model, build))
-        found = explain_built(built, machine, inputs, request, known, announce)
+    known = KnownSchedules.read(request.db, shipped=request.shipped, threads=max(request.build.threads))
+    with PreparedModel(request.build, in_words(announce)) as job:
+        job.begin_compiling()
+        job.load()
+        built = job.built
+        machine = job.machine
+        found = explain_built(built, machine, job.inputs, request, known, announce)
+    found = msgspec.structs.replace(found, notes=[str(job.model.agreement), *found.notes])
     if request.db is None:
         return found
-    why_not = keep(request.db, build, model.content, machine.device.identity, found)
+    why_not = keep(request.db, request.build, job.model.content, machine.device.identity, found)
     return msgspec.structs.replace(found, notes=[*found.notes, why_not]) if why_not else found
 
 
@@ -115,13 +77,13 @@ def explain_built(
         raise UsageError(f"{request.build.model.name} has no operator {request.operator} as it is built here")
     counts = tuple(sorted({1, *request.build.threads}))
     announce("measuring")
-    times = measure(machine, loaded, counts, lambda us: _heavy(us, keys, request), announce)
+    times = time_cache_states(machine, loaded, counts, lambda us: _heavy(us, keys, request), announce)
     announce("reading machine code")
     labels = {keys[number]: loaded.labels[number] for number in times.heavy}
     lanes = compiler_in_use().vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
     attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
-    limits = limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
+    limits = _limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
     found = []
     for key, label in labels.items():
@@ -199,7 +161,9 @@ def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
     return bool(before) and all(map(alone, numbers))
 
 
-def limits_of(device: Device, attained: Mapping[int, float], lanes: int, peak_flops_per_cycle: float) -> Limits:
+def _limits_of(
+    device: Device, attained: Mapping[int, float], lanes: int, peak_flops_per_cycle: float
+) -> ProcessorLimits:
     """What the probe of a processor attained, between its thread counts by a straight line; or operators, if more.
 
     Args:
@@ -212,7 +176,7 @@ def limits_of(device: Device, attained: Mapping[int, float], lanes: int, peak_fl
 
     levels = {**peaks["cache_bytes_per_us"], "memory": peaks["bytes_per_us"]}
     sizes = {"l1": device.l1_bytes, "l2": device.l2_bytes, "l3": device.l3_bytes}
-    return Limits(
+    return ProcessorLimits(
         flops_per_us={n: max(rate, attained[n]) for n, rate in at(peaks["flops_per_us"]).items()},
         bytes_per_us={level: at(rates) for level, rates in levels.items()},
         cache_bytes={level: size for level, size in sizes.items() if size},

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from op_profiler.addresses import without_password
-from op_profiler.errors import DatasetError
+from op_profiler.building.recipe import Recipe
+from op_profiler.building.request import BuildRequest
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.dataset import Dataset, flat_rows
+from op_profiler.errors import DatasetError, UsageError
+from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
     from op_profiler.analysis.explain.explanation import ModelExplanation
-    from op_profiler.building.request import BuildRequest
-    from op_profiler.dataset import Dataset
 
 
 def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelExplanation) -> str:
@@ -25,7 +28,6 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
     Returns:
         Why nothing was stored; empty where it was.
     """
-    from op_profiler.dataset import Dataset
     from op_profiler.dataset.explanations import record_explanations
 
     plain = {one.key: msgspec.to_builtins(one) for one in found.operators}
@@ -55,3 +57,31 @@ def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> 
         for model in dataset.models(base_key)
         if model.extracted and build.model_key(base_key, model.asked) == model.key
     ]
+
+
+def build_of(operator: str, db: str) -> BuildRequest:
+    """What the first model of the dataset that calls an operator was built of: as its recipe tells, or its row.
+
+    Raises:
+        UsageError: there is none, or none that can be explained.
+        DatasetError: its recipe cannot be read.
+    """
+    with Dataset.open(db, create=False, read_only=True) as dataset:
+        columns = ("model_key", "model_name")
+        rows = flat_rows(dataset, where=f"operator_key = '{operator}'", columns=columns)
+        key = next((row["model_key"] for row in rows if row["model_name"]), None)
+        model = dataset.find_model(key) if key is not None else None
+    if model is None:
+        raise UsageError(
+            f"{without_password(db)} has no model that calls operator {operator}; op-profiler export names keys, or "
+            "give the model"
+        )
+    if model.recipe is not None:
+        asked = Recipe.from_json(model.recipe).request
+        if asked.precision != "float32" or asked.compiler != DEFAULT_COMPILER:
+            raise UsageError(
+                f"operator {operator} is of {model.name} in {asked.precision} by {asked.compiler}; op-profiler explain "
+                f"reads the machine code of float32 models by {DEFAULT_COMPILER}"
+            )
+        return asked
+    return BuildRequest(model=ModelRequest(source=model.source, name=model.name, batch_size=model.batch_size))

@@ -30,7 +30,7 @@ _TYPE_BITS = {"s": 32, "d": 64, "h": 16}
 
 
 @dataclasses.dataclass(frozen=True)
-class Loop:
+class MachineLoop:
     """One innermost loop, or a kernel's body where it has none.
 
     Attributes:
@@ -48,10 +48,10 @@ class Loop:
         for line in self.body:
             match = _ARITHMETIC.match(line)
             if match is not None:
-                lanes = 1 if match["kind"] == "s" else register_bits(line) // _TYPE_BITS[match["type"]]
+                lanes = 1 if match["kind"] == "s" else _register_bits(line) // _TYPE_BITS[match["type"]]
                 found.append((lanes, 2 if match["op"].startswith("f") else 1))
             elif _INTEGER_DOT.match(line) is not None:
-                found.append((register_bits(line) // 32, 2))
+                found.append((_register_bits(line) // 32, 2))
         return found
 
     @property
@@ -150,11 +150,11 @@ class KernelCode:
         parallel: whether it hands parts to the thread pool.
     """
 
-    loops: tuple[Loop, ...]
+    loops: tuple[MachineLoop, ...]
     parallel: bool
 
     @property
-    def hottest(self) -> Loop:
+    def hottest(self) -> MachineLoop:
         """Of the deepest loops that compute the one that does most in an iteration; else the deepest that stores."""
         computing = [loop for loop in self.loops if loop.flops]
         return max(computing or self.loops, key=lambda loop: (loop.depth, loop.flops, sum(loop.stores)))
@@ -175,14 +175,14 @@ def kernels_of(assembly: str, names: Iterable[str]) -> dict[str, KernelCode]:
         reached = list(_reached(first, functions))
         loops = [loop for function in reached for loop in loops_of(functions[function])]
         if not loops:
-            loops = [Loop(tuple(line for line in functions[reached[-1]] if not _LABEL.match(line)), 0)]
+            loops = [MachineLoop(tuple(line for line in functions[reached[-1]] if not _LABEL.match(line)), 0)]
         ordered = tuple(sorted(loops, key=lambda loop: -loop.depth))
         parallel = any(_LAUNCH in line for function in reached for line in functions[function])
         found[name] = KernelCode(ordered, parallel)
     return found
 
 
-def loops_of(lines: list[str]) -> list[Loop]:
+def loops_of(lines: list[str]) -> list[MachineLoop]:
     """The innermost loops of a function."""
     labels = {match[1]: number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
     spans: dict[int, int] = {}
@@ -196,7 +196,7 @@ def loops_of(lines: list[str]) -> list[Loop]:
         if any(start < other <= end for other in spans):
             continue
         depth = sum(1 for s, e in spans.items() if s <= start and end <= e)
-        found.append(Loop(tuple(line for line in lines[start : end + 1] if not _LABEL.match(line)), depth))
+        found.append(MachineLoop(tuple(line for line in lines[start : end + 1] if not _LABEL.match(line)), depth))
     return found
 
 
@@ -228,7 +228,7 @@ def _reached(name: str, functions: dict[str, list[str]]) -> Iterator[str]:
             yield from _reached(found, functions)
 
 
-def register_bits(line: str) -> int:
+def _register_bits(line: str) -> int:
     """Of the widest vector register that an instruction names; 64 where it names none."""
     return max((_REGISTER_BITS[found] for found in re.findall(r"%([xyz])mm\d", line)), default=64)
 
@@ -240,4 +240,4 @@ def _is_store(line: str) -> bool:
 def _moved_bytes(line: str) -> int:
     if re.match(r"^v?movs[sd]\b|^v?mov[dq]\b", line):
         return 8 if line.split()[0].endswith(("sd", "q")) else 4
-    return register_bits(line) // 8 if "mm" in line else 4
+    return _register_bits(line) // 8 if "mm" in line else 4

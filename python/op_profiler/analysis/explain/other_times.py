@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.analysis.explain.evidence import OtherTimes
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.operators.cost import HEAVY
+from op_profiler.prediction.schedules.tuning_gain import TuningGain
+from op_profiler.shipped import shipped_trials
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
-    from op_profiler.predict.schedules.tuning_gain import TuningGain
 
 _WHERE = "origin = 'trial' or origin = 'tuned' or origin = 'vendor'"
 _ORIGINS = ("trial", "tuned", "vendor")
@@ -64,8 +66,6 @@ class KnownSchedules:
         Raises:
             DatasetError: the dataset cannot be opened.
         """
-        from op_profiler.predict.schedules.tuning_gain import TuningGain
-
         best: dict[tuple[str, str], Best] = {}
 
         def searched() -> Iterator[Mapping[str, Any]]:
@@ -86,8 +86,6 @@ class KnownSchedules:
             hot_us: what the operator takes.
             peak_flops_per_us: of the processor, at the thread count that is asked about.
         """
-        from op_profiler.compilers.compiler import compiler_in_use
-
         if occurrence.operator.anchor not in HEAVY:
             return OtherTimes()
         anchor = compiler_in_use().anchor(occurrence)
@@ -105,7 +103,6 @@ class KnownSchedules:
 def _rows(db: str | None, *, shipped: bool) -> Iterator[Mapping[str, Any]]:
     from op_profiler.dataset import Dataset, flat_rows
     from op_profiler.dataset.formats.parquet import parquet_rows
-    from op_profiler.shipped import shipped_trials
 
     if db is not None:
         with Dataset.open(db, create=False, read_only=True) as dataset:

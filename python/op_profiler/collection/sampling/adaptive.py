@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from op_profiler.collection.sampling import spaces
 from op_profiler.collection.sampling.batch import Batch, batches_of_points
 from op_profiler.errors import DatasetError
+from op_profiler.schedules.records import slug
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.measure.measurement import Precision
-    from op_profiler.predict.latency.devices import DeviceName
-    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.examples import Examples
 
 _POOL = 160
 _CHOSEN = 40
@@ -43,7 +44,7 @@ def adaptive_batches(
         names: kinds of operators, as for `spaces.draw`.
         note: told once why operators are drawn at random though there are measurements.
     """
-    from op_profiler.predict.latency.fit import fingerprint
+    from op_profiler.prediction.latency.fit import fingerprint
 
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
     number, told = 0, False
@@ -74,8 +75,8 @@ def _examples(request: CollectRequest) -> Examples | None:
     Raises:
         DatasetError: the dataset cannot be used, or holds several such machines.
     """
-    from op_profiler.predict.latency.devices import devices_in
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.prediction.latency.devices import devices_in
+    from op_profiler.prediction.latency.open_predictor import examples_for
 
     build = request.build
     there = [device for device in devices_in(db=request.db) if _is_asked_for(device, build)]
@@ -92,8 +93,7 @@ def _examples(request: CollectRequest) -> Examples | None:
 
 def _is_asked_for(device: DeviceName, build: BuildRequest) -> bool:
     """Whether a device is what a request measures on, as far as that is told before it is opened."""
-    from op_profiler.predict.latency.devices import is_here
-    from op_profiler.schedules.records import slug
+    from op_profiler.prediction.latency.devices import is_here
 
     if (device.kind, device.compiler) != (build.kind.name, build.compiler):
         return False
@@ -115,8 +115,8 @@ def _least_certain(
     import numpy as np
 
     from op_profiler.collection.sampling.batches import distinct, operators_of_points
-    from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.predictor import SAMPLED
+    from op_profiler.prediction.latency.fit import fit
+    from op_profiler.prediction.latency.predictor import SAMPLED
 
     rng = random.Random(seed)
     points = (point for point in spaces.draw(rng, names) if point.precision == precision)

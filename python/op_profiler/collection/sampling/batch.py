@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from op_profiler.collection.sampling.point import Point
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Precision
+from op_profiler.operators.kinds.point import Point
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
@@ -122,8 +123,6 @@ def operators_of_chunk(
 
 def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
     """The distinct operators of each model, one batch a model."""
-    from op_profiler.frontends import FRONTENDS
-
     for request in requests:
         frontend = FRONTENDS.get(request.source)
         frontend.check(request)
@@ -146,7 +145,6 @@ def _operators_of_model(request: ModelRequest, target: Target, _refused: Callabl
 
 
 def _lowered(request: ModelRequest) -> ImportedModel:
-    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
 
     return load_cached(FRONTENDS.get(request.source), request)

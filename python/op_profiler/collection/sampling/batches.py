@@ -8,13 +8,14 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from op_profiler.collection.sampling.point import Point, Scope
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.frontends.sample import Sampled, name_of_batch
+from op_profiler.operators.kinds.point import Point, Scope
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
@@ -53,9 +54,7 @@ def operators_of_points(
 def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
     import numpy as np
 
-    from op_profiler.compilers.relay.lower import fuse
-
-    tvm = load_tvm()
+    tvm, fuse = load_tvm(), compiler_in_use().operators_of_module
     scope = Scope(tvm.relay)
     outputs = [point.expression(scope) for point in points]
     main = tvm.relay.Function([*scope.inputs, *scope.weights], tvm.relay.Tuple(outputs))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError
@@ -14,7 +15,7 @@ from op_profiler.errors import DatasetError
 if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.prediction.latency.examples import Examples
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,26 +49,21 @@ def calibrate(
     *,
     budget_seconds: float,
     seed: int,
-    before: Callable[[int], None] = lambda number: None,
 ) -> Calibrated:
     """Measure, and leave a note on this machine of where the measurements lie.
 
     Args:
         request: everything but the model; its dataset is the collection's.
-        before: as in `measure_batches`.
 
     Raises:
         DatasetError: too little could be measured.
         OpProfilerError: the request cannot work, or the note cannot be written.
     """
-    from op_profiler.collection.sampling.draw import Draw
-    from op_profiler.predict.latency.calibration import FEWEST, note_calibration, operators_in
+    from op_profiler.prediction.latency.calibration import FEWEST, note_calibration, operators_in
 
     build = request.build
     batches = Draw(label="calibrate", seed=seed, telling=True).batches()
-    report = measure_batches(
-        batches, request, collection, progress, count=None, budget_seconds=budget_seconds, before=before
-    )
+    report = measure_batches(batches, request, collection, progress, count=None, budget_seconds=budget_seconds)
     examples = _measured(request.db, _devices(collection, report.models))
     measured = operators_in(examples)
     if measured < FEWEST:
@@ -99,6 +95,6 @@ def _devices(collection: Collection, models: Sequence[str]) -> set[str]:
 
 def _measured(db: str, devices: Set[str]) -> Examples:
     """All that the dataset holds of the machine; of several boards that of the one with most measurements."""
-    from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.prediction.latency.examples import load_examples
 
     return max((load_examples(db=db, device=key) for key in sorted(devices) or [""]), key=len)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from op_profiler.collection.sampling import batch, spaces
 from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.grid import Grid
-from op_profiler.collection.sampling.kinds import Conv2d
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.kinds.convolutions import Conv2d
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from op_profiler.collection.sampling.kinds import Conv2d
 from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.operators.kinds.convolutions import Conv2d
 
 _STEM_CHANNELS = 3
 _MOST_CHANNELS = 4096
@@ -124,8 +125,6 @@ class Grid:
 
     def sizes(self) -> list[int]:
         """Feature sizes: log2-uniform from the least to the largest, the inner ones rounded up to even numbers."""
-        import math
-
         low, high, count = (int(self.values[key][0]) for key in _SINGLE)
         if count < 2:
             return [low]

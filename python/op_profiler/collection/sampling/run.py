@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from op_profiler.building.build import fuse_operators
+from op_profiler.building.requested_model import compiled_for
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.batch import Batch
+from op_profiler.collection.sampling.batches import batch_name, sampled
 from op_profiler.errors import (
     EXIT_ENVIRONMENT,
     EXIT_FAILURES_RECORDED,
@@ -18,8 +21,11 @@ from op_profiler.errors import (
     OpProfilerError,
     UsageError,
 )
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.turns import WAITING
+from op_profiler.frontends.sample import AROUND_SAMPLED, batch_path, kept_batches, refused_by, write_batch
+from op_profiler.measure.turns import WAITING, compiling
+from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
@@ -121,7 +127,6 @@ def measure_batches(
     *,
     count: int | None,
     budget_seconds: float | None,
-    before: Callable[[int], None] = lambda number: None,
 ) -> SampleReport:
     """Measure batch after batch; one that the dataset has already costs nothing.
 
@@ -129,7 +134,6 @@ def measure_batches(
         request: everything but the model.
         count: stop when this many operators are measured; None for no limit.
         budget_seconds: begin no batch after this time but the first; None for no limit.
-        before: called with the number of each batch, from 0, before it is made.
 
     Raises:
         OpProfilerError: the request cannot work, the dataset cannot be opened, or as of `EmptyBatches`.
@@ -149,7 +153,6 @@ def measure_batches(
                 break
             done = (report.operators if count is not None else report.seconds) / total if total else 0.0
             steps = _Within(progress, batch.label, report.operators, min(done, 1.0))
-            before(report.batches)
             _measure(batch, request, collection, steps, report)
             if count is not None and report.operators >= count:
                 report.ended = "count"
@@ -181,9 +184,6 @@ def _collected(
     report: SampleReport,
 ) -> ModelReport | None:
     """What became of a batch without some of its operators; None where it could not be made."""
-    from op_profiler.frontends import FRONTENDS
-    from op_profiler.frontends.sample import batch_path, refused_by
-
     try:
         name = written(batch, request.build, progress, without=without)
     except OpProfilerError as error:
@@ -210,8 +210,6 @@ def _collected(
 
 def _has_times(found: ModelReport) -> bool:
     """Whether one of the sampled operators was measured; what stands around them often is where none of them is."""
-    from op_profiler.frontends.sample import AROUND_SAMPLED
-
     around = {operator.key for operator, _ in found.operators if list(operator.op_names) in AROUND_SAMPLED}
     times = [item for thread in found.threads.values() for item in thread.measurements.items()]
     return any(time.error is None and key not in around for key, time in times)
@@ -251,14 +249,8 @@ def written(
         processor: of that machine, likewise.
         without: workload keys of operators that are left out.
     """
-    from op_profiler.building.build import fuse_operators
-    from op_profiler.building.requested_model import compiled_for
-    from op_profiler.collection.sampling.batches import batch_name, sampled
     from op_profiler.compilers.tvm_build import load_tvm
-    from op_profiler.frontends.sample import kept_batches, write_batch
-    from op_profiler.measure.turns import compiling
     from op_profiler.targets.llvm.identity import processor_name
-    from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
 
     machine = request.target if not request.on_host else [request.target, processor or processor_name()]
     use_build_for(request.target, compiler=request.compiler)

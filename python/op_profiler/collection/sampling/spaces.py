@@ -1,17 +1,17 @@
-"""Random points of the kinds that are asked for, by their names."""
+"""Random points of the kinds that are asked for, by their names, and how often each is drawn."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
 
-from op_profiler.collection.sampling.named_points import WHERE_NAMED
-from op_profiler.collection.sampling.point import Point
-from op_profiler.collection.sampling.usual_points import USUAL
+from op_profiler.collection.sampling.mixtures import MIXTURES, USUAL
 from op_profiler.errors import UnknownNameError
+from op_profiler.operators.kinds import draws
+from op_profiler.operators.kinds.point import Point
 
 ALL = "all"
-"""In place of names: every kind but `conv1d`, half of them the usual ones."""
+"""In place of names: every kind that has a share, half of them the usual ones."""
 _LARGEST_OPERATIONS = 3e9
 _LARGEST_OF_ALL = 1e9
 _SLOWER = {
@@ -27,14 +27,51 @@ _SLOWER = {
 that takes half a second fifty others are measured."""
 _LARGEST_ELEMENTS = 2.5e7
 _SMALLEST_ELEMENTS = 64.0
-_DRAWS = USUAL | WHERE_NAMED
+_WHERE_NAMED = {
+    "conv2d_dilated": 0.03,
+    "conv2d_grouped": 0.03,
+    "conv2d_nhwc": 0.05,
+    "conv3d": 0.02,
+    "powers_of_two": 0.05,
+    "large_weights": 0.02,
+    "odd_rows": 0.05,
+    "run_time_weights": 0.03,
+    "attention": 0.05,
+    "reduction": 0.03,
+    "decoder_step": 0.04,
+    "transformer": 0.03,
+    "gates": 0.01,
+    "lrn": 0.01,
+    "activation": 0.01,
+    "conv2d_wide_groups": 0.01,
+    "float16": 0.04,
+    "int8": 0.06,
+    "relayout": 0.01,
+    "rearranged": 0.015,
+    "broadcast": 0.02,
+    "joined_slices": 0.005,
+    "unpadded_pool2d": 0.01,
+    "attention_einsum": 0.005,
+    "strided_weights": 0.005,
+    "turned_heads": 0.005,
+    "image_norm": 0.005,
+    "layer_scale": 0.005,
+    "turned_positions": 0.005,
+    "reduced_attention": 0.005,
+    "gated_dense": 0.005,
+}
+"""How often each is among all kinds, which the usual ones make up half of. A kind without a share is drawn where it is
+named alone: what a seed of all kinds draws stays, until the points of calibrations are chosen anew."""
+_DRAWS = draws() | MIXTURES
+_SHARES = {name: share / 2 for name, share in USUAL.items()} | _WHERE_NAMED
+_SHARES |= {name: 0.0 for name in _DRAWS if name not in _SHARES}
 _SHARE_WHERE_NAMED = 0.05
-"""Of each kind of `WHERE_NAMED` beside the usual ones that are named with it."""
+"""Of each kind that is not usual beside the usual ones that are named with it."""
 
 
 def space_names() -> list[str]:
     """What `draw` can be restricted to."""
-    return [*_DRAWS, ALL]
+    return [*_SHARES, ALL]
 
 
 def usual_names() -> list[str]:
@@ -51,7 +88,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in space_names():
             raise UnknownNameError("kind of operator", name, space_names())
-    return tuple(_DRAWS if ALL in names else names or USUAL)
+    return tuple(_SHARES if ALL in names else names or USUAL)
 
 
 def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
@@ -65,13 +102,10 @@ def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
         UnknownNameError: no such space.
     """
     chosen = checked_names(names)
-    if ALL in names:
-        weights = [share / 2 if name in USUAL else share for name, (share, _) in _DRAWS.items()]
-    else:
-        weights = [USUAL[name][0] if name in USUAL else _SHARE_WHERE_NAMED for name in chosen]
+    weights = list(_SHARES.values()) if ALL in names else [USUAL.get(name, _SHARE_WHERE_NAMED) for name in chosen]
     while True:
         name = rng.choices(chosen, weights)[0]
-        point = _DRAWS[name][1](rng)
+        point = _DRAWS[name](rng)
         operations, elements = point.work()
         largest = _SLOWER.get(name, _LARGEST_OF_ALL if ALL in names else _LARGEST_OPERATIONS)
         if operations <= largest and _SMALLEST_ELEMENTS <= elements <= _LARGEST_ELEMENTS:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from op_profiler.collection.sampling import spaces
 from op_profiler.collection.sampling.batch import Batch, batches_of_points, operators_of_chunk
-from op_profiler.collection.sampling.point import Point
 from op_profiler.frontends.sample import CACHED
+from op_profiler.operators.kinds.point import Point
 
 POINTS_FILE = Path(__file__).with_name("telling_points.json")
 _POINTS = 40

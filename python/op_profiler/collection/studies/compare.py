@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ class OperatorPair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
+class ModelSpeedup:
     """One model at one thread count.
 
     Attributes:
@@ -67,7 +68,7 @@ class ModelComparison(Study):
     """Runs the model with default and with recorded schedules."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """A `Compared` for each thread count, as plain values."""
+        """A `ModelSpeedup` for each thread count, as plain values."""
         if not self.build.usable_records().chosen:
             raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
         self.announce(stage="compiling")
@@ -207,16 +208,14 @@ def _pairs(
 
 def _compared(
     threads: int, whole: np.ndarray, difference: float, allowed: float, pairs: tuple[OperatorPair, ...]
-) -> Compared:
-    import math
-
+) -> ModelSpeedup:
     import numpy as np
 
     from op_profiler.measure.statistics import median_interval
 
     ratios = whole[:, 0] / whole[:, 1]
     low, high = median_interval(ratios)
-    return Compared(
+    return ModelSpeedup(
         threads=threads,
         default_us=float(np.median(whole[:, 0])),
         tuned_us=float(np.median(whole[:, 1])),

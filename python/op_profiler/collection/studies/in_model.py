@@ -14,10 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from op_profiler.collection.studies.compare import Build, in_turns, load_build, same_calls
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.statistics import median_interval
-from op_profiler.schedules import records
+from op_profiler.schedules import record_files, records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +36,7 @@ _STATE_ROUNDS = 9
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class OperatorCandidates:
     """One operator and what could be its record.
 
     Attributes:
@@ -73,8 +75,6 @@ class InModel:
 
         It is measured, since the size of a cache says little where others share it.
         """
-        import numpy as np
-
         loaded = self._default.loaded
         self._study.machine.threads.use(self._study.threads)
         wanted = [any(o.key in item.operators for item in items) for o in self._default.operators]
@@ -98,7 +98,7 @@ class InModel:
             found[item.anchor.key] = min(off, key=lambda s: off[s]) if off else "hot"
         return found
 
-    def decide(self, entries: Sequence[Entry]) -> dict[Tunable, Decision]:
+    def decide(self, entries: Sequence[OperatorCandidates]) -> dict[Tunable, Decision]:
         """What is surely the fastest in the model; what no build could be compared for is left out.
 
         The winners are built together and compared with the default once more; what is not surely faster then either
@@ -127,7 +127,7 @@ class InModel:
             decisions[entry.item] = Decision(winner if holds else None, default_us, us)
         return decisions
 
-    def _first(self, entry: Entry, times: Sequence[np.ndarray | None]) -> Record | None:
+    def _first(self, entry: OperatorCandidates, times: Sequence[np.ndarray | None]) -> Record | None:
         """The fastest candidate if it surely beats what is in use and the default; else what is in use if that does."""
         default, *others = times
         if default is None:
@@ -157,7 +157,7 @@ class InModel:
             file = dataclasses.replace(self._study.build, schedules=folder).record_file()
             assert file is not None  # only `records.NONE` has none
             for record in chosen:
-                records.keep(file, record)
+                record_files.keep(file, record)
             try:
                 return load_build(self._study, self._model, folder)
             except (ModelError, MeasureError) as error:
@@ -188,6 +188,4 @@ def is_faster(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _median(times: np.ndarray) -> float:
-    import numpy as np
-
     return float(np.median(times.mean(axis=1) if times.ndim == 2 else times))

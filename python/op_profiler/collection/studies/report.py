@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from op_profiler.collection.studies.compare import Compared
+from op_profiler.collection.studies.compare import ModelSpeedup
 from op_profiler.collection.studies.tune import Tuned
 from op_profiler.collection.studies.vendor import VendorTimes
 
@@ -24,7 +24,7 @@ class StudyReport:
     """
 
     tuned: tuple[Tuned, ...] = ()
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[ModelSpeedup, ...] = ()
     vendor: tuple[VendorTimes, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ class StudyReport:
 
 _RESULTS: dict[str, tuple[str, type]] = {
     "tune": ("tuned", Tuned),
-    "compare": ("compared", Compared),
+    "compare": ("compared", ModelSpeedup),
     "vendor": ("vendor", VendorTimes),
 }
 """By work, the field of `StudyReport` and what it has several of."""

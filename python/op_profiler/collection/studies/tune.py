@@ -11,16 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from op_profiler.collection.studies.study import Study
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.cores import usable_cores
+from op_profiler.dataset import Row
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
+from op_profiler.schedules import record_files, records
+from op_profiler.schedules.records import Conditions
 
 if TYPE_CHECKING:
-    from op_profiler.collection.studies.in_model import Decision, Entry, InModel
+    from op_profiler.collection.studies.in_model import Decision, InModel, OperatorCandidates
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import Target
-    from op_profiler.dataset import Row
-    from op_profiler.schedules.records import Conditions, Record
+    from op_profiler.schedules.records import Record
     from op_profiler.schedules.schedule import Schedule
     from op_profiler.targets.remote.trial_runner import BoardRunner
     from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
@@ -184,9 +187,7 @@ class ModelTuner(Study):
 
     def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:
         """An anchor, what its search found, the schedule that has been in use for it, and the state of the caches."""
-        from op_profiler.compilers.compiler import compiler_in_use
-        from op_profiler.tuning.candidate import candidate_of
-        from op_profiler.tuning.search import OperatorSearch
+        from op_profiler.tuning.search import OperatorSearch, candidate_of
 
         self.dataset.add_anchor(item.anchor)
         keeper = _Keeper(self, item, runner)
@@ -225,34 +226,28 @@ class ModelTuner(Study):
 
     def _conditions(self, cache: Cache) -> Conditions:
         """For which the records are of an operator whose candidates were timed with such caches."""
-        from op_profiler.schedules.records import Conditions
-
         return Conditions(self.threads, self.decided_in or cache)
 
     def _present(self, item: Tunable, cache: Cache) -> list[Record]:
         """The records that an anchor has under these conditions."""
-        from op_profiler.schedules import records
-
         file = self.build.record_file()
-        known = records.read_records(file)[0] if file is not None and file.exists() else []
+        known = record_files.read_records(file)[0] if file is not None and file.exists() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
         return [r for r in known if r.computation == wanted and r.conditions == self._conditions(cache)]
 
-    def _entry(self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache) -> Entry:
+    def _entry(self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache) -> OperatorCandidates:
         """Of the finalists the best of each template, what has been in use, and then the next best."""
-        from op_profiler.collection.studies.in_model import MOST_CANDIDATES, Entry
+        from op_profiler.collection.studies.in_model import MOST_CANDIDATES, OperatorCandidates
 
         others = [f for f in search.finalists if f is not search.default]
         first = [next(f for f in others if f.candidate.task == task) for task in {f.candidate.task: 0 for f in others}]
         used = [f for f in others if f.candidate == champion]
         chosen = {f.candidate: self.record(f, cache) for f in (*first, *used, *others)}
         kept = tuple(chosen.values())[:MOST_CANDIDATES]
-        return Entry(item, kept, chosen[used[0].candidate] if used else None)
+        return OperatorCandidates(item, kept, chosen[used[0].candidate] if used else None)
 
     def record(self, finalist: Finalist, cache: Cache) -> Record:
         """A finalist as a record, with its time alone."""
-        from op_profiler.schedules import records
-
         return records.Record(
             str(self.target),
             finalist.candidate.task.template,
@@ -267,8 +262,6 @@ class ModelTuner(Study):
         self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache, decision: Decision | None
     ) -> Tuned:
         """Write the record of an anchor: what won in the model, or alone where there was none to decide in."""
-        from op_profiler.schedules import records
-
         if decision is None and self.decided_in == "model":
             return _tuned(item, search, None, None)
         winner = winner_of(search, champion)
@@ -280,7 +273,7 @@ class ModelTuner(Study):
             record = self.record(winner, cache)
             if decision is not None:
                 record = dataclasses.replace(record, seconds=(decision.winner_us / 1e6,))
-            if not records.keep(file, record, self._present(item, cache)):
+            if not record_files.keep(file, record, self._present(item, cache)):
                 self.announce(problem=f"{item.anchor.name}: another run has written a record meanwhile, which stays")
         return _tuned(item, search, winner, decision)
 
@@ -304,8 +297,6 @@ class ModelTuner(Study):
 
     def row(self, item: Tunable, schedule: Schedule, settings: Settings, result: TrialResult) -> Row:
         """A row of the dataset for one candidate of an anchor."""
-        from op_profiler.dataset import Row
-
         return Row(
             operator_key=item.anchor.key,
             schedule=schedule,
@@ -376,7 +367,6 @@ def tunables_of(
         keys: workload keys of the operators that are asked for; None for all that are heavy.
         space: one of `Compiler.spaces`; None for the usual one.
     """
-    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.operators.cost import size_bytes
 
     compiler = compiler_in_use()

@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.study import Study
+from op_profiler.dataset import Row
+from op_profiler.schedules.records import computation_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
@@ -80,8 +82,7 @@ class VendorComparison(Study):
 
     def _best(self, item: Tunable) -> Candidate | None:
         """The candidate that a build takes; None where there is no record."""
-        from op_profiler.schedules.records import computation_of
-        from op_profiler.tuning.candidate import candidate_of
+        from op_profiler.tuning.search import candidate_of
 
         task = item.tasks[0]
         best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))
@@ -89,7 +90,6 @@ class VendorComparison(Study):
 
     def _store(self, item: Tunable, runner: TrialRunner, result: TrialResult) -> None:
         from op_profiler.collection.studies.tune import measurement_of
-        from op_profiler.dataset import Row
         from op_profiler.schedules.schedule import Schedule
 
         self.dataset.add_anchor(item.anchor)

@@ -16,9 +16,10 @@ import msgspec
 from op_profiler.compilers.compiled_model import CompiledModel, KernelCall, Occurrence, PlannedTensor
 from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.relax.decoder.library import DecoderLibrary
-from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.relax.decoder.step import DecoderStep
 from op_profiler.compilers.relax.library import VmLibrary
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.weight_files import read_weights, write_weights
 from op_profiler.operators.operator import Operator
 
 _ABOUT, _FUNCTIONS, _CODE, _KERNELS = "build.json", "functions.json", "vm.bin", "kernels.bc"
@@ -35,6 +36,7 @@ class _Row(msgspec.Struct):
     constant: tuple[bool, ...]
     anchor_signature: str
     layers: tuple[str, ...]
+    pipeline: str
 
 
 class _About(msgspec.Struct):
@@ -49,7 +51,7 @@ class _About(msgspec.Struct):
     loops: dict[str, list[int]]
     code: dict[str, str]
     notes: tuple[str, ...]
-    step: Step | None
+    step: DecoderStep | None
 
 
 def write_compiled(folder: Path, compiled: CompiledModel) -> None:
@@ -68,7 +70,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
     imported[0].write_to_file(str(folder / _KERNELS), "bc")
     if isinstance(library, DecoderLibrary):
         library.attention.write_to_file(str(folder / _ATTENTION), "bc")
-    (folder / _WEIGHTS).write_bytes(tvm.runtime.save_param_dict(library.weights))
+    write_weights(folder / _WEIGHTS, library.weights)
     functions: list[Any] = []
     about = _About(
         [_row(one, functions) for one in compiled.occurrences],
@@ -91,7 +93,7 @@ def _row(one: Occurrence, functions: list[Any]) -> _Row:
     if number is None and one.function is not None:
         number = len(functions)
         functions.append(one.function)
-    return _Row(one.operator, one.label, number, one.constant, one.anchor_signature, one.layers)
+    return _Row(one.operator, one.label, number, one.constant, one.anchor_signature, one.layers, one.pipeline)
 
 
 def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledModel:
@@ -130,7 +132,7 @@ def _library(folder: Path, about: _About) -> VmLibrary:
     tvm = load_tvm()
     code = tvm.get_global_func(f"ffi.Module.load_from_file.{_KIND}")(str(folder / _CODE))
     code.import_module(_bitcode(folder / _KERNELS))
-    weights = dict(tvm.runtime.load_param_dict((folder / _WEIGHTS).read_bytes()))
+    weights = read_weights(folder / _WEIGHTS)
     executable = tvm.relax.VMExecutable(code)
     if about.step is None:
         return VmLibrary(executable, code, weights)
@@ -143,4 +145,4 @@ def _bitcode(path: Path) -> Any:
 
 def _occurrence(row: _Row, functions: Any) -> Occurrence:
     function = None if row.function is None else functions[row.function]
-    return Occurrence(row.operator, row.label, function, row.constant, row.anchor_signature, row.layers)
+    return Occurrence(row.operator, row.label, function, row.constant, row.anchor_signature, row.layers, row.pipeline)

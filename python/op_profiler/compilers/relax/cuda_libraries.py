@@ -6,60 +6,40 @@ wheels, or ``nvcc``.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import shutil
-from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.tvm_build import load_tvm
 
-RUNTIME = "libcudart.so.13"
 _COMPILER = "libnvrtc.so.13"
 _INSTALL = "source ./env_var.sh relax cuda"
 _HEADERS = ("include/cuda_runtime.h", "include/cccl/cuda/std/cstdint")
-
-
-def _root() -> Path:
-    """Where the wheels of CUDA 13 lie."""
-    return tvm_package.folder() / "nvidia" / "cu13"
 
 
 def missing() -> list[str]:
     """What compiling for a GPU takes that is not there, told without importing anything."""
     if shutil.which("nvcc") is not None:
         return []
-    places = [_root() / "lib" / _COMPILER, *(_root() / name for name in _HEADERS)]
+    places = [tvm_package.cuda_folder() / "lib" / _COMPILER, *(tvm_package.cuda_folder() / name for name in _HEADERS)]
     lacking = [place.name for place in places if not place.is_file()]
     if not (tvm_package.folder() / "cuda" / "bindings").is_dir():
         lacking.append("cuda-bindings")
     return [f"{', '.join(lacking)} of CUDA 13, and nvcc too ({_INSTALL})"] if lacking else []
 
 
-def load_runtime() -> None:
-    """Load what TVM's runtime for GPUs is linked against, where there is a driver; before TVM is imported."""
-    from op_profiler.targets.cuda.tvm_build import driver
-
-    if driver() is None:
-        return
-    for name in (str(_root() / "lib" / RUNTIME), RUNTIME):
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
-            return
-
-
 def prepare_compiling() -> None:
     """Let TVM find the compiler of NVIDIA; what the user's environment says of it stays."""
-    library = _root() / "lib" / _COMPILER
+    library = tvm_package.cuda_folder() / "lib" / _COMPILER
     if not library.is_file():
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
         return
     for path in (*library.parent.glob("libnvrtc-builtins.so.*"), library):
         ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)  # its own look-up knows no folder of packages
-    os.environ.setdefault("CUDA_PATH", str(_root()))
-    os.environ.setdefault("TVM_CUDA_NVRTC_EXTRA_OPTS", f"-I{_root() / 'include' / 'cccl'}")
+    os.environ.setdefault("CUDA_PATH", str(tvm_package.cuda_folder()))
+    os.environ.setdefault("TVM_CUDA_NVRTC_EXTRA_OPTS", f"-I{tvm_package.cuda_folder() / 'include' / 'cccl'}")
 
 
 def compile_left(executable: Any) -> None:

@@ -14,7 +14,7 @@ from op_profiler.compilers.relax.pipeline import Lowered
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
-from op_profiler.operators.describe import Description
+from op_profiler.operators.describe import Description, constant
 from op_profiler.operators.operator import TensorSpec
 
 Op = tuple[str, dict[str, Any]]
@@ -98,7 +98,7 @@ def _described(module: IRModule, binding: Any, names: dict[Any, str], descriptio
         return f"({','.join(names[field] for field in value.fields)})"
     if not isinstance(value, tvm.relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
         return names.get(value, type(value).__name__)
-    arguments = [names.get(one) or ",".join(map(_constant, tensors_of(one.ty))) for one in value.args[1].fields]
+    arguments = [names.get(one) or ",".join(map(constant, tensors_of(one.ty))) for one in value.args[1].fields]
     return _told(description, module[value.args[0]], str(value.args[0].name_hint), value, arguments)
 
 
@@ -111,16 +111,12 @@ def _told(description: Description, function: Any, label: str, call: Any, argume
     op, attrs, inside = noted
     name, attrs = _op(op, attrs, inputs, outputs)
     if name == "nn.pad":  # in Relax an attribute
-        inside = [(1, inputs[0].dtype)]
-    for place, dtype in inside:
+        inside = [(1, inputs[0].dtype, None)]
+    for place, dtype, value in inside:
         number = TensorSpec((), dtype)
-        arguments.insert(place, _constant(number))
+        arguments.insert(place, constant(number, value))
         inputs.insert(place, number)
     return description.op(name, attrs, arguments, inputs, outputs)
-
-
-def _constant(spec: TensorSpec) -> str:
-    return f"const:{spec.dtype}{list(spec.shape)}"
 
 
 def tensors_of(ty: Any) -> tuple[TensorSpec, ...]:

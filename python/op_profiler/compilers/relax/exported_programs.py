@@ -1,25 +1,21 @@
-"""Programs of torch.export, where Relax's importer makes another one of them without a word."""
+"""Programs of torch.export, as Relax's importer can take them."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import operator
 from collections.abc import Callable
 from typing import Any
 
-from op_profiler.compilers.tvm_build import load_tvm
-
 _RANDOM = ("rand", "bernoulli", "exponential", "multinomial", "normal_", "normal.", "uniform", "poisson", "geometric")
-_TRAINING = ("batch_norm.", "native_batch_norm.", "_native_batch_norm_legit.")
 
 
 def export(program: Any, examples: tuple[Any, ...]) -> Any:
-    """The program that torch.export makes of a module, with nothing left that the importer would overlook.
+    """The program that torch.export makes of a module, with nothing left that is drawn at random.
 
     Raises:
         RuntimeError: it makes none; says why in a sentence, where torch prints the whole program.
-        NotImplementedError: an operator cannot be said in another way.
+        NotImplementedError: an operator draws at random.
     """
     import torch
 
@@ -34,10 +30,10 @@ def export(program: Any, examples: tuple[Any, ...]) -> Any:
 
 
 def _spell_out(graph: Any) -> None:
-    """Rewrite the graph of an exported program, in place, so that nothing is left that the importer would overlook.
+    """Rewrite the graph of an exported program, in place.
 
     Raises:
-        NotImplementedError: an operator cannot be said in another way.
+        NotImplementedError: an operator draws at random.
     """
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -54,13 +50,8 @@ def _argument(node: Any, place: int, name: str) -> Any:
     return node.args[place] if len(node.args) > place else node.kwargs.get(name)
 
 
-def _takes_second(node: Any) -> bool:
-    return node.target is operator.getitem and node.args[1] == 1
-
-
 _OVERLOOKED: list[tuple[Callable[[str, Any], Any], str]] = [
     (lambda name, node: name.startswith(_RANDOM), "draws at random, which Relax does not"),
-    (lambda name, node: name.startswith("_upsample") and "_aa" in name, "smooths what it makes smaller"),
     (
         lambda name, node: "dropout" in name and _argument(node, 1, "p") and _argument(node, 2, "train"),
         "drops at random, as in training; switch it off",
@@ -69,17 +60,9 @@ _OVERLOOKED: list[tuple[Callable[[str, Any], Any], str]] = [
         lambda name, node: name.startswith("scaled_dot_product") and _argument(node, 4, "dropout_p"),
         "drops at random, as in training; switch it off",
     ),
-    (lambda name, node: name.startswith("avg_pool") and _argument(node, 6, "divisor_override"), "has a divisor"),
-    (
-        lambda name, node: "max_pool" in name and any(_takes_second(one) for one in node.users),
-        "tells the places of the largest; leave out return_indices",
-    ),
-    (
-        lambda name, node: name.startswith(_TRAINING) and _argument(node, 5, "training"),
-        "norms by the statistics of the batch, as in training",
-    ),
 ]
-"""Whether a node of a name is overlooked, and what is."""
+"""Whether a node of a name draws at random, and how. The importer draws nothing, and nothing else would show it: what
+depends on a draw cannot be compared with torch (`building.agreement`)."""
 
 
 def _divide_fractions(graph: Any, node: Any) -> None:
@@ -94,30 +77,3 @@ def _divide_fractions(graph: Any, node: Any) -> None:
             cast = graph.call_function(torch.ops.aten.to.dtype, (given, dtype))
         cast.meta = {**given.meta, "val": given.meta["val"].to(dtype)}
         node.replace_input_with(given, cast)
-
-
-def check(node: Any, made: Any) -> None:
-    """What became of a node must have its shape, and be of fractions where it is.
-
-    Args:
-        node: a ``torch.fx.Node``.
-        made: an expression of Relax, or several; what is none is not checked.
-
-    Raises:
-        NotImplementedError: it has another one, or is not.
-    """
-    relax = load_tvm().relax
-    expected = node.meta.get("val")
-    if not hasattr(expected, "shape") or not isinstance(made, relax.Expr):
-        return
-    kind = made.ty
-    if not isinstance(kind, relax.TensorType) or kind.shape is None:
-        return
-    sizes = [getattr(size, "value", None) for size in getattr(kind.shape, "values", ())]
-    fixed = None not in sizes and all(isinstance(size, int) for size in expected.shape)
-    if fixed and sizes != list(expected.shape):
-        raise NotImplementedError(
-            f"{node.target} became one of shape {sizes}, which is {list(expected.shape)} in torch"
-        )
-    if str(kind.dtype).startswith(("float", "bfloat")) != expected.dtype.is_floating_point:
-        raise NotImplementedError(f"{node.target} became one of {kind.dtype}, which is {expected.dtype} in torch")

@@ -9,7 +9,7 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.compilers.relax import gpu
 from op_profiler.compilers.relax.code import Code, code_of
 from op_profiler.compilers.relax.library import VmLibrary
@@ -23,7 +23,7 @@ from op_profiler.schedules.usable_records import UsableRecords
 
 
 @dataclasses.dataclass(frozen=True)
-class Finished:
+class FinishedKernels:
     """Kernels that were compiled.
 
     Attributes:
@@ -43,18 +43,20 @@ class Finished:
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
 
 
-def finished_kernels(kernels: IRModule, target: Target, records: UsableRecords) -> Finished:
+def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: UsableRecords) -> FinishedKernels:
     """Schedule and compile kernels; those of other pipelines are scheduled, and for GPUs there are no records."""
-    if pipeline_in_use() != DEFAULT_PIPELINE:
-        return Finished(finish(kernels, target), launches=launches_of(kernels, target))
+    if pipeline != DEFAULT_PIPELINE:
+        return FinishedKernels(finish(kernels, target), launches=launches_of(kernels, target))
     if gpu.is_gpu(target):
         module, schedules = scheduled(kernels, target)
         told, launches = code_of(module, target), launches_of(module, target)
-        return Finished(finish(module, target), schedules, code=told, launches=launches)
+        return FinishedKernels(finish(module, target), schedules, code=told, launches=launches)
     applied = AppliedRecords(records, vectors_of(target))
     module, schedules = scheduled(kernels, target, applied.schedule_function)
     told = code_of(module, target)
-    return Finished(finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused), told)
+    return FinishedKernels(
+        finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused), told
+    )
 
 
 def launches_of(kernels: IRModule, target: Target) -> dict[str, list[Launch]]:
@@ -63,7 +65,7 @@ def launches_of(kernels: IRModule, target: Target) -> dict[str, list[Launch]]:
 
 
 def built_model(
-    finished: Finished,
+    finished: FinishedKernels,
     kernels: IRModule,
     model: ImportedModel,
     occurrences: Sequence[Occurrence],
@@ -75,7 +77,7 @@ def built_model(
         kernels: what the model was lowered to.
         started: when the compiler began, by `time.perf_counter`.
     """
-    pipeline = pipeline_in_use()
+    pipeline = model.pipeline
     by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
     plan = plan_of(kernels, [one.name for one in model.inputs])
     notes: tuple[str, ...] = ()

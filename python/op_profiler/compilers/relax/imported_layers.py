@@ -53,12 +53,11 @@ class NotedLayers:
             builder.emit, builder.normalize = emit, normalize
 
     @contextlib.contextmanager
-    def of_torch(self, layer_of: Callable[[Any], str], check: Callable[[Any, Any], None]) -> Iterator[None]:
+    def of_torch(self, layer_of: Callable[[Any], str]) -> Iterator[None]:
         """While an exported program is imported.
 
         Args:
             layer_of: the layer of a ``torch.fx.Node``.
-            check: takes such a node and what was made of it.
         """
         from tvm.relax.frontend.torch import exported_program_translator
 
@@ -72,9 +71,7 @@ class NotedLayers:
             def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
                 def converted(node: Any, *rest: Any) -> Any:
                     noted.current = layer_of(node)
-                    made = convert(node, *rest)
-                    check(node, made)
-                    return made
+                    return convert(node, *rest)
 
                 return converted
 
@@ -108,6 +105,8 @@ class NotedLayers:
         """A converter of operators for ``from_tflite``."""
         from tvm.relax.frontend.tflite import tflite_frontend
 
+        from op_profiler.frontends.importers.tflite_names import custom_name
+
         noted = self
 
         class Converter(tflite_frontend.OperatorConverter):
@@ -115,6 +114,9 @@ class NotedLayers:
                 super().__init__(*arguments)
                 converts: dict[str, Any] = vars(self)["convert_map"]
                 self.convert_map = {name: self._noting(convert) for name, convert in converts.items()}
+
+            def get_op_code_str(self, op: Any) -> str:
+                return custom_name(self.model, op) or str(super().get_op_code_str(op))
 
             def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
                 def converted(op: Any) -> Any:

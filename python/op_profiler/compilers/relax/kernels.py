@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relax.calls import Call, TimedCalls, call_overhead_us, stack_places
+from op_profiler.compilers.calls import BoundKernel, flusher
+from op_profiler.compilers.relax import walk
+from op_profiler.compilers.relax.calls import FfiCall
+from op_profiler.compilers.relax.pipeline import finish
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import RuntimeDevice
-from op_profiler.measure.in_place import InPlaceKernels, Walk
-from op_profiler.measure.measurement import Cache
-from op_profiler.measure.stack import StackPlaces
+from op_profiler.measure.in_place import InPlaceKernels
 
 _BUILTIN = "vm.builtin"
 _MAIN = "main"
@@ -22,43 +22,17 @@ _RUN = "op_profiler_run"
 
 
 @dataclasses.dataclass(eq=False)
-class VmKernels(InPlaceKernels[Call]):
+class VmKernels(InPlaceKernels):
     """A model in the virtual machine, and its kernels in order over buffers of one of its runs (a `LoadedModel`).
 
     Attributes (beside those of `InPlaceKernels`):
-        whole: the call that runs the model.
         machine: ``relax.VirtualMachine``.
     """
 
-    kernels: tuple[Call, ...]
-    whole: Call
-    flush: Callable[[Call], Call] | None
     machine: Any
-    _walks: dict[tuple[Cache, tuple[bool, ...]], Walk] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     def moved(self) -> VmKernels:
         return self
-
-    def run(self) -> None:
-        """Run the whole model; on a GPU, launch it."""
-        self.whole.run()
-
-    def _run(self) -> None:
-        self.run()
-
-    @functools.cached_property
-    def _whole(self) -> TimedCalls:
-        return TimedCalls([self.whole])
-
-    @property
-    def _places(self) -> StackPlaces:
-        return stack_places()
-
-    def _timed(self, calls: Sequence[object]) -> TimedCalls:
-        return TimedCalls(cast("Sequence[Call]", calls))
-
-    def call_overhead_us(self) -> float:
-        return call_overhead_us()
 
     def output_arrays(self) -> list[np.ndarray]:
         outputs = self.machine[_RUN]()
@@ -78,7 +52,11 @@ def load_kernels(executable: Any, device: RuntimeDevice, inputs: Mapping[str, np
 
 
 def kernels_of_run(
-    executable: Any, device: RuntimeDevice, function: str, arguments: tuple[list[Any], list[Any]], kept: list[Call]
+    executable: Any,
+    device: RuntimeDevice,
+    function: str,
+    arguments: tuple[list[Any], list[Any]],
+    kept: list[BoundKernel],
 ) -> VmKernels:
     """Run a function of the virtual machine once and keep every call of a kernel with its buffers.
 
@@ -91,7 +69,7 @@ def kernels_of_run(
 
     def note(kernel: Any, symbol: str, before: bool, _result: Any, *given: Any) -> int:
         if before and not str(symbol).startswith(_BUILTIN) and str(symbol) != _MAIN:
-            call = Call(str(symbol), kernel, given)
+            call = FfiCall(str(symbol), str(symbol), kernel, given)
             kept.extend([call] if call.arrays else [])  # a number is computed by a function too
         return 0
 
@@ -101,14 +79,24 @@ def kernels_of_run(
     running = tvm.relax.VirtualMachine(executable, device)  # an instrument stays, and would slow the whole model down
     running.save_function(function, _RUN, *timed)
     running.save_function(function, f"{_RUN}_timed", *timed, include_return=False)
-    whole = Call("run", running.module[f"{_RUN}_timed"], [])
-    return VmKernels(tuple(kept), whole, _flusher(), running)
+    whole = FfiCall("run", "", running.module[f"{_RUN}_timed"])
+    return VmKernels(tuple(kept), whole, flusher(), running)
 
 
-def _flusher() -> Callable[[Call], Call] | None:
+def chain(kernel: str, length: int, dtype: str) -> tuple[tuple[BoundKernel, ...], BoundKernel]:
+    """See `RuntimeContract.chain`."""
     tvm = load_tvm()
-    flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
-    if flush is None:
-        return None
-    first = tvm.runtime.empty((1,), "float32")  # is left alone
-    return lambda kernel: Call("flush", flush, [first, *kernel.arrays])
+    relax = tvm.relax
+    builder = relax.BlockBuilder()
+    one = relax.TensorType((1,), dtype)
+    data = value = relax.Var("data", one)
+    function = builder.add_func(getattr(walk, kernel)(), "kernel")
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            for _ in range(length):
+                value = builder.emit(relax.call_tir(function, [value], one))
+            output = builder.emit_output(value)
+        builder.emit_func_output(output)
+    executable = finish(builder.get(), tvm.target.Target("llvm"))
+    loaded = load_kernels(executable, tvm.cpu(), {"data": np.zeros(1, dtype=dtype)})
+    return loaded.kernels, loaded.whole

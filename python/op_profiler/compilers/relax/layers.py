@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from op_profiler.compilers.successors import Graph, Names, successors, united
+from op_profiler.compilers.successors import CallGraph, Names, successors, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 
@@ -82,7 +82,7 @@ def _noted_layers(module: IRModule) -> list[Names]:
     return [tuple(names) for names in json.loads(text.removeprefix(_SPAN))] if text.startswith(_SPAN) else []
 
 
-def _carried(old: Graph, new: Graph, layers: Sequence[Names]) -> list[Names]:
+def _carried(old: CallGraph, new: CallGraph, layers: Sequence[Names]) -> list[Names]:
     """The layers of every call of `new`, which `old` became."""
     of_old = [layers[number] if number is not None else () for number in old.numbers]
     for place in reversed(range(len(old.calls))):  # what an importer wrote inside of another op belongs to that
@@ -104,11 +104,11 @@ def _carried(old: Graph, new: Graph, layers: Sequence[Names]) -> list[Names]:
     return carried
 
 
-def _graph(function: Any) -> Graph | None:
+def _graph(function: Any) -> CallGraph | None:
     """The calls of a function; None where it is more than a graph of calls."""
     tvm = load_tvm()
     relax = tvm.relax
-    found = Graph([], [], [], [], frozenset())
+    found = CallGraph([], [], [], [], frozenset())
     read: dict[Any, frozenset[int | str]] = {variable: frozenset([str(variable.name)]) for variable in function.params}
 
     def reads_of(value: Any) -> frozenset[int | str]:

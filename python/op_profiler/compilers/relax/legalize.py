@@ -9,6 +9,7 @@ from typing import Any
 
 from op_profiler.compilers.relax import convolution
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.describe import value_decides
 
 _OP = "op_profiler_op"
 """Attribute of a function of TIR: what `op_of` tells, as JSON."""
@@ -21,6 +22,9 @@ OUT_FUSABLE = 4
 """An `OpPatternKind`: what follows it element by element may be fused to it."""
 
 Legalize = Callable[[Any, Any], Any]
+Number = tuple[int, str, float | None]
+"""An argument of an op that is one number and part of the function: its place, its dtype, and its value where that
+decides the code. A value in every function would give records of tuning another key."""
 
 
 def legalize_ops() -> Any:
@@ -57,18 +61,18 @@ def _noted(legalize: Legalize) -> Legalize:
     return noted
 
 
-def _note(op: str, attrs: dict[str, Any], inside: Sequence[tuple[int, str]] = ()) -> str:
+def _note(op: str, attrs: dict[str, Any], inside: Sequence[Number] = ()) -> str:
     return json.dumps([op, attrs, inside], sort_keys=True)
 
 
-def op_of(function: Any) -> tuple[str, dict[str, Any], list[tuple[int, str]]] | None:
-    """The op that a function of TIR was, its attributes, and place and dtype of each argument that is one number and
-    part of the function; None where nobody noted it."""
+def op_of(function: Any) -> tuple[str, dict[str, Any], list[Number]] | None:
+    """The op that a function of TIR was, its attributes, and its arguments that are numbers; None where nobody noted
+    it."""
     noted = (function.attrs or {}).get(_OP)
     if noted is None:
         return None
     op, attrs, inside = json.loads(str(noted))
-    return op, attrs, [(place, dtype) for place, dtype in inside]
+    return op, attrs, [(place, dtype, value) for place, dtype, value in inside]
 
 
 def _given(call: Any) -> dict[str, Any]:
@@ -77,12 +81,13 @@ def _given(call: Any) -> dict[str, Any]:
     return {name: plain(getattr(value, "fields", value)) for name, value in zip(names, call.args[1:])}
 
 
-def _inside(call: Any, made: Any) -> list[tuple[int, str]]:
+def _inside(call: Any, made: Any) -> list[Number]:
     """As in `op_of`."""
     tvm = load_tvm()
     passed = list(made.args[1].fields)
+    op = str(call.op.name).removeprefix("relax.")
     return [
-        (place, str(value.ty.dtype))
+        (place, dtype := str(value.ty.dtype), value.value.numpy().item() if value_decides(op, dtype) else None)
         for place, value in enumerate(call.args)
         if isinstance(value, tvm.ir.GenericConst)
         and getattr(value.ty, "ndim", None) == 0

@@ -12,6 +12,9 @@ from op_profiler.compilers.relax.imported_layers import NotedLayers, name_nodes
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.frontends.importers.finish import unsupported
+from op_profiler.frontends.importers.onnx_unread import unread_refused
+from op_profiler.frontends.importers.torch_layers import WRAPPED, layer_of_node
+from op_profiler.lean_imports import quiet
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -65,8 +68,6 @@ def import_program(form: str, name: str, program: Any, inputs: Mapping[str, Any]
     Raises:
         ModelError: it has operators that Relax does not import; names them where it tells.
     """
-    from op_profiler.frontends.importers.torch import quiet
-
     load_tvm()
     layers = NotedLayers()
     try:
@@ -81,22 +82,21 @@ def _from_torch(program: Any, inputs: Mapping[str, Any], layers: NotedLayers) ->
     import torch
     from tvm.relax.frontend.torch import from_exported_program
 
-    from op_profiler.frontends.importers.torch_layers import WRAPPED, layer_of_node
-
     if isinstance(getattr(program, WRAPPED, program), torch.jit.ScriptModule):
         raise TypeError("torch.export takes no TorchScript, which Relay alone imports; save the model by torch.export")
     exported = exported_programs.export(program, tuple(inputs.values()))
-    noted = layers.of_torch(lambda node: layer_of_node(node, program), exported_programs.check)
+    noted = layers.of_torch(lambda node: layer_of_node(node, program))
     with torch.no_grad(), noted:
         return from_exported_program(exported, unwrap_unit_return_tuple=True)
 
 
 def _from_onnx(program: Any, inputs: Mapping[str, InputSpec], layers: NotedLayers) -> Any:
-    from tvm.relax.frontend.onnx import from_onnx
+    from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 
     name_nodes(program.graph)
     branches = any(node.op_type == "If" for node in program.graph.node)  # what is emitted at once is in none of them
-    with contextlib.nullcontext() if branches else layers.of_onnx():
+    noted = contextlib.nullcontext() if branches else layers.of_onnx()
+    with unread_refused(program.graph, onnx_frontend.ONNXGraphImporter), noted:
         return from_onnx(program, _shapes(inputs), {name: spec.dtype for name, spec in inputs.items()})
 
 

@@ -14,7 +14,7 @@ from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ExecutablePlan:
     """As the fields of `CompiledModel` of the same names.
 
     Attributes:
@@ -27,7 +27,7 @@ class Plan:
     weights: dict[str, DeviceArray]
 
 
-def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> Plan:
+def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> ExecutablePlan:
     """The calls and tensors of ``main``.
 
     Args:
@@ -36,7 +36,7 @@ def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> Plan:
     """
     walk = _Walk(kernels["main"], inputs)
     outputs = walk.numbers(kernels["main"].body.body)
-    return Plan(tuple(walk.calls), tuple(walk.tensors), outputs, walk.weights)
+    return ExecutablePlan(tuple(walk.calls), tuple(walk.tensors), outputs, walk.weights)
 
 
 class _Walk:

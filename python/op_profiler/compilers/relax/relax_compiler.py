@@ -11,19 +11,25 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import Compiler
-from op_profiler.compilers.importers import AUTO
+from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK, pipeline_in_use
-from op_profiler.compilers.relax import cuda_libraries, tvm_package
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK
+from op_profiler.compilers.relax import cuda_libraries, own_importers, tvm_package
+from op_profiler.compilers.relax.own_importers import load_itself, load_refused
+from op_profiler.compilers.relax.single import operator_model
+from op_profiler.compilers.relax.target import fields_of
+from op_profiler.compilers.relax.tuning.workload import computation
+from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tuning_contract import TEMPLATES
-from op_profiler.errors import MeasureError, ModelError, OpProfilerError, UsageError
+from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.errors import ModelError, OpProfilerError, UsageError
+from op_profiler.frontends.frontend import AUTO
 from op_profiler.schedules.records import DATABASES
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.building.request import BuildRequest
+    from op_profiler.compilers.calls import BoundKernel
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relax.library import VmLibrary
@@ -39,11 +45,9 @@ if TYPE_CHECKING:
         Target,
     )
     from op_profiler.frontends.frontend import Frontend, ModelRequest
-    from op_profiler.measure.in_place import BoundKernel
-    from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
-    from op_profiler.targets.machine import LoadedModel, TimedModel
+    from op_profiler.targets.machine import LoadedModel
     from op_profiler.tuning.candidate import TaskSpec
     from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
@@ -58,7 +62,6 @@ class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
-    beyond_collecting = frozenset({"layers", "corun", "decode", "tune", "compare", "predict"})
     pipelines = (DEFAULT_PIPELINE, STOCK)
     importers = (AUTO, _RELAY, _ITSELF)
     native_flags = ("-DTVM_FFI",)
@@ -66,11 +69,10 @@ class RelaxCompiler(Compiler):
     tuner = "trees"
     spaces = (TEMPLATES, "automatic")
     only_calls_tell_loops = True
-    cuda_runtime = cuda_libraries.RUNTIME
-    other_tuners = frozenset({"xgb_knob", "xgb", "xgb-rank", "xgb_itervar", "xgb_curve", "ga", "droplet"})
+    cuda_runtime = tvm_package.CUDA_RUNTIME
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
-    def check(self, request: BuildRequest) -> None:
+    def check(self, request: BuildOptions) -> None:
         tvm_package.check()
         if request.kind.name not in _TARGETS:
             raise UsageError(f"--compiler relax compiles for --target {', '.join(_TARGETS)}")
@@ -85,7 +87,7 @@ class RelaxCompiler(Compiler):
         if request.executor != "default":
             raise UsageError("--compiler relax has one executor, its own virtual machine: leave out --executor")
 
-    def _check_gpu(self, request: BuildRequest) -> None:
+    def _check_gpu(self, request: BuildOptions) -> None:
         if request.place is not None:
             raise UsageError("--compiler relax measures the GPU of this machine: leave out --host and --port")
         if request.model.past is not None:
@@ -110,8 +112,6 @@ class RelaxCompiler(Compiler):
     def target(self, text: str) -> Target:
         import tvm
 
-        from op_profiler.compilers.relax.target import fields_of
-
         return tvm.target.Target(fields_of(text))
 
     def expect_model(self, request: ModelRequest) -> None:
@@ -121,12 +121,10 @@ class RelaxCompiler(Compiler):
             begin(request)
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
-        from op_profiler.compilers.relax.decoder.model import load_step
-        from op_profiler.compilers.relax.own_importers import load_itself, load_refused
         from op_profiler.compilers.relax.relay_models import load_from_relay
 
         if request.past is not None:
-            return load_step(request)
+            return self.load_step(request)
         if request.importer == _ITSELF:
             return load_itself(frontend, request)
         try:
@@ -136,52 +134,63 @@ class RelaxCompiler(Compiler):
                 raise
             return load_refused(frontend, request, refused)
 
+    def load_step(self, request: ModelRequest) -> ImportedModel:
+        from op_profiler.compilers.relax.decoder.model import load_step
+
+        return load_step(request)
+
     @interrupts_wait()
     def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
-        from op_profiler.compilers.relax import own_importers
-
         module: IRModule = own_importers.import_program(form, name, program, inputs)
         return module
 
-    def convert(
-        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
-    ) -> ImportedModel:
-        raise ModelError(f"the compiler relax does not convert models to {precision}")
+    def structural_hash(self, module: IRModule) -> str:
+        import tvm_ffi
 
-    def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
-        return model, ()
+        return str(tvm_ffi.structural_hash(module))
+
+    def open_control(self, module: IRModule) -> tuple[str, ...]:
+        from tvm import relax
+
+        found: set[str] = set()
+
+        def note(one: object) -> None:
+            if isinstance(one, relax.If):
+                found.add("branches")
+
+        for function in module.functions.values():
+            if isinstance(function, relax.Function):
+                relax.analysis.post_order_visit(function, note)
+        return tuple(sorted(found))
 
     @interrupts_wait()
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
-        return _called(_lowered(model, target))
+        return _called(_lowered(model, target), model.pipeline)
 
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        from op_profiler.compilers.relax.tuning.workload import computation
-
         occurrences = lower()
-        if pipeline_in_use() != DEFAULT_PIPELINE:
-            return FusedOperators(occurrences, frozenset())
-        by_label = {one.label: one.function for one in occurrences if one.function is not None}
+        ours = [one for one in occurrences if one.function is not None and one.pipeline == DEFAULT_PIPELINE]
+        by_label = {one.label: one.function for one in ours}
         return FusedOperators(occurrences, frozenset(map(computation, by_label.values())))
 
     @interrupts_wait()
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
-        from op_profiler.compilers.relax.finished import Finished, built_model, finished_kernels, launches_of
+        from op_profiler.compilers.relax.finished import FinishedKernels, built_model, finished_kernels, launches_of
         from op_profiler.compilers.relax.other_pipelines import run_pipeline
 
-        started, pipeline = time.perf_counter(), pipeline_in_use()
+        started, pipeline = time.perf_counter(), model.pipeline
         with _refused(model.name):
             if pipeline == DEFAULT_PIPELINE:
                 lowered = _lowered(model, target)
-                finished = finished_kernels(lowered.kernels, target, records)
+                finished = finished_kernels(lowered.kernels, pipeline, target, records)
             else:
                 other = run_pipeline(pipeline, model.mod, target, build=True)
                 lowered = other.lowered
-                finished = Finished(other.executable, launches=launches_of(lowered.kernels, target))
-        built = built_model(finished, lowered.kernels, model, _called(lowered), started)
+                finished = FinishedKernels(other.executable, launches=launches_of(lowered.kernels, target))
+        built = built_model(finished, lowered.kernels, model, _called(lowered, pipeline), started)
         return _with_attention(built, model, target)
 
     def load_remote(
@@ -204,9 +213,19 @@ class RelaxCompiler(Compiler):
     def bound_kernel(
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
-        from op_profiler.compilers.relax.calls import Call
+        from op_profiler.compilers.relax.calls import FfiCall
 
-        return Call(label, function, arrays, name=name)
+        return FfiCall(name, label, function, arrays)
+
+    def call_library(self) -> RuntimeModule:
+        from op_profiler.compilers.relax.calls import call_library
+
+        return call_library()
+
+    def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
+        from op_profiler.compilers.relax.kernels import chain
+
+        return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
         from op_profiler.compilers.tvm_build import load_tvm
@@ -230,11 +249,6 @@ class RelaxCompiler(Compiler):
             return load_step(compiled.library, compiled.occurrences, device, inputs)
         return load_kernels(compiled.library.executable, device, inputs)
 
-    def bind(
-        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
-    ) -> GraphKernels:
-        raise MeasureError("the compiler relax has plans on processors only")
-
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
         return dict(compiled.library.weights)
 
@@ -244,24 +258,15 @@ class RelaxCompiler(Compiler):
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
         return dataclasses.replace(compiled, library=compiled.library.exported(path))
 
-    def load_dynamic(
-        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
-    ) -> tuple[TimedModel, list[Operator]]:
-        raise MeasureError("the compiler relax measures models of static shapes")
-
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
         from op_profiler.compilers.relax.sums import build_sums
 
         return build_sums(sums, target)
 
     def vector_lanes(self, target: Target) -> int:
-        from op_profiler.compilers.relax.vectors import vectors_of
-
         return vectors_of(target).lanes
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
-        from op_profiler.compilers.relax.single import operator_model
-
         if occurrence.function is None:
             raise ModelError(f"{occurrence.operator.name} runs over a KV cache, and so in its model only")
         return operator_model(occurrence)
@@ -273,7 +278,7 @@ class RelaxCompiler(Compiler):
         started = time.perf_counter()
         model = self.single_operator(occurrence)
         with _refused(model.name):
-            finished = finished_kernels(model.mod, target, records)
+            finished = finished_kernels(model.mod, model.pipeline, target, records)
         if finished.refused:
             raise ModelError(f"the record of {model.name} no longer fits its kernel; tune it again")
         return built_model(finished, model.mod, model, [occurrence], started)
@@ -327,35 +332,35 @@ def _lowered(model: ImportedModel, target: Target) -> Lowered:
     from op_profiler.compilers.relax.other_pipelines import run_pipeline
     from op_profiler.compilers.relax.pipeline import lower
 
-    pipeline = pipeline_in_use()
     with _refused(model.name):
-        if pipeline == DEFAULT_PIPELINE:
+        if model.pipeline == DEFAULT_PIPELINE:
             return lower(model.mod, target)
-        return run_pipeline(pipeline, model.mod, target, build=False).lowered
+        return run_pipeline(model.pipeline, model.mod, target, build=False).lowered
 
 
-def _called(lowered: Lowered) -> list[Occurrence]:
+def _called(lowered: Lowered, pipeline: str) -> list[Occurrence]:
     """The operators whose kernels are called; a reshape is a view."""
     from op_profiler.compilers.relax.decoder import attention
-    from op_profiler.compilers.relax.decoder.step import Step
+    from op_profiler.compilers.relax.decoder.step import DecoderStep
     from op_profiler.compilers.relax.describe import occurrences_of
     from op_profiler.compilers.relax.plan import plan_of
 
-    step = Step.of(lowered.kernels)
+    step = DecoderStep.of(lowered.kernels)
     of_attention = [] if step is None else attention.calls(step)
     called = {call.label for call in plan_of(lowered.kernels).calls} | {call.label for call in of_attention}
-    return [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
+    found = [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
+    return [dataclasses.replace(occurrence, pipeline=pipeline) for occurrence in found]
 
 
 def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> BuiltModel:
     """The same with the kernels of attention where it is a step of a decoder; no record is of one of these."""
     from op_profiler.compilers.relax.decoder import attention, library
-    from op_profiler.compilers.relax.decoder.step import Step
+    from op_profiler.compilers.relax.decoder.step import DecoderStep
 
-    step = Step.of(model.mod)
+    step = DecoderStep.of(model.mod)
     if step is None:
         return built
-    started, is_ours = time.perf_counter(), pipeline_in_use() == DEFAULT_PIPELINE
+    started, is_ours = time.perf_counter(), model.pipeline == DEFAULT_PIPELINE
     kernels, schedules = attention.scheduled(step.decoder, target) if is_ours else (attention.kernels(step.decoder), {})
     with _refused(model.name):
         made = library.with_attention(built, step, kernels, schedules, target)
@@ -366,8 +371,6 @@ def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> 
 @contextlib.contextmanager
 def _refused(name: str) -> Iterator[None]:
     """What TVM raises where it refuses a model, as a ModelError that names the model."""
-    from op_profiler.compilers.tvm_errors import last_line
-
     try:
         yield
     except _ERRORS as error:

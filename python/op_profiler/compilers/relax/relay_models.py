@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
+import numpy as np
 
-from op_profiler.child_processes import python_path
-from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.building.requested_model import original_model
+from op_profiler.child_processes import Child, carry_out, python_path
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.compiler import use_compiler
+from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, NoReference
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.errors import ModelError
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
 
-if TYPE_CHECKING:
-    from op_profiler.frontends.frontend import ModelRequest
 
-_ABOUT = "about.json"
-_CHILD = "import sys; del sys.path[0]; from op_profiler.compilers.relax.relay_models import main; sys.exit(main())"
+class _Task(msgspec.Struct, frozen=True):
+    """What the process is to do.
+
+    Attributes:
+        folder: that it writes into.
+        batches: of inputs in the folder, for which the model's own framework is to compute the outputs; of none the
+            model is imported.
+    """
+
+    request: ModelRequest
+    folder: str
+    batches: int = 0
 
 
 class _Import:
     """The process with Relay, from its start; it writes into a folder of its own."""
 
-    def __init__(self, request: ModelRequest) -> None:
+    def __init__(self, request: ModelRequest, batches: Sequence[Mapping[str, np.ndarray]] = ()) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="op_profiler-")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, self.folder.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": tvm_package.without(python_path())},
-        )
-        atexit.register(self.process.kill)  # where nobody asks for the model in the end
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:  # it ended at once, and left no model
-            stdin.write(msgspec.json.encode(request))
+        for number, batch in enumerate(batches):
+            named: dict[str, Any] = dict(batch)
+            np.savez(Path(self.folder.name) / f"in{number}.npz", **named)
+        task = _Task(request, self.folder.name, len(batches))
+        self._child = Child(__name__, task, path=tvm_package.without(python_path()))
 
-    def end(self) -> None:
-        """For an import that nobody asked for in the end."""
-        self.process.kill()
-        self.process.wait()
-        atexit.unregister(self.process.kill)
-        self.folder.cleanup()
+    def answer(self) -> dict[str, Any]:
+        """What it says of what it wrote; `error` alone where it wrote nothing."""
+        about = next(self._child.events(), None)
+        return about or {"error": f"the process with Relay ended with {self._child.process.wait()}"}
+
+    def close(self) -> None:
+        """Kill the process, and leave nothing behind."""
+        with self.folder, self._child:
+            pass
 
 
 _begun: dict[ModelRequest, _Import] = {}
@@ -61,7 +69,7 @@ def begin(request: ModelRequest) -> None:
     """
     stale = _begun.pop(request, None)
     if stale is not None:
-        stale.end()
+        stale.close()
     _begun[request] = _Import(request)
 
 
@@ -73,42 +81,83 @@ def load_from_relay(request: ModelRequest) -> ImportedModel:
     """
     from op_profiler.compilers.relax.from_relay import read_graph
 
-    begun = _begun.pop(request, None) or _Import(request)
-    with begun.folder as folder:
-        code = begun.process.wait()
-        atexit.unregister(begun.process.kill)
-        about_file = Path(folder) / _ABOUT
-        if not about_file.is_file():
-            raise ModelError(f"the process that imports {request.name} with Relay ended with {code}")
-        about = json.loads(about_file.read_text())
+    with contextlib.closing(_begun.pop(request) if request in _begun else _Import(request)) as begun:
+        about = begun.answer()
         if "error" in about:
             raise ModelError(about["error"])
-        module = read_graph(Path(folder))
+        module = read_graph(Path(begun.folder.name))
     inputs = tuple(InputSpec(**(spec | {"shape": tuple(spec["shape"])})) for spec in about["inputs"])
-    return ImportedModel(request.name, request.source, module, {}, inputs, about["batch_size"], tuple(about["notes"]))
+    notes, compared = tuple(about["notes"]), FRONTENDS.get(request.source).has_framework(request)
+    reference = _InRelaysProcess(request, inputs) if compared else None
+    return ImportedModel(
+        request.name, request.source, module, {}, inputs, about["batch_size"], notes, reference=reference
+    )
+
+
+class _InRelaysProcess(FrameworkReference):
+    """The model's own framework, in a process that can import the model with Relay.
+
+    Args:
+        inputs: of the imported model.
+    """
+
+    framework = "its own framework"
+
+    def __init__(self, request: ModelRequest, inputs: tuple[InputSpec, ...]) -> None:
+        self.inputs = inputs
+        self._request = request
+
+    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        with contextlib.closing(_Import(self._request, batches)) as begun:
+            about = begun.answer()
+            if "error" in about:
+                raise NoReference(about["error"])
+            self.framework = about["framework"]
+            found = []
+            for number in range(len(batches)):
+                with np.load(Path(begun.folder.name) / f"out{number}.npz", allow_pickle=False) as arrays:
+                    found.append([arrays[str(place)] for place in range(len(arrays.files))])
+        return found
 
 
 def main() -> int:
-    """In the process with Relay: read a request, write the graph, and what else there is to say of the model."""
-    from op_profiler.building.requested_model import original_model
-    from op_profiler.compilers import DEFAULT_COMPILER
-    from op_profiler.compilers.compiler import use_compiler
-    from op_profiler.compilers.relay.plain_graph import write_graph
-    from op_profiler.errors import OpProfilerError
-    from op_profiler.frontends.frontend import ModelRequest
+    """The process with Relay."""
+    return carry_out(_Task, _carry_out)
 
-    folder = Path(sys.argv[1])
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ModelRequest)
+
+def _carry_out(task: _Task, tell: Callable[..., None]) -> None:
+    """Write the graph, and tell what else there is to say of the model; or write the outputs of its own framework."""
+    from op_profiler.compilers.relay.plain_graph import write_graph
+
     use_compiler(DEFAULT_COMPILER)
+    if task.batches:
+        tell(**_write_outputs(Path(task.folder), task.request, task.batches))
+        return
+    model = original_model(task.request)
+    write_graph(Path(task.folder), model.mod, model.params)
+    inputs = [dataclasses.asdict(spec) for spec in model.inputs]
+    tell(inputs=inputs, batch_size=model.batch_size, notes=model.notes)
+
+
+def _write_outputs(folder: Path, request: ModelRequest, batches: int) -> dict[str, str]:
+    """Write what the model's own framework computes of batches of the imported model's inputs; which one it is."""
+    model = FRONTENDS.get(request.source).load(request)
+    reference = model.reference
+    if reference is None:
+        return {"error": "no other framework has this model"}
+    names = reference.names_of(model.inputs)
+    rng = np.random.default_rng(0)
+    given = []
+    for number in range(batches):
+        with np.load(folder / f"in{number}.npz", allow_pickle=False) as arrays:
+            found = {names[name]: arrays[name] for name in arrays.files}
+        # an input that the importer has dropped decides nothing
+        given.append({s.name: found[s.name] if s.name in found else s.random(rng) for s in reference.inputs})
     try:
-        model = original_model(request)
-        write_graph(folder, model.mod, model.params)
-        about = {
-            "inputs": [dataclasses.asdict(spec) for spec in model.inputs],
-            "batch_size": model.batch_size,
-            "notes": model.notes,
-        }
-    except OpProfilerError as error:
-        about = {"error": str(error)}
-    (folder / _ABOUT).write_text(json.dumps(about))
-    return 0
+        outputs = reference.outputs(given)
+    except NoReference as error:
+        return {"error": str(error)}
+    for number, values in enumerate(outputs):
+        named: dict[str, Any] = {str(place): value for place, value in enumerate(values)}
+        np.savez(folder / f"out{number}.npz", **named)
+    return {"framework": reference.framework}

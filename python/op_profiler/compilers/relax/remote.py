@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.relax.decoder.library import DecoderLibrary
+from op_profiler.compilers.relax.probe import read, set_threads
 from op_profiler.compilers.remote_model import RemoteKernel, RemoteMachine
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, Target
@@ -111,8 +112,6 @@ class RemoteVm:
 def probe_code(target: Target) -> Any:
     """A `ProbeCode` for a target."""
     tvm = load_tvm()
-    from op_profiler.compilers.relax.probe import read, set_threads
-
     # TVM's parser keeps the frames of its callers, and with them the session: in a thread there are none of ours.
     with ThreadPoolExecutor(1) as elsewhere:
         functions = {"op_profiler_read": read, "op_profiler_set": set_threads}

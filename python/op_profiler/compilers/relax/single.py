@@ -27,7 +27,7 @@ def operator_model(occurrence: Occurrence) -> ImportedModel:
             output = builder.emit_output(builder.emit(call))
         builder.emit_func_output(output)
     inputs = tuple(InputSpec(f"x{index}", spec.shape, spec.dtype) for index, spec in enumerate(specs))
-    return ImportedModel(operator.name, "operator", builder.get(), {}, inputs)
+    return ImportedModel(operator.name, "operator", builder.get(), {}, inputs, pipeline=occurrence.pipeline)
 
 
 def _type(spec: TensorSpec) -> Any:

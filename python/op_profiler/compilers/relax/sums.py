@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from op_profiler.compilers.relax.rules.blocks import sum_in_registers, vectorize_and_unroll
+from op_profiler.compilers.relax.rules.blocks import vectorize_and_unroll
 from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import PackedFunction, Target
@@ -23,6 +23,8 @@ def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
         schedule.reverse_compute_at(copied, first)
         vectorize_and_unroll(schedule, schedule.get_loops(copied)[1:])
     schedule.parallel(first)
-    sum_in_registers(schedule, block, [], summed, tile)
+    vectorize_and_unroll(schedule, tile)
+    init = schedule.decompose_reduction(block, summed[0])
+    vectorize_and_unroll(schedule, schedule.get_loops(init)[-len(tile) :])
     function: PackedFunction = tvm.tirx.build(schedule.mod, target=target)["main"]
     return function

@@ -6,6 +6,7 @@ It has the same module name as the TVM with Relay, so it is in a folder of its o
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.machinery
 import os
 import sys
@@ -14,16 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.errors import OpProfilerError
+from op_profiler.targets.cuda.tvm_build import driver
 
 FOLDER = "OP_PROFILER_RELAX"
 """Variable of the environment with the folder, where it is not the usual one."""
 INSTALL = "source ./env_var.sh relax"
+CUDA_RUNTIME = "libcudart.so.13"
 
 
 def folder() -> Path:
     """Where it is looked for: ``$OP_PROFILER_RELAX``, else ``relax-tvm`` in this Python's environment."""
     named = os.environ.get(FOLDER)
     return Path(named) if named else Path(sys.prefix) / "relax-tvm"
+
+
+def cuda_folder() -> Path:
+    """Where the wheels of CUDA 13 lie, beside it."""
+    return folder() / "nvidia" / "cu13"
 
 
 def version() -> str | None:
@@ -51,16 +59,24 @@ def activate() -> None:
         OpProfilerError: it is not installed.
         ImportError, OSError, RuntimeError: it cannot be used.
     """
-    from op_profiler.compilers.relax.cuda_libraries import load_runtime
-
     check()
     ours = str(folder())
     sys.path[:] = [ours, *(entry for entry in sys.path if entry != ours)]
     others = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([ours, *others]))
-    load_runtime()
+    _load_runtime()
     with _without_torch():
         import tvm  # noqa: F401
+
+
+def _load_runtime() -> None:
+    """Load what TVM's runtime for GPUs is linked against, where there is a driver; before TVM is imported."""
+    if driver() is None:
+        return
+    for name in (str(cuda_folder() / "lib" / CUDA_RUNTIME), CUDA_RUNTIME):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+            return
 
 
 def without(path: str) -> str:

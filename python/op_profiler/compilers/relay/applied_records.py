@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.records import computation_of
 
@@ -22,8 +23,6 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
         The computations that the compiler has looked for so far, whether there was a record or not.
     """
     if records.chosen:
-        from op_profiler.compilers.relay.templates import register_templates
-
         register_templates()
     autotvm = load_tvm().autotvm
     asked: set[str] = set()

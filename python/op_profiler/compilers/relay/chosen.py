@@ -10,6 +10,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.relay.knobs import factors_of, knob_values
+from op_profiler.compilers.relay.lower import quiet
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Node, Target
 from op_profiler.operators.cost import HEAVY
@@ -84,8 +85,6 @@ class ChosenSchedules:
 
 def weigh_all(occurrences: Iterable[Occurrence], target: Target) -> None:
     """Let the compiler ask for the schedule records of all operators as a build does, without compiling them."""
-    from op_profiler.compilers.relay.lower import quiet
-
     with quiet(), chosen_schedules() as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
             if occurrence.operator.anchor in HEAVY:

@@ -20,6 +20,7 @@ from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, Function, RuntimeModule
+from op_profiler.compilers.weight_files import read_weights, write_weights
 from op_profiler.operators.operator import Operator
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
@@ -83,7 +84,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
     else:
         kernels = library.get_lib()
         (folder / _GRAPH).write_text(library.get_graph_json())
-        (folder / _PARAMS).write_bytes(tvm.relay.save_param_dict(library.get_params()))
+        write_weights(folder / _PARAMS, library.get_params())
     about["modules"] = [_write_module(folder, f"library{i}", m) for i, m in enumerate(_modules(kernels))]
     functions: dict[int, tuple[int, Function]] = {}
     about["occurrences"] = _rows(compiled.occurrences, functions)
@@ -144,9 +145,8 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
 
         library: Any = Executable.load_exec((folder / _CODE).read_bytes(), kernels)
     else:
-        params = tvm.relay.load_param_dict((folder / _PARAMS).read_bytes())
         text = (folder / _GRAPH).read_text()
-        library = Library(text, kernels, dict(params))
+        library = Library(text, kernels, read_weights(folder / _PARAMS))
         graph = json.loads(text)
     if like is not None:
         return dataclasses.replace(like, library=library)

@@ -11,7 +11,7 @@ from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
-from op_profiler.operators.describe import Description
+from op_profiler.operators.describe import Description, constant
 from op_profiler.operators.operator import Operator, TensorSpec
 
 _RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no kernel, only another view
@@ -162,7 +162,7 @@ class _Describer:
             name = f"{self.visit(node.tuple_value)}.{node.index}"
         elif isinstance(node, relay.Constant):
             spec = tensors(node.checked_type)[0]
-            name = f"const:{spec.dtype}{list(spec.shape)}"
+            name = constant(spec, None if spec.shape else node.data.numpy().item())
         else:
             name = type(node).__name__
         self.names[node] = name

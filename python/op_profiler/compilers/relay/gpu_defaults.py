@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from op_profiler.operators.kinds.sizes import largest_divisor
+
 _LEVELS = 4  # block, virtual thread, thread, inner: of an axis that is bound to blocks and threads
 _ROW_THREADS, _PLANE_THREADS, _BLOCK_THREADS = 16, 64, 256
 _FEWEST, _SHORT = 4, 64
@@ -139,8 +141,3 @@ def _sum(config: Any, axes: Sequence[str], lengths: Mapping[str, int], tiles: Se
 
 def _last_only(config: Any, name: str, most: int) -> list[int]:
     return [-1, *([1] * (len(config[name].size) - 2)), most]
-
-
-def largest_divisor(length: int, most: int) -> int:
-    """Of a length, up to a limit of 1 or more."""
-    return max(part for part in range(1, min(length, max(most, 1)) + 1) if length % part == 0)

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relay.gpu_defaults import largest_divisor
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.kinds.sizes import largest_divisor
 from op_profiler.tuning.task import InvalidPointError
 
 if TYPE_CHECKING:

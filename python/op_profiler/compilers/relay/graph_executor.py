@@ -7,12 +7,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from op_profiler.compilers.calls import flusher
 from op_profiler.compilers.executor_graph import expose_every_tensor
+from op_profiler.compilers.relay.calls import PackedCall
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
-from op_profiler.measure.calls import Kernel
-from op_profiler.measure.kernels import GraphKernels, flusher
+from op_profiler.measure.kernels import GraphKernels
 from op_profiler.measure.placements import USUAL_COPIES, Placements
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ def bind_graph(
         executor.module["set_input_zero_copy"](name, weights[name])
         buffers[number] = weights[name]
     kernels = tuple(
-        Kernel(c.name, c.label, library.get_function(c.name, True), [buffers[n] for n in (*c.reads, *c.writes)])
+        PackedCall(c.name, c.label, library.get_function(c.name, True), [buffers[n] for n in (*c.reads, *c.writes)])
         for c in compiled.calls
     )
     outputs = tuple(buffers[number] for number in compiled.outputs)
-    return GraphKernels(kernels, executor.module["run"], flusher(), executor, outputs)
+    whole = PackedCall("run", "", executor.module["run"])
+    return GraphKernels(kernels, whole, flusher(), executor, outputs)

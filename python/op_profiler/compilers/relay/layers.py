@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from op_profiler.compilers.interrupts import stop_if_interrupted
-from op_profiler.compilers.relay.rewriting import main_of, rebuilt
-from op_profiler.compilers.successors import Graph, Names, successors
+from op_profiler.compilers.relay_rewriting import layer_in_span, main_of, rebuilt, with_body, with_layers
+from op_profiler.compilers.successors import CallGraph, Names, successors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Node
 
@@ -100,7 +100,7 @@ class Layers:
         span = call.span
         return int(span.line) if span and span.source_name.name == self._source else None
 
-    def _give(self, module: IRModule, graph: Graph, found: dict[int, Names]) -> None:
+    def _give(self, module: IRModule, graph: CallGraph, found: dict[int, Names]) -> None:
         """Number calls of ``main``, by their place in `graph`."""
         relay = load_tvm().relay
         spans: dict[Node, Any] = {}
@@ -114,7 +114,7 @@ class Layers:
                 return None
             return relay.expr.CallWithFields(call, None, arguments, None, None, None, spans[call])
 
-        _with_body(module, rebuilt(module, numbered))
+        with_body(module, rebuilt(module, numbered))
 
 
 _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
@@ -129,47 +129,13 @@ def layers_in_span(call: Call) -> Names:
     return tuple(name for name in layer_in_span(call).split(_SEPARATOR) if name)
 
 
-def with_layers(module: IRModule, layer_of: Callable[[Call], str]) -> IRModule:
-    """A module whose calls name their layers in their spans.
-
-    Args:
-        layer_of: the layer of a call; empty where it has none.
-    """
-    tvm = load_tvm()
-    relay = tvm.relay
-
-    def named(call: Call, arguments: list[Node]) -> Node | None:
-        layer = layer_of(call)
-        if layer == layer_in_span(call):
-            return None
-        span = relay.Span(relay.SourceName(layer), 0, 0, 0, 0)
-        return relay.expr.CallWithFields(call, None, arguments, None, None, None, span)
-
-    return _with_body(tvm.IRModule(module.functions, module.type_definitions), rebuilt(module, named))
-
-
-def layer_in_span(call: Call) -> str:
-    """The layer that a frontend named in the span of a call; empty where it did not."""
-    span = call.span
-    return str(span.source_name.name) if span else ""
-
-
-def _with_body(module: IRModule, body: Node | None) -> IRModule:
-    """Give ``main`` another body with the same types."""
-    if body is not None:
-        variable = module.get_global_var("main")
-        change = load_tvm().relay.function.FunctionWithFields
-        module.update_func(variable, change(module[variable], None, body, None, None, None, None, None))
-    return module
-
-
-def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> Graph | None:
+def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> CallGraph | None:
     """The calls of a function; None where it is more than a graph of calls."""
     tvm = load_tvm()
     relay = tvm.relay
     if main is None:
         return None
-    found = Graph([], [], [], [], frozenset())
+    found = CallGraph([], [], [], [], frozenset())
     read: dict[int, frozenset[int | str]] = {}  # by address: TVM's own hashes and comparisons take most of the time
     only_calls = True
 

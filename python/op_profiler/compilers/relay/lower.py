@@ -13,16 +13,16 @@ from typing import Any
 
 from op_profiler.compilers import executor_graph
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
-from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.loop_reader import parallel_loops_of
 from op_profiler.compilers.relay import strided_rows
-from op_profiler.compilers.relay.code_capture import code_capture
+from op_profiler.compilers.relay.compiled_files import Library
 from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_errors import is_internal, last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
 from op_profiler.errors import ModelError
 from op_profiler.operators import cost
@@ -40,6 +40,9 @@ _WHY = {
     _SIMPLIFICATION: f"takes a quarter of an hour and more for models of over {_MOST_CONVOLUTIONS} convolutions",
     _ELIMINATION: "names floating-point values, and this LLVM refuses a kernel for that",
 }
+
+
+_MOST_CHARACTERS = 40_000  # a Winograd's unrolled transforms have more, and nobody reads them
 
 
 def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
@@ -139,7 +142,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
 
     def built(module: IRModule, **more: Any) -> Any:
         settings = {"config": config | more, "disabled_pass": [*left_out, *idle]}
-        with tvm.transform.PassContext(opt_level=3, instruments=instruments, **settings):
+        with tvm.transform.PassContext(opt_level=3, instruments=instruments, **settings), _one_copy_of_weights():
             return build(module, target=target, params=model.params)
 
     with quiet(), _compile_errors(model):
@@ -153,6 +156,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
             left_out = [*left_out, _ELIMINATION]
     seconds = time.perf_counter() - started
     extracted = [extract(labelled, layers) for labelled in capture.modules]
+    capture.modules.clear()  # TVM keeps an instrument until the process ends, and would keep the weights with it
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
     graph = json.loads(library.get_graph_json()) if executor == "graph" else None
     calls = () if graph is None else tuple(executor_graph.kernel_calls(graph))
@@ -172,6 +176,24 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         left_out=tuple(left_out),
         notes=(*_why_without(left_out), *strided_rows.notes((o.operator for o in extracted[0]), target)),
     )
+
+
+@contextlib.contextmanager
+def _one_copy_of_weights() -> Iterator[None]:
+    """Let `relay.build` return a `Library`: TVM's own factory copies the weights, which the build still holds, too."""
+
+    def library(
+        _module: Any, _target: Any, _executor: Any, graph: str, kernels: Any, _name: str, params: Any, *_: Any
+    ) -> Library:
+        return Library(graph, kernels, dict(params))
+
+    factories = load_tvm().relay.build_module._executor_factory
+    usual = factories.GraphExecutorFactoryModule
+    factories.GraphExecutorFactoryModule = library
+    try:
+        yield
+    finally:
+        factories.GraphExecutorFactoryModule = usual
 
 
 def _why_without(passes: Sequence[str]) -> list[str]:
@@ -213,8 +235,6 @@ def single_operator_model(occurrence: Occurrence) -> ImportedModel:
 
     The function stays marked as primitive, so that the compiler neither takes it apart nor changes its layouts.
     """
-    from op_profiler.compilers.imported_model import InputSpec
-
     tvm = load_tvm()
     relay = tvm.relay
     function = occurrence.function
@@ -269,8 +289,43 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compile_errors(model: ImportedModel) -> Iterator[None]:
-    tvm = load_tvm()
     try:
         yield
-    except (tvm.TVMError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
-        raise ModelError(f"{model.name} does not compile: {last_line(error)}") from error
+    except (
+        RuntimeError,  # TVM's own, and of what TVM calls back to compile for a GPU
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        AssertionError,
+    ) as error:
+        text = last_line(error)
+        if is_internal(text):
+            logging.getLogger(__name__).info("TVM's build of %s: %s", model.name, text)
+            text = (
+                "TVM has no kernel for one of its operators with these types and sizes; try it in float32, or in parts"
+            )
+        raise ModelError(f"{model.name} does not compile: {text}") from error
+
+
+def code_capture(found: dict[str, str]) -> Any:
+    """A pass of TIR that changes nothing and notes the TVMScript of each function.
+
+    It is meant for phase 0 of lowering: loops are as the schedule arranged them, none is unrolled yet, and tensors have
+    all their axes.
+
+    Args:
+        found: by the function's name; filled in while the compiler runs.
+    """
+    tvm = load_tvm()
+
+    @tvm.tir.transform.prim_func_pass(opt_level=0)
+    def note(function: Any, module: IRModule, context: Any) -> Any:
+        symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
+        if symbol is not None:
+            text = str(function.script(show_meta=False))
+            if len(text) <= _MOST_CHARACTERS:
+                found[str(symbol)] = text
+        return function
+
+    return note

@@ -54,7 +54,7 @@ def _with_ends(module: IRModule) -> IRModule:
     tvm = load_tvm()
     relay = tvm.relay
 
-    class Rewriter(relay.ExprMutator):  # type: ignore[name-defined]  # TVM has no types
+    class SliceRewriter(relay.ExprMutator):  # type: ignore[name-defined]  # TVM has no types
         def visit_call(self, call: Call) -> Node:
             made = super().visit_call(call)
             if getattr(call.op, "name", "") != "strided_slice" or call.attrs.slice_mode != "size":
@@ -67,4 +67,4 @@ def _with_ends(module: IRModule) -> IRModule:
             slice_ = relay.strided_slice(made.args[0], [begin[a] for a in cut], [ends[a] for a in cut], axes=cut)
             return relay.expr.CallWithFields(slice_, None, None, None, None, None, made.span)
 
-    return tvm.IRModule.from_expr(Rewriter().visit(module["main"]))
+    return tvm.IRModule.from_expr(SliceRewriter().visit(module["main"]))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.plain_values import plain
+from op_profiler.compilers.relay.control import open_control
 from op_profiler.compilers.relay.extract import attributes, tensors
 from op_profiler.compilers.relay.layers import layers_in_span
 from op_profiler.compilers.tvm_build import load_tvm
@@ -34,6 +35,12 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
         ModelError: it has control flow or functions of its own.
     """
     relay = load_tvm().relay
+    what = " and ".join(open_control(module))
+    if what:
+        raise ModelError(
+            f"it has {what} that only run time decides, so its calls are not known beforehand; measure it with "
+            "op-profiler collect --compiler relay --executor vm"
+        )
     function = module["main"]
     weights: dict[str, Any] = {name: value.numpy() for name, value in params.items()}
     inputs: list[dict[str, Any]] = []

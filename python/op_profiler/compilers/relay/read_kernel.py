@@ -8,7 +8,9 @@ from op_profiler.compilers.executed import executed
 from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.relay.launch_reader import LaunchReader
+from op_profiler.compilers.relay.lower import quiet
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
 
 _FLATTENED = 1
@@ -51,9 +53,6 @@ def language_in_use() -> Language:
 def _lowered(function: Any, target: Any) -> tuple[Any, str | None]:
     """The kernel's TIR with its loops, and LLVM's code."""
     tvm = load_tvm()
-    from op_profiler.compilers.relay.lower import quiet
-    from op_profiler.compilers.tvm_errors import last_line
-
     found: list[Any] = []
 
     def note(body: Any, _module: Any, _context: Any) -> Any:

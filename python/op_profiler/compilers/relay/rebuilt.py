@@ -14,10 +14,9 @@ from op_profiler.errors import ModelError
 from op_profiler.operators.operator import PARAMETER, Operator
 
 _ARGUMENT = re.compile(r"(%?\w+?)(?:\.(\d+))?")
-_CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\]")
-_POWER = re.compile(r"power\(.*const:\w+\[\]$")
+_CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\](?:=(.+))?")
 _REAL, _WHOLE = 0.3, 3
-"""What constants hold."""
+"""What constants hold whose value is not described."""
 _BOXED = "indices_or_sections"
 """An attribute that is a number or several: one has to be an object of TVM."""
 _MISSING = re.compile(r"required field '(\w+)'")
@@ -35,8 +34,9 @@ _NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.di
 def relay_function(operator: Operator) -> Any:
     """A type-checked primitive function.
 
-    Constants inside of a function are described by their shape alone. They hold numbers that nothing simplifies away:
-    a product with one would be a copy, and another kernel.
+    Constants inside of a function are described by their shape alone, unless their value decides the code
+    (`op_profiler.operators.describe.value_decides`). They hold numbers that nothing simplifies away: a product with one
+    would be a copy, and another kernel.
 
     Raises:
         ModelError: the description does not tell, as of an op of another package.
@@ -78,23 +78,13 @@ def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
     values: list[Any] = []
     for edge, attrs in zip(operator.structure.split(";"), operator.attrs, strict=True):
         name, _, rest = edge.partition("(")
-        real = _exponent(operator, len(values)) if _POWER.match(edge[:-1]) else _REAL
-        arguments = [_argument(text, variables, values, real) for text in _parts(rest[:-1])]
+        arguments = [_argument(text, variables, values) for text in _parts(rest[:-1])]
         given = {"axis": []} | attrs if name == "squeeze" and not squeezes else attrs
         op = relay.op.get(name)
         values.append(relay.Call(op, arguments, _attributes(op, given)))
     function = relay.Function(list(variables.values()), _result(operator, variables, values))
     function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
     return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-
-
-def _exponent(operator: Operator, at: int) -> float:
-    """Of a power whose description does not tell it, by what comes behind: norms add squares, the approximation of GELU
-    has a cube before its tanh, and what ends a norm is a square root."""
-    behind = operator.op_names[at + 1 :]
-    if {"sum", "mean", "variance"} & set(behind):
-        return 2.0
-    return 3.0 if "tanh" in behind else 0.5
 
 
 def _named(operator: Operator, letter: str) -> dict[str, int]:
@@ -157,20 +147,17 @@ def _result(operator: Operator, variables: dict[str, Any], values: list[Any]) ->
     return load_tvm().relay.Tuple([value for n, value in enumerate(values) if n not in taken])
 
 
-def _argument(text: str, variables: dict[str, Any], values: list[Any], real: float) -> Any:
-    """
-    Args:
-        real: what constants hold that are no whole numbers.
-    """
+def _argument(text: str, variables: dict[str, Any], values: list[Any]) -> Any:
     relay = load_tvm().relay
     if text.startswith("("):
-        return relay.Tuple([_argument(part, variables, values, real) for part in _parts(text[1:-1])])
+        return relay.Tuple([_argument(part, variables, values) for part in _parts(text[1:-1])])
     constant = _CONSTANT.fullmatch(text)
     if constant:
         import numpy as np
 
         shape = [int(d) for d in constant[2].split(",") if d.strip()]
-        return relay.const(np.full(shape, real if constant[1].startswith(("float", "bfloat")) else _WHOLE), constant[1])
+        kind, usual = (float, _REAL) if constant[1].startswith(("float", "bfloat")) else (int, _WHOLE)
+        return relay.const(np.full(shape, kind(constant[3] or usual)), constant[1])
     found = _ARGUMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text} is no value")

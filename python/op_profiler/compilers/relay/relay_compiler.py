@@ -10,19 +10,30 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from op_profiler.c_compiler import make_library
-from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, strided_rows
+from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, outer_products, strided_rows
 from op_profiler.compilers.relay.applied_records import applied
+from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
+from op_profiler.compilers.relay.control import open_control
+from op_profiler.compilers.relay.eight_bit_products import use_exact_products
+from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.merge_parallel import merged
+from op_profiler.compilers.relay.rebuilt import rebuilt_operator, relay_function
+from op_profiler.compilers.relay.sums import build_sums
+from op_profiler.compilers.relay.tasks import anchor_of, own_tasks, tunables
+from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
+from op_profiler.schedules.schedule import OWN_TEMPLATE
+from op_profiler.tuning.candidate import TaskSpec
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from op_profiler.compilers.calls import BoundKernel
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
@@ -30,17 +41,17 @@ if TYPE_CHECKING:
     from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
         DeviceArray,
+        Function,
+        IRModule,
         PackedFunction,
         RuntimeDevice,
         RuntimeModule,
         Target,
     )
-    from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import TimedModel
-    from op_profiler.tuning.candidate import TaskSpec
     from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
@@ -50,12 +61,14 @@ class RelayCompiler(Compiler):
 
     name = "relay"
     takes_builds_of_targets = True
-    beyond_collecting = ABILITIES - {"decode"}
     linking = "tvm.contrib"
     needs = (
         "The compiler relay needs Relay and AutoTVM, TVM 0.8 to 0.19: source ./env_var.sh installs one, or set "
         "TVM_HOME to a build of your own."
     )
+
+    def check_search(self, build: BuildOptions, *, tuned: bool, vendor: bool) -> None:
+        return
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
         from tvm import autotvm, relay, topi
@@ -68,6 +81,8 @@ class RelayCompiler(Compiler):
         for name in ("schedule_conv1d_ncw", "schedule_group_conv1d_ncw"):
             if hasattr(topi.x86, name):  # not both in TVM 0.8
                 setattr(topi.x86, name, strided_rows.in_short_vectors(getattr(topi.x86, name)))
+        topi.x86.schedule_batch_matmul = outer_products.without_partial_sums(topi.x86.schedule_batch_matmul)
+        use_exact_products(topi)
         # It is asked for every dimension of what is lowered, and reads eighty values each time.
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)
@@ -80,10 +95,11 @@ class RelayCompiler(Compiler):
 
         return in_precision(model, precision, inputs, host)
 
+    def open_control(self, module: IRModule) -> tuple[str, ...]:
+        return open_control(module)
+
     @interrupts_wait()
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
-        from op_profiler.compilers.relay.merge_parallel import merged
-
         return merged(model)
 
     @interrupts_wait()
@@ -91,11 +107,18 @@ class RelayCompiler(Compiler):
         return lower.optimize(model, target, layers=layers)
 
     @interrupts_wait()
+    def operators_of_module(
+        self, module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
+    ) -> list[Occurrence]:
+        return lower.fuse(module, target, params, weights)
+
+    def describe(self, function: Function, constant: tuple[bool, ...]) -> Operator:
+        return describe(function, constant)
+
+    @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         """A build asks records of more computations than lowering does, since a record of Winograd's changes what is
         lowered once there is one; it is made to ask for all of them."""
-        from op_profiler.compilers.relay.chosen import weigh_all
-
         with applied(records) as asked:
             occurrences = lower()
             weigh_all(occurrences, target)
@@ -169,9 +192,19 @@ class RelayCompiler(Compiler):
     def bound_kernel(
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
-        from op_profiler.measure.calls import Kernel
+        from op_profiler.compilers.relay.calls import PackedCall
 
-        return Kernel(name, label, function, arrays)
+        return PackedCall(name, label, function, arrays)
+
+    def call_library(self) -> RuntimeModule:
+        from op_profiler.compilers.relay.calls import call_library
+
+        return call_library()
+
+    def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
+        from op_profiler.compilers.relay.calls import chain
+
+        return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
         array: DeviceArray = load_tvm().nd.array(values, device)
@@ -186,8 +219,6 @@ class RelayCompiler(Compiler):
         return str(compiled.library.get_lib().get_source("asm")) if compiled.executor == "graph" else ""
 
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
-        from op_profiler.compilers.relay.sums import build_sums
-
         return build_sums(sums, target)
 
     def vector_lanes(self, target: Target) -> int:
@@ -208,7 +239,6 @@ class RelayCompiler(Compiler):
     @interrupts_wait()
     def read_kernel(self, operator: Operator, target: Target) -> Kernel:
         from op_profiler.compilers.relay.read_kernel import read_kernel
-        from op_profiler.compilers.relay.rebuilt import relay_function
 
         return read_kernel(relay_function(operator), target, self.vector_lanes(target))
 
@@ -216,10 +246,6 @@ class RelayCompiler(Compiler):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        from op_profiler.compilers.relay.chosen import chosen_schedules
-        from op_profiler.compilers.relay.tasks import tunables
-        from op_profiler.compilers.relay.templates import register_templates
-
         register_templates()
         occurrences = self.operators(model, target)
         heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
@@ -230,29 +256,20 @@ class RelayCompiler(Compiler):
         return tunables(wanted, choices), occurrences
 
     def anchor(self, occurrence: Occurrence) -> Operator:
-        from op_profiler.compilers.relay.tasks import anchor_of
-
         return anchor_of(occurrence)
 
     @interrupts_wait()
     def described_anchor(self, operator: Operator) -> Operator:
-        from op_profiler.compilers.relay.rebuilt import rebuilt_operator
-        from op_profiler.compilers.relay.tasks import anchor_of
-
         alone = len(operator.op_names) == 1
         return operator if alone else anchor_of(rebuilt_operator(operator))
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        from op_profiler.compilers.relay.tasks import own_tasks
-
         return own_tasks(anchor)
 
     def prepare_search(self) -> None:
         import tvm.autotvm.feature
         import tvm.relay
         import tvm.topi.testing  # noqa: F401
-
-        from op_profiler.compilers.relay.templates import register_templates
 
         register_templates()
 
@@ -263,11 +280,6 @@ class RelayCompiler(Compiler):
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        from op_profiler.compilers.relay.chosen import chosen_schedules
-        from op_profiler.compilers.relay.templates import register_templates
-        from op_profiler.schedules.schedule import OWN_TEMPLATE
-        from op_profiler.tuning.candidate import TaskSpec
-
         if occurrence.operator.anchor not in HEAVY:
             return ()
         register_templates()
@@ -290,8 +302,6 @@ def _compile(
     model: ImportedModel, target: Target, records: UsableRecords, executor: str
 ) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
     """The kernels, the schedules that the compiler chose, and what it looked for records of."""
-    from op_profiler.compilers.relay.chosen import chosen_schedules
-
     with applied(records) as asked, chosen_schedules() as choices:
         compiled = lower.compile_model(model, target, executor)
     return compiled, choices, frozenset(asked)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.rewriting import rebuilt
+from op_profiler.compilers.relay_rewriting import rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, IRModule, Named, Node
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relay.gpu_defaults import largest_divisor
+from op_profiler.operators.kinds.sizes import largest_divisor
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target

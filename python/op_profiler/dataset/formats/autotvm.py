@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import datetime
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from op_profiler.dataset.formats.autotvm_tasks import operator_of, record_of, rounds_of
-from op_profiler.dataset.formats.format import Imported, Progress
-from op_profiler.dataset.formats.importing import report
+from op_profiler.dataset.formats.format import Imported, Progress, UnknownKindError
+from op_profiler.dataset.formats.importing import RowChecks
 from op_profiler.dataset.formats.line_format import LineFormat
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
+from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Device, Measurement, Precision, Settings
 from op_profiler.measure.statistics import summarize
+from op_profiler.operators.kinds.shapes import precision_of
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import factors_of_knobs
-from op_profiler.schedules.records import Record, numbered_records
+from op_profiler.schedules.record_files import foreign_records, numbered_records
+from op_profiler.schedules.records import Record
 from op_profiler.schedules.schedule import Schedule
 
 _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
@@ -38,19 +45,24 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
         OpProfilerError: the file cannot be read.
     """
     records, unreadable = numbered_records(path)
+    if not records and (kind := foreign_records(path)):
+        raise OpProfilerError(f"{path} {kind}")
     unknown: collections.Counter[str] = collections.Counter()
-    operators: dict[str, Operator | None] = {}
+    rejected: collections.Counter[str] = collections.Counter()
+    operators: dict[str, Operator | ValueError] = {}
     groups: dict[tuple[str, str, str, bool], list[tuple[int, Record]]] = {}
     for number, record in records.items():
         if record.task not in operators:
-            operators[record.task] = operator_of(record)
+            operators[record.task] = _operator_or_reason(record)
         operator = operators[record.task]
-        if operator is None:
+        if isinstance(operator, UnknownKindError):
             unknown[record.template] += 1
-            continue
-        alike = operator.key, _schedule(record).key, record.target, bool(record.seconds)
-        groups.setdefault(alike, []).append((number, record))
-    found = {operator.key: operator for operator in operators.values() if operator is not None}
+        elif isinstance(operator, ValueError):
+            rejected[f"{record.template}: {operator}"] += 1
+        else:
+            alike = operator.key, _schedule(record).key, _target(record), bool(record.seconds)
+            groups.setdefault(alike, []).append((number, record))
+    found = {operator.key: operator for operator in operators.values() if isinstance(operator, Operator)}
     measured = [found[key] for key, *_ in groups]
     name = processor or f"unnamed, of {path.name}"
     rows = [_row([r for _, r in group], operator, name) for operator, group in zip(measured, groups.values())]
@@ -61,10 +73,32 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
         dataset.record_all(row for row in rows if row.measurement.error is not None)  # they stand beside a time
     failures = sum(1 for row in rows if row.measurement.error is not None)
     merged = sum(map(len, groups.values())) - len(rows)
-    first = [group[0][0] for group in groups.values()]
+    checks = RowChecks()
+    for operator, row, group in zip(measured, rows, groups.values()):
+        identity = (operator.key, row.schedule.key, str(row.settings), str(row.device))
+        checks.add(group[0][0], operator, row.measurement.median_us, identity)
     known = len(rows) - failures - len(stored)
-    done = Imported(len(rows) - known, failures, unreadable, dict(unknown), known=known, merged=merged)
-    return report(done, measured, rows, first)
+    done = Imported(
+        len(rows) - known, failures, unreadable, dict(unknown), known=known, merged=merged, rejected=dict(rejected)
+    )
+    return checks.added_to(done)
+
+
+def _operator_or_reason(record: Record) -> Operator | ValueError:
+    try:
+        return operator_of(record)
+    except ValueError as error:
+        return error
+
+
+def _target(record: Record) -> str:
+    """The target with its options in the order in which TVM prints them: keys first, then by name.
+
+    AutoTVM writes them as they were given, and one device has to be one device.
+    """
+    kind, *options = re.split(r"\s+(?=-)", record.target.strip())
+    named = [re.sub(r"^-+([^\s=]+)[\s=]+", r"-\1=", option) for option in options]
+    return " ".join([kind, *sorted(named, key=lambda option: (not option.startswith("-keys="), option))])
 
 
 def _schedule(record: Record) -> Schedule:
@@ -73,13 +107,12 @@ def _schedule(record: Record) -> Schedule:
 
 def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
     """Records of one configuration, all timed or all failed; every cost is a sample."""
-    import numpy as np
-
     first = alike[0]
     when = datetime.datetime.fromtimestamp(first.timestamp, datetime.timezone.utc).isoformat(timespec="seconds")
+    target = _target(first)
     device = Device(
-        kind=first.target.split(" ")[0],
-        target=first.target,
+        kind=target.split(" ")[0],
+        target=target,
         processor=processor,
         cores=None,
         properties={"imported_from": "an AutoTVM log", "measured": when},
@@ -92,7 +125,7 @@ def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
     return Row(
         operator_key=operator.key,
         schedule=_schedule(first),
-        settings=_SETTINGS,
+        settings=dataclasses.replace(_SETTINGS, precision=precision_of(operator.inputs[0].dtype)),
         device=device,
         measurement=measurement,
     )

@@ -18,7 +18,7 @@ from op_profiler.dataset import schema
 from op_profiler.dataset.address import absolute_address, is_sqlite_path, parse_url
 from op_profiler.dataset.flat import MEASUREMENTS
 from op_profiler.dataset.formats import parquet
-from op_profiler.dataset.formats.importing import store_flat
+from op_profiler.dataset.formats.flat_table import store_flat
 from op_profiler.dataset.merging import merge
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
@@ -26,11 +26,8 @@ from op_profiler.files import check_folder, check_writable, explained, locked
 
 Announce = Callable[[str], None]
 _NAMED_IN_ROWS = {
-    "devices": "device_key",
-    "models": "model_key",
-    "operators": "operator_key",
-    "schedules": "schedule_key",
-    "settings": "settings_key",
+    key.column.table.name: key.parent
+    for key in sorted(schema.measurements.foreign_keys, key=lambda key: key.column.table.name)
 }
 """Tables of which a Parquet file holds what its measurements refer to, and the columns that do so."""
 
@@ -87,18 +84,19 @@ def combine(
         raise UsageError(f"--into {told} is one of the sources; leave it out there, it keeps what it holds")
     if inside := next((source for source in sources if _is_inside(into, source)), None):
         raise UsageError(f"--into {into} lies in {inside}, which is one of the sources; give a path outside of it")
-    if partition_by or Path(into).is_dir():
-        columns = _columns_of(into, partition_by)
-        check_folder("--into", Path(os.path.realpath(into)).parent)
-        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, done):
-            parquet.write_parts(dataset, Path(into), columns, replace=True)
-        return done
-    if is_parquet(into):
+    columns = _columns_of(into, partition_by)
+    if columns is None and not is_parquet(into):
+        return Combined(_merged(sources, into, announce), {})
+    if columns is None:
         check_writable({"--into": Path(into)})
-        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, done):
+    else:
+        check_folder("--into", Path(os.path.realpath(into)).parent)
+    with _alone(into, announce), _gathered(sources, into, announce) as (dataset, done):
+        if columns is None:
             parquet.FORMAT.write_from(dataset, Path(into))
-        return done
-    return Combined(_merged(sources, into, announce), {})
+        else:
+            parquet.write_parts(dataset, Path(into), columns, replace=True)
+    return done
 
 
 def _addressed(place: str) -> str:
@@ -125,13 +123,15 @@ def _is_inside(into: str, source: str) -> bool:
     return Path(os.path.realpath(source)) in Path(os.path.realpath(into)).parents
 
 
-def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str]:
-    """By which a folder is parted.
+def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str] | None:
+    """By which a folder is parted; None where no folder is wanted.
 
     Raises:
         UsageError: it is none that can be replaced, or the columns cannot be used.
     """
     folder = Path(into)
+    if not asked and not folder.is_dir():
+        return None
     if "://" in into or folder.is_file():
         raise UsageError(f"--partition-by is for a folder of Parquet files, not for --into {without_password(into)}")
     parquet.check_parts(MEASUREMENTS, asked)
@@ -176,8 +176,8 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
 
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:
     """How many models, operators and so on the measurements of a dataset refer to, by table."""
-    columns = {name: schema.measurements.c[key] for name, key in _NAMED_IN_ROWS.items()}
-    return {name: _count(dataset, select(key).where(key.is_not(None)).distinct()) for name, key in columns.items()}
+    keys = _NAMED_IN_ROWS.items()
+    return {name: _count(dataset, select(key).where(key.is_not(None)).distinct()) for name, key in keys}
 
 
 def _left_out(dataset: Dataset, named: dict[str, int]) -> dict[str, int]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from sqlalchemy import Text
 
 from op_profiler import json_text
-from op_profiler.dataset.flat import COLUMNS, Column
-from op_profiler.dataset.formats.flat_format import FlatTextFormat, check_columns
-from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
+from op_profiler.dataset.flat import Column
+from op_profiler.dataset.formats.flat_table import FlatRow, FlatTextFormat, check_columns, row_values
 from op_profiler.dataset.schema import devices, operators, schedules, settings
 from op_profiler.errors import DatasetError
 
@@ -28,19 +27,16 @@ _EMPTY_TEXT = {
     if isinstance(column.type, Text) and not column.nullable
 }
 """Columns whose empty cells are empty text, not a missing value."""
+_READ: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "real": float}
 
 
 class Csv(FlatTextFormat):
     """See the module."""
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:
-        count = 0
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(column.name for column in columns)
-            for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
-                writer.writerow(_cell(column, row[column.name]) for column in columns)
-        return count
+    def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(column.name for column in columns)
+        return lambda row: writer.writerow(_cell(column, row[column.name]) for column in columns)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
         limit = csv.field_size_limit(sys.maxsize)  # one cell holds all samples of a measurement
@@ -49,7 +45,8 @@ class Csv(FlatTextFormat):
                 reader = csv.DictReader(file)
                 check_columns(path, dict.fromkeys(reader.fieldnames or ()))
                 for number, row in enumerate(reader, 1):
-                    yield number, _decoded(row)
+                    cut_off = None in row or None in row.values()
+                    yield number, None if cut_off else row_values(row, _value)
         except OSError as error:
             raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
         except (UnicodeDecodeError, csv.Error) as error:
@@ -61,25 +58,14 @@ class Csv(FlatTextFormat):
 def _cell(column: Column, value: Any) -> Any:
     if value is None:
         return ""
-    return value if column.type in ("text", "integer", "real") else json_text.dumps(value)
+    return value if column.type in _READ else json_text.dumps(value)
 
 
-def _decoded(row: Mapping[str, str | None]) -> FlatRow | None:
-    """Values from the cells of a line; None where the line is cut off."""
-    values: FlatRow = {}
-    read: dict[str, Any] = {"text": str, "integer": int, "real": float}
-    for column in COLUMNS:
-        cell = row.get(column.name, "") if column.name in ADDED_LATER else row[column.name]
-        if cell is None or None in row:
-            return None
-        if not cell:
-            values[column.name] = "" if column.name in _EMPTY_TEXT else None
-            continue
-        try:
-            values[column.name] = read.get(column.type, json.loads)(cell)
-        except ValueError:
-            return None
-    return values
+def _value(column: Column, cell: str | None) -> Any:
+    """The value in a cell; raises ValueError where there is none of the column's type."""
+    if not cell:
+        return "" if column.name in _EMPTY_TEXT else None
+    return _READ.get(column.type, json.loads)(cell)
 
 
 FORMAT = Csv()

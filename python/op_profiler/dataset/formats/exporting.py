@@ -47,7 +47,6 @@ def export_table(
         UsageError: a condition that cannot be used, or one that leaves a choice; names what to choose from.
         DatasetError: the dataset cannot be read, or has no such device; names those that it has.
         OpProfilerError: the file cannot be written.
-        MissingPackageError: Parquet without pyarrow.
     """
     condition = _condition(where, threads, device, flat_table(table))
     if device is not None:

@@ -1,4 +1,4 @@
-"""Rows of the flat table, read back into a dataset.
+"""Formats that hold a flat table as it is, and its rows read back into a dataset, with the models of these.
 
 Every row is checked against the keys that it carries: what does not give the same workload key, schedule key and device
 key is not what was exported, and is counted instead of stored.
@@ -6,26 +6,111 @@ key is not what was exported, and is counted instead of stored.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
-from sqlalchemy import DefaultClause, Table
+from sqlalchemy import Connection, DefaultClause, Table
 
+from op_profiler.dataset import convert, keys, schema
 from op_profiler.dataset.convert import build
-from op_profiler.dataset.flat import COLUMNS
+from op_profiler.dataset.flat import COLUMNS, TABLES, Column, flat_rows, flat_table
+from op_profiler.dataset.formats.format import Exported, Format, Imported, Progress
+from op_profiler.dataset.formats.importing import CHUNK, SHOWN, RowChecks
 from op_profiler.dataset.row import Row
-from op_profiler.dataset.schema import devices, schedules
-from op_profiler.measure.measurement import Device, Measurement, Settings
+from op_profiler.dataset.statements import upsert
+from op_profiler.dataset.store import Dataset
+from op_profiler.errors import DatasetError
+from op_profiler.files import whole_file
+from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Precision, Settings
 from op_profiler.operators.cost import size_bytes
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import Schedule
 
 FlatRow = dict[str, Any]
+_Measured = tuple[FlatRow, Row, Operator]
 
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
+_NOTE = "imported from a flat table: only the operators that it holds are known"
 _FIRST_READABLE = 3  # version of the tables
 ADDED_LATER = frozenset(column.name for column in COLUMNS if column.since > _FIRST_READABLE)
 """Columns that files of earlier versions do not have; their values are then unknown."""
+
+
+class FlatFormat(Format):
+    """A subclass says how rows are read, and how a dataset is written."""
+
+    takes_device = False
+    tables = tuple(TABLES)
+
+    @abc.abstractmethod
+    def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        """The rows of a file with their numbers from 1; None for a row that is cut off or holds cells of another type.
+
+        Raises:
+            DatasetError: it cannot be read, or lacks columns; says which.
+        """
+
+    def read_into(
+        self,
+        dataset: Dataset,
+        path: Path,
+        *,
+        device: str | None = None,
+        precision: Precision = "float32",
+        progress: Progress | None = None,
+    ) -> Imported:
+        return store_flat(dataset, self.read(path), progress)
+
+
+class FlatTextFormat(FlatFormat):
+    """One row a line. A subclass says how rows are read, and how a line is written."""
+
+    @abc.abstractmethod
+    def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
+        """What writes a row to a file; what stands before the rows is written at once."""
+
+    def write_from(
+        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
+    ) -> Exported:
+        flat, count = flat_table(table), 0
+        with whole_file(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+            write = self.writer(file, flat.columns)
+            for count, row in enumerate(flat_rows(dataset, where=where, table=flat), 1):  # noqa: B007 - counts them
+                write(row)
+        return Exported(count)
+
+
+def row_values(found: Mapping[str, Any], read: Callable[[Column, Any], Any]) -> FlatRow | None:
+    """The values of all columns; None for a row that lacks one, or that holds one of another type.
+
+    Args:
+        found: what the row holds, by column; what came after the file was written may be missing.
+        read: the value of a column from that; raises ValueError where it is of another type.
+    """
+    try:
+        return {c.name: read(c, found.get(c.name) if c.name in ADDED_LATER else found[c.name]) for c in COLUMNS}
+    except (KeyError, ValueError):
+        return None
+
+
+def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
+    """Refuse a file that lacks columns of the flat table.
+
+    Raises:
+        DatasetError: some are missing; says which.
+    """
+    names = [column.name for column in COLUMNS if column.name not in ADDED_LATER]
+    missing = [name for name in names if name not in found]
+    if missing:
+        named = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+        raise DatasetError(
+            f"{path} has other columns than 'op-profiler export' writes: {named} missing; "
+            "'op-profiler export --columns' lists all"
+        )
 
 
 def operator_of_row(row: FlatRow) -> Operator:
@@ -51,7 +136,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         ValueError, TypeError, KeyError: cells that hold none, or that contradict the row's keys.
     """
     operator = operator_of_row(flat)
-    schedule, device = build(Schedule, _row_in(schedules, flat)), build(Device, _row_in(devices, flat))
+    schedule, device = build(Schedule, _row_in(schema.schedules, flat)), build(Device, _row_in(schema.devices, flat))
     for name, key in (("operator", operator.key), ("schedule", schedule.key), ("device", device.key)):
         if key != flat[f"{name}_key"]:
             raise ValueError(f"its {name} has the key {key}, not {flat[f'{name}_key']}")
@@ -64,6 +149,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         model_key=flat["model_key"] or "",
         complete=bool(flat["complete"]),
         measured_at=flat["measured_at"],
+        run_id=flat["run_id"],
     )
     return operator, row
 
@@ -86,3 +172,144 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return _INFINITE.get(value, value) if isinstance(value, str) else value
+
+
+def store_flat(
+    dataset: Dataset,
+    numbered: Iterable[tuple[int, FlatRow | None]],
+    progress: Progress | None,
+    *,
+    checked: bool = True,
+) -> Imported:
+    """Store rows of the flat table. What the dataset knows already, as new, newer or better, stays as it is.
+
+    Args:
+        numbered: rows with their numbers in the file; None for one that cannot be read.
+        checked: look for rows that are wrong beside the others, for which some numbers of each are held.
+    """
+    done, remaining = _FlatImport(dataset, checked=checked), iter(numbered)
+    with dataset.transaction():
+        while chunk := list(itertools.islice(remaining, CHUNK)):
+            done.add(chunk)
+            if progress is not None:
+                progress(done.rows, done.rows)
+    return done.result()
+
+
+class _FlatImport:
+    """What an import of rows did so far.
+
+    Attributes:
+        rows: those that were understood.
+    """
+
+    def __init__(self, dataset: Dataset, *, checked: bool) -> None:
+        self._dataset, self._checked, self._checks = dataset, checked, RowChecks()
+        self.rows = self._stored = self._failed = self._unreadable = 0
+        self._problems: list[str] = []
+
+    def add(self, numbered: Iterable[tuple[int, FlatRow | None]]) -> None:
+        """Store some rows, inside the caller's transaction."""
+        read: list[_Measured] = []
+        for number, flat in numbered:
+            try:
+                if flat is None:
+                    raise ValueError("cut off, or cells of another type")
+                operator, row = row_of(flat)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                self._unreadable += 1
+                self._problems += [f"row {number}: {error}"] if self._unreadable <= SHOWN else []
+                continue
+            read.append((flat, row, operator))
+            if self._checked and row.complete:
+                identity = (row.operator_key, row.schedule.key, str(row.settings), row.device.key)
+                self._checks.add(number, operator, row.measurement.median_us, identity)
+        stored = _store(self._dataset, read)
+        self.rows += len(read)
+        self._stored += len(stored)
+        self._failed += len(stored & {flat["measurement_key"] for flat, _, _ in read if flat["error"] is not None})
+
+    def result(self) -> Imported:
+        """With what looks wrong."""
+        return self._checks.added_to(
+            Imported(
+                rows=self._stored,
+                failed=self._failed,
+                unreadable=self._unreadable,
+                unknown={},
+                known=self.rows - self._stored,
+                problems=tuple(self._problems),
+            )
+        )
+
+
+def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
+    """Store measurements with their models, where these call their operators, and their own latency, as far as the flat
+    table says. What the dataset knows of models already stays, but for a latency that is older and no better.
+
+    Returns:
+        Keys of the measurements that were stored.
+    """
+    inside = [item for item in rows if item[1].model_key]
+    with dataset.transaction(), dataset.read() as connection:  # the one of the transaction
+        upsert(connection, schema.operators, convert.distinct(operator for _, _, operator in rows))
+        upsert(connection, schema.devices, convert.distinct(row.device for _, row, _ in inside))
+        for flat, row in {row.model_key: (flat, row) for flat, row, _ in reversed(inside)}.values():
+            _add_model(dataset, flat, row)
+        _add_links(connection, inside)
+        timed = sorted((item for item in inside if item[0]["whole_model_us"] is not None), key=_measured_at)
+        newest = {keys.timing_key(row.model_key, row.device.key, row.settings): (flat, row) for flat, row, _ in timed}
+        for flat, row in newest.values():
+            _add_timing(dataset, flat, row)
+        return dataset.record_all(row for _, row, _ in rows)
+
+
+def _measured_at(item: _Measured) -> str:
+    return item[0]["measured_at"]
+
+
+def _add_model(dataset: Dataset, flat: FlatRow, row: Row) -> None:
+    """As one that is not extracted: the table need not hold all its operators."""
+    if dataset.find_model(row.model_key) is not None:
+        return
+    dataset.add_model(
+        key=row.model_key,
+        name=flat["model_name"],
+        source=flat["model_source"],
+        batch_size=flat["batch_size"],
+        precision=row.settings.precision,
+        executor="default" if row.settings.executor == "graph" else row.settings.executor,
+        target=row.device.target,
+        notes=[_NOTE],
+        device_key=row.device.key,
+        label=flat["run_label"] or "",
+    )
+
+
+def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
+    """Not by `Dataset.add_operators`, which would put them in place of all that a model has."""
+    links: dict[tuple[str, str], dict[str, Any]] = {}
+    for flat, row, operator in rows:
+        identity = (row.model_key, operator.key)
+        if identity not in links and flat["occurrences"] is not None:
+            links[identity] = {
+                "model_key": row.model_key,
+                "operator_key": operator.key,
+                "name": flat["operator_name"],
+                "positions": flat["positions"] or [],
+                **{name: flat[name] for name in ("occurrences", "launches", "layers")},
+            }
+    upsert(connection, schema.model_operators, list(links.values()))
+
+
+def _add_timing(dataset: Dataset, flat: FlatRow, row: Row) -> None:
+    """The latency of a model, as of the newest row that tells it; what is there with its rounds stays."""
+    timing = ModelTiming(
+        whole_model=Measurement(median_us=flat["whole_model_us"]),
+        before_us=None,
+        after_us=None,
+        sum_of_operators_us=None,
+        details=flat["timing_details"] or {},
+    )
+    told = {name: flat[name] for name in ("project_revision", "user_revision", "measured_at", "run_id")}
+    dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **told)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from op_profiler.dataset.formats.shapes import Shape
 from op_profiler.errors import DatasetError
+from op_profiler.operators.kinds.shapes import Shape
 
 if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
@@ -129,6 +129,7 @@ class Imported:
         suspicious: rows that look wrong, by the kind of `checks.Finding`; they are stored all the same.
         examples: the first of these, as text.
         problems: the first of the unreadable lines with the reason, as text.
+        rejected: rows of a known kind whose operator cannot be described for certain, by the reason.
     """
 
     rows: int
@@ -141,6 +142,7 @@ class Imported:
     suspicious: dict[str, int] = dataclasses.field(default_factory=dict)
     examples: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    rejected: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

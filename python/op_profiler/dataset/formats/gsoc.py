@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.dataset.formats.format import Entry, Table, latency, number_text, numbered_lines, read_entries, whole
 from op_profiler.dataset.formats.line_format import TableFormat, convolution
-from op_profiler.dataset.formats.shapes import Conv, Shape
-from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.errors import DatasetError
+from op_profiler.operators.kinds.shapes import Conv, Shape, Unfit
 
 if TYPE_CHECKING:
     from op_profiler.measure.measurement import Precision
@@ -91,27 +90,6 @@ def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
     return [name, *map(str, sizes), _padding_word(conv), number_text(latency_us / _US)]
 
 
-def read_table(path: Path, *, dtype: str = "float32") -> Table:
-    """Every row of a table.
-
-    Raises:
-        DatasetError: it cannot be read, or columns are missing.
-    """
-    lines = numbered_lines(path)
-    header = next(csv.reader(line for _, line in itertools.islice(lines, 1)), [])
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        raise DatasetError(f"{path} is no table of the TFLite estimator: it lacks the columns {', '.join(missing)}")
-
-    def parse(line: str) -> Entry:
-        cells = next(csv.reader([line]))
-        if len(cells) != len(header):
-            raise ValueError(f"{len(cells)} cells instead of {len(header)}")
-        return parse_row(dict(zip(header, cells)), dtype=dtype)
-
-    return read_entries(lines, parse, mechanism=MECHANISM)
-
-
 def format_line(cells: list[str]) -> str:
     """A line of CSV, without its end."""
     buffer = io.StringIO()
@@ -156,7 +134,19 @@ class Gsoc(TableFormat):
     header = (HEADER,)
 
     def read(self, path: Path, precision: Precision) -> Table:
-        return read_table(path, dtype=precision)
+        lines = numbered_lines(path)
+        header = next(csv.reader(line for _, line in itertools.islice(lines, 1)), [])
+        missing = [name for name in COLUMNS if name not in header]
+        if missing:
+            raise DatasetError(f"{path} is no table of the TFLite estimator: it lacks the columns {', '.join(missing)}")
+
+        def parse(line: str) -> Entry:
+            cells = next(csv.reader([line]))
+            if len(cells) != len(header):
+                raise ValueError(f"{len(cells)} cells instead of {len(header)}")
+            return parse_row(dict(zip(header, cells)), dtype=precision)
+
+        return read_entries(lines, parse, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
         name = row["model_name"] or row["operator_name"]

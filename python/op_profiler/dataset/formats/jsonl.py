@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from op_profiler import json_text
-from op_profiler.dataset.flat import COLUMNS, Column
-from op_profiler.dataset.formats.flat_format import FlatTextFormat, check_columns
-from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
+from op_profiler.dataset.flat import Column
+from op_profiler.dataset.formats.flat_table import FlatRow, FlatTextFormat, check_columns, row_values
 from op_profiler.dataset.formats.format import numbered_lines
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -18,7 +17,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "real": (int, float),
     "boolean": (bool,),
-    "json": (object,),
     "samples": (list,),
 }
 _LARGEST = 2**63 - 1  # what a database keeps of a whole number
@@ -27,19 +25,15 @@ _LARGEST = 2**63 - 1  # what a database keeps of a whole number
 class JsonLines(FlatTextFormat):
     """See the module."""
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:
-        count = 0
-        with open(path, "w", encoding="utf-8") as file:
-            for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
-                file.write(json_text.dumps(row, ensure_ascii=False) + "\n")
-        return count
+    def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
+        return lambda row: file.write(json_text.dumps(row, ensure_ascii=False) + "\n")
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
         for place, (number, line) in enumerate(numbered_lines(path)):
             row = _object(line)
             if place == 0:
                 check_columns(path, row or {})
-            yield number, None if row is None else _checked(row)
+            yield number, None if row is None else row_values(row, _checked)
 
 
 def _object(line: str) -> dict[str, Any] | None:
@@ -50,19 +44,14 @@ def _object(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _checked(row: dict[str, Any]) -> FlatRow | None:
-    """The values of all columns; None where one is missing or of another type than its column."""
-    values: FlatRow = {}
-    for column in COLUMNS:
-        if column.name not in row and column.name not in ADDED_LATER:
-            return None
-        value = row.get(column.name)
-        fits = isinstance(value, _TYPES[column.type]) and (column.type == "boolean" or not isinstance(value, bool))
-        small = not isinstance(value, int) or abs(value) <= _LARGEST
-        if value is not None and column.type != "json" and not (fits and small):
-            return None
-        values[column.name] = value
-    return values
+def _checked(column: Column, value: Any) -> Any:
+    """The value itself; raises ValueError where it is of another type than its column."""
+    if value is None or column.type == "json":
+        return value
+    fits = isinstance(value, _TYPES[column.type]) and (column.type == "boolean" or not isinstance(value, bool))
+    if not fits or (isinstance(value, int) and abs(value) > _LARGEST):
+        raise ValueError(f"{column.name} holds another type")
+    return value
 
 
 FORMAT = JsonLines()

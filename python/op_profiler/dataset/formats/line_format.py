@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from op_profiler.dataset.formats.format import Exported, Format, Imported, Progress, Table
-from op_profiler.dataset.formats.shapes import Conv, Shape
-from op_profiler.dataset.formats.unblock import Unfit, shape_of
 from op_profiler.errors import UsageError
 from op_profiler.files import whole_file
 from op_profiler.measure.measurement import RESOURCE_FIELDS
+from op_profiler.operators.kinds.shapes import Conv, Shape, Unfit, shape_of
 
 if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset

@@ -1,6 +1,6 @@
 """Latency tables of Paddle: a header, then one operator a line, microseconds behind a tab.
 
-op_type<TAB>device<TAB>us
+op_type<TAB>device<TAB>us                      or, as PaddleSlim documents it: hardware,engine,timestamp
 conv,0,0,1,3,640,640,8,1,3,1,2,1<TAB>2433
     conv,flag_bias,flag_relu,n,c_in,h,w,c_out,groups,kernel,pad,stride,dilation
 """
@@ -21,9 +21,8 @@ from op_profiler.dataset.formats.format import (
     read_entries,
 )
 from op_profiler.dataset.formats.line_format import TableFormat, convolution
-from op_profiler.dataset.formats.shapes import Conv, Shape
-from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.errors import DatasetError
+from op_profiler.operators.kinds.shapes import Conv, Shape, Unfit
 
 if TYPE_CHECKING:
     from op_profiler.measure.measurement import Precision
@@ -35,14 +34,19 @@ _US = 1.0  # microseconds in the table's unit, which its header names
 
 
 def parse_header(line: str) -> str | None:
-    """The device that a header names in its second field; None where that is the word ``device`` itself.
+    """The device that a header names; None where it has the word ``device`` in its place.
+
+    PaddleSlim's documents begin with ``hardware,engine,timestamp`` and name no unit; its tables are in microseconds.
 
     Raises:
         ValueError: not a header, or another unit than microseconds.
     """
     words = [word.strip() for word in line.split("\t")]
+    described = [word.strip() for word in line.split(",")]
+    if len(words) == 1 and len(described) == 3 and all(described):
+        return described[0]
     if len(words) != 3 or words[0] != "op_type":
-        raise ValueError("the first line is not op_type<TAB>device<TAB>us")
+        raise ValueError("the first line is neither op_type<TAB>device<TAB>us nor hardware,engine,timestamp")
     if words[2] != "us":
         raise ValueError(f"the header's unit is {words[2]!r}; only us (microseconds) is known")
     return None if words[1] == "device" else words[1]
@@ -59,7 +63,7 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
     op, *fields = name.split(",")
     if not tab:
         raise ValueError("no tab between operator and latency")
-    if op != "conv":
+    if op not in ("conv", "conv2d"):
         raise UnknownKindError(op)
     if len(fields) != _FIELDS - 1:
         raise ValueError(f"{len(fields) + 1} fields before the tab; a convolution has {_FIELDS}")
@@ -104,20 +108,6 @@ def format_row(conv: Conv, latency_us: float) -> str:
     return f"conv,{','.join(map(str, (*flags, *sizes, *window)))}\t{number_text(latency_us / _US)}"
 
 
-def read_table(path: Path, *, dtype: str = "float32") -> Table:
-    """Every row of a table.
-
-    Raises:
-        DatasetError: it cannot be read, or its header is another.
-    """
-    lines = numbered_lines(path)
-    try:
-        device = parse_header(next(lines, (0, ""))[1])
-    except ValueError as error:
-        raise DatasetError(f"{path} is no latency table of Paddle: {error}") from error
-    return read_entries(lines, lambda line: parse_row(line, dtype=dtype, device=device), mechanism=MECHANISM)
-
-
 class Paddle(TableFormat):
     """See the module."""
 
@@ -125,7 +115,12 @@ class Paddle(TableFormat):
     header = (HEADER,)
 
     def read(self, path: Path, precision: Precision) -> Table:
-        return read_table(path, dtype=precision)
+        lines = numbered_lines(path)
+        try:
+            device = parse_header(next(lines, (0, ""))[1])
+        except ValueError as error:
+            raise DatasetError(f"{path} is no latency table of Paddle: {error}") from error
+        return read_entries(lines, lambda line: parse_row(line, dtype=precision, device=device), mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
         return format_row(convolution(shape), row["median_us"])

@@ -10,15 +10,20 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.dataset.flat import MEASUREMENTS, TABLES, Column, FlatTable, flat_table, nested
-from op_profiler.dataset.formats.arrow_batches import arrow_batches
-from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
-from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
+import numpy as np
+import pyarrow
+from pyarrow import compute, parquet
+from pyarrow import dataset as parts
+from pyarrow import json as arrow_json
+
+from op_profiler import json_text
+from op_profiler.dataset.flat import MEASUREMENTS, TABLES, Column, FlatTable, Values, flat_table, nested, streamed
+from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatFormat, FlatRow, check_columns
 from op_profiler.dataset.formats.format import Exported
-from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError, UsageError
+from op_profiler.dataset.schema import parse_json
+from op_profiler.errors import DatasetError, UnknownNameError, UsageError
 from op_profiler.files import atomic_folder, explained, whole_file
 
 if TYPE_CHECKING:
@@ -37,10 +42,9 @@ class Parquet(FlatFormat):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
-        pyarrow, parquet = _pyarrow()
         flat = flat_table(table)
-        schema = _parquet_schema(pyarrow, flat.columns)
-        batches = _Counted(arrow_batches(dataset, flat, schema, where=where))
+        schema = _parquet_schema(flat.columns)
+        batches = _Counted(_batches(dataset, flat, schema, where=where))
         with (
             whole_file(path) as temporary,
             parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
@@ -67,9 +71,9 @@ class Parquet(FlatFormat):
             raise DatasetError(f"{path} is no file of 'op-profiler export': {error}") from error
 
 
-def _groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
+def _groups(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.RecordBatch]]:
     """Batches that are written together: the more rows stand together, the smaller and the faster is the file."""
-    group: list[Any] = []
+    group: list[pyarrow.RecordBatch] = []
     for batch in batches:
         group.append(batch)
         if sum(one.nbytes for one in group) > _GROUP_BYTES:
@@ -100,13 +104,9 @@ def write_parts(
         UnknownNameError: no such column.
         UsageError: a column of another type, or the folder exists.
         OpProfilerError: it cannot be written.
-        MissingPackageError: no pyarrow.
     """
-    pyarrow, _ = _pyarrow()
-    from pyarrow import dataset as parts
-
     flat = flat_table(table)
-    schema = _parquet_schema(pyarrow, flat.columns)
+    schema = _parquet_schema(flat.columns)
     check_parts(flat, by)
     if folder.exists() and not replace:
         raise UsageError(
@@ -114,7 +114,7 @@ def write_parts(
             "op-profiler dataset merge"
         )
     layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive") if by else None
-    counted = _Counted(arrow_batches(dataset, flat, schema, where=where))
+    counted = _Counted(_batches(dataset, flat, schema, where=where))
     with explained(str(folder)), atomic_folder(folder, replace=replace) as partial:
         parts.write_dataset(
             counted,
@@ -129,14 +129,63 @@ def write_parts(
     return Exported(counted.rows)
 
 
+def _batches(
+    dataset: Dataset, flat: FlatTable, schema: pyarrow.Schema, *, where: str | None
+) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a flat table as batches of Arrow, oldest first.
+
+    Args:
+        schema: its columns, of `_parquet_schema`.
+    """
+    with dataset.read() as connection:
+        for piece in streamed(connection, flat, flat.columns, where=where):
+            arrays = map(_array, flat.columns, piece, schema.types)
+            yield pyarrow.RecordBatch.from_arrays(list(arrays), schema=schema)
+
+
+def _array(column: Column, values: Values, kind: pyarrow.DataType) -> pyarrow.Array:
+    """What is stored, as a file has it: JSON without the numbers that it does not know, samples as lists."""
+    if column.type == "samples":
+        return _samples(pyarrow.array(values.distinct, pyarrow.string()), kind)
+    array = pyarrow.array(map(_finite, values.distinct) if column.type == "json" else values.distinct, kind)
+    return array if values.places is None else array.take(pyarrow.array(np.asarray(values.places)))
+
+
+@nested
+def _finite(text: str | None) -> str | None:
+    if text is not None and ("Infinity" in text or "NaN" in text):
+        return json_text.dumps(parse_json(text, parse_constant=str))
+    return text
+
+
+def _samples(texts: pyarrow.StringArray, kind: pyarrow.DataType) -> pyarrow.Array:
+    """Each text as a line of a file of JSON: lists of Python's numbers would take four times as long.
+
+    Raises:
+        DatasetError: one is no JSON.
+    """
+    lines = compute.binary_join_element_wise('{"samples":', texts.fill_null("null"), "}\n", "")
+    try:
+        table = arrow_json.read_json(
+            pyarrow.BufferReader(lines.buffers()[2]),
+            arrow_json.ReadOptions(use_threads=False),
+            arrow_json.ParseOptions(explicit_schema=pyarrow.schema([("samples", kind)])),
+        )
+    except pyarrow.ArrowInvalid:
+        table = None
+    if table is None or table.num_rows != len(texts):  # a text ends its line, or is no JSON
+        return pyarrow.array([None if text is None else parse_json(text) for text in texts.to_pylist()], kind)
+    return pyarrow.concat_arrays(table.column(0).chunks)
+
+
 class _Counted:
     """Batches that go by, and how many rows they had."""
 
-    def __init__(self, batches: Iterator[Any]) -> None:
+    def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
         self._batches = batches
         self.rows = 0
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         for batch in self._batches:
             self.rows += batch.num_rows
             yield batch
@@ -199,14 +248,11 @@ def parquet_rows(
 
     Raises:
         DatasetError: the file is missing or no Parquet file.
-        MissingPackageError: pyarrow is not installed.
     """
-    pyarrow, parquet = _pyarrow()
     source = _opened(path)
     there = source.schema.names
-    later = [] if columns is None else [name for name in columns if name not in there]
     wanted = there if columns is None else [name for name in columns if name in there]
-    missing = dict.fromkeys(later)
+    missing = dict.fromkeys(name for name in columns or () if name not in there)
     nested_columns = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
     texts = nested_columns.intersection(wanted)
     parsed = nested(json.loads)
@@ -245,16 +291,13 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     Raises:
         DatasetError: it is missing or no Parquet file.
     """
-    pyarrow, _ = _pyarrow()
-    from pyarrow import dataset as parts
-
     folder = Path(path)
     layout = None
     try:
         if folder.is_dir():
             first = min(folder.rglob("*.parquet"), default=folder / "none")
             names = _columns_above(first, folder)
-            known = _parquet_schema(pyarrow, [column for table in TABLES.values() for column in table.columns])
+            known = _parquet_schema([column for table in TABLES.values() for column in table.columns])
             layout = parts.partitioning(
                 pyarrow.schema([known.field(known.names.index(n)) for n in names]), flavor="hive"
             )
@@ -263,16 +306,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingPackageError("pyarrow", "Parquet", extra="all") from None
-    return pyarrow, parquet
-
-
-def _parquet_schema(pyarrow: ModuleType, columns: Sequence[Column]) -> Any:
+def _parquet_schema(columns: Sequence[Column]) -> pyarrow.Schema:
     """The columns with their descriptions, so that a file explains itself."""
     types = {
         "text": pyarrow.string(),

@@ -18,8 +18,7 @@ from op_profiler import json_text
 from op_profiler.dataset.formats import caffe2
 from op_profiler.dataset.formats.format import Entry, Table, UnknownKindError, latency, numbered_lines, read_entries
 from op_profiler.dataset.formats.line_format import TableFormat
-from op_profiler.dataset.formats.shapes import Activation, Conv, Dense, Plain, Shape
-from op_profiler.dataset.formats.unblock import Unfit
+from op_profiler.operators.kinds.shapes import Activation, Conv, Dense, Plain, Shape, Unfit, operator_of
 from op_profiler.operators.operator import TensorSpec
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 PERCENTILES = (0, 10, 50, 90, 100)
 MECHANISM = "percentiles 0, 10, 50, 90, 100 of a runtime_lut table"
-FALLBACKS = {"Int8Conv": "Int8ConvRelu"}
-"""An operator that is not in the table is looked up as another, with the same arguments and shapes."""
 
 _CONVOLUTIONS: dict[str, Activation] = {"Conv": "", "ConvRelu": "nn.relu", "Int8Conv": "", "Int8ConvRelu": "nn.relu"}
 _DENSE: dict[str, Activation] = {"FC": "", "Int8FC": "", "Int8FCRelu": "nn.relu"}
@@ -44,22 +41,6 @@ _PLAIN = {
 _POOLS = {"nn.max_pool2d", "nn.avg_pool2d"}
 _OP_TYPES = {op: name for name, op in _PLAIN.items()}
 _US = 1.0  # microseconds in the table's unit
-
-
-def identity(row: Mapping[str, Any]) -> str:
-    """Equal for rows of one operator: type, arguments that count, shapes, dtypes.
-
-    Raises:
-        ValueError: an argument that is none.
-    """
-    _, texts = caffe2.arguments(row["op_args"])
-    return json.dumps([row["op_type"], sorted(texts.values()), row["input_shapes"], row["input_dtypes"]])
-
-
-def identities(row: Mapping[str, Any]) -> list[str]:
-    """The identities that a query asks for, one after the other: its own, then that of its fallback."""
-    other = FALLBACKS.get(row["op_type"])
-    return [identity(row)] + ([identity({**row, "op_type": other})] if other else [])
 
 
 def parse_row(line: str) -> Entry:
@@ -99,12 +80,11 @@ def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> st
         Unfit: the format has no words for the operator.
     """
     if isinstance(shape, Conv):
-        fields = _conv_fields(shape)
-    elif isinstance(shape, Dense):
-        fields = _dense_fields(shape)
+        op_type, arguments = _conv_fields(shape)
     else:
-        fields = _plain_fields(shape)
-    op_type, arguments, tensors = fields
+        op_type, arguments = _dense_fields(shape) if isinstance(shape, Dense) else _plain_fields(shape)
+    made = operator_of(shape)
+    tensors = [_nhwc(tensor) for tensor in (*made.inputs, *made.params)]
     if any(tensor.dtype not in caffe2.CODES for tensor in tensors):
         raise Unfit("a dtype that Caffe2 has no code for")
     times = {f"runtime_us_p{p}": time / _US for p, time in zip(PERCENTILES, percentiles_us)}
@@ -115,15 +95,6 @@ def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> st
         "input_dtypes": [caffe2.CODES[tensor.dtype] for tensor in tensors],
     }
     return json_text.dumps(row | times | {"device": device})
-
-
-def read_table(path: Path) -> Table:
-    """Every row of a table.
-
-    Raises:
-        DatasetError: it cannot be read.
-    """
-    return read_entries(numbered_lines(path), parse_row, mechanism=MECHANISM)
 
 
 def _shape(row: Mapping[str, Any]) -> Shape:
@@ -173,7 +144,7 @@ def _conv(
         groups=groups,
         bias=len(tensors) == 3,
         activation=_CONVOLUTIONS[op],
-        dtypes=(tensors[0].dtype, tensors[1].dtype, tensors[-1].dtype if len(tensors) == 3 else tensors[0].dtype),
+        dtypes=_dtypes(tensors),
         extra=_extra(texts, known),
     )
 
@@ -190,9 +161,15 @@ def _dense(op: str, tensors: Sequence[TensorSpec], texts: Mapping[str, str]) -> 
         out_features=weight.shape[0],
         bias=len(tensors) == 3,
         activation=_DENSE[op],
-        dtypes=(data.dtype, weight.dtype, tensors[-1].dtype if len(tensors) == 3 else data.dtype),
+        dtypes=_dtypes(tensors),
         extra=_extra(texts, {"order"}),
     )
+
+
+def _dtypes(tensors: Sequence[TensorSpec]) -> tuple[str, str, str]:
+    """Of data, weight and bias."""
+    data, weight, *bias = (tensor.dtype for tensor in tensors)
+    return data, weight, bias[0] if bias else data
 
 
 def _plain(
@@ -239,39 +216,24 @@ def _nhwc(tensor: TensorSpec) -> TensorSpec:
     return TensorSpec((n, h, w, c), tensor.dtype)
 
 
-Fields = tuple[str, list[str], list[TensorSpec]]
-
-
-def _conv_fields(conv: Conv) -> Fields:
+def _conv_fields(conv: Conv) -> tuple[str, list[str]]:
     if conv.residual or conv.activation == "clip":
         raise Unfit("fused with more than bias and ReLU")
-    data, weight, bias = conv.dtypes
-    tensors = [
-        TensorSpec((conv.batch, conv.height, conv.width, conv.in_channels), data),
-        TensorSpec((conv.out_channels, *conv.kernel, conv.in_channels // conv.groups), weight),
-    ]
-    if conv.bias:
-        tensors.append(TensorSpec((conv.out_channels,), bias))
     arguments = caffe2.write_pair("kernel", conv.kernel) + caffe2.write_pair("stride", conv.stride)
     arguments += caffe2.write_pads(conv.padding) + caffe2.write_pair("dilation", conv.dilation, 1)
     arguments += [caffe2.format_argument("group", conv.groups)] if conv.groups != 1 else []
     name = "ConvRelu" if conv.activation else "Conv"
-    return _quantized(name, data), [*arguments, caffe2.format_argument("order", "NHWC")], tensors
+    return _quantized(name, conv.dtypes[0]), [*arguments, caffe2.format_argument("order", "NHWC")]
 
 
-def _dense_fields(dense: Dense) -> Fields:
-    data, weight, bias = dense.dtypes
-    name = _quantized("FCRelu" if dense.activation else "FC", data)
+def _dense_fields(dense: Dense) -> tuple[str, list[str]]:
+    name = _quantized("FCRelu" if dense.activation else "FC", dense.dtypes[0])
     if dense.activation == "clip" or name not in _DENSE:
         raise Unfit("a dense layer fused with an activation")
-    tensors = [TensorSpec((dense.batch, dense.in_features), data)]
-    tensors.append(TensorSpec((dense.out_features, dense.in_features), weight))
-    if dense.bias:
-        tensors.append(TensorSpec((dense.out_features,), bias))
-    return name, [], tensors
+    return name, []
 
 
-def _plain_fields(plain: Plain) -> Fields:
+def _plain_fields(plain: Plain) -> tuple[str, list[str]]:
     if plain.op not in _OP_TYPES:
         raise Unfit(f"{plain.op} has no op_type")
     attrs = dict(plain.attrs)
@@ -285,7 +247,7 @@ def _plain_fields(plain: Plain) -> Fields:
         raise Unfit("softmax over another axis than the last")
     if any(len(tensor.shape) == 4 for tensor in plain.inputs):
         arguments = [*arguments, caffe2.format_argument("order", "NHWC")]
-    return _quantized(_OP_TYPES[plain.op], plain.inputs[0].dtype), arguments, [_nhwc(t) for t in plain.inputs]
+    return _quantized(_OP_TYPES[plain.op], plain.inputs[0].dtype), arguments
 
 
 def _quantized(name: str, dtype: str) -> str:
@@ -308,7 +270,7 @@ class RuntimeLut(TableFormat):
     told = frozenset(("processor", "precision"))
 
     def read(self, path: Path, precision: Precision) -> Table:
-        return read_table(path)
+        return read_entries(numbered_lines(path), parse_row, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
         return format_row(shape, _percentiles(row), row["processor"])

@@ -9,8 +9,10 @@ from typing import Any
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import is_internal
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 from op_profiler.errors import ModelError
+from op_profiler.frontends.importers.transposed_weights import with_transposed_weights
 
 # How TVM's importers of torch, ONNX and TFLite name what they do not know.
 _MISSING = (
@@ -20,11 +22,22 @@ _MISSING = (
     re.compile(r"Operator (?P<names>[\w:]+) (?:is )?not (?:supported|implemented)"),
 )
 
+_FAULTS = (AttributeError, ImportError, IndexError, KeyError, NameError, TypeError, UnboundLocalError)
+"""Of Python, that the importer runs into where it does not expect what a model has: they say nothing of the model."""
+_NO_REASON = (
+    "TVM's importer does not take it with these types, sizes and options, and gives no reason; export that part of the "
+    "model in another form"
+)
+_OF_CHECK = re.compile(r"Check failed: .*?(?:is false|\(.* vs\. .*?\))\s*:\s*(?P<reason>.*\w.*)$")
+
 _OF_WEIGHTS = re.compile(r"p\d+")
 """How TVM's build names them."""
 
 # Function of an importer that goes through the operators: its variable that holds the operator's name.
 _LOOPS = {"_construct_nodes": "op_name", "convert_op_to_relay": "op_code_str", "convert_operators": "operator"}
+
+
+_ROUNDED_DOWN = ("floor_divide", "floor_mod")
 
 
 def unsupported(name: str, error: BaseException) -> ModelError:
@@ -51,15 +64,18 @@ def _being_converted(error: BaseException) -> str | None:
 
 
 def said(error: BaseException) -> str:
-    """The sentence of an error: TVM's last line, without the stack in front of it."""
+    """The sentence of an error that a user can read: without stacks, conditions in C++ and expressions of TVM."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kind = type(error).__name__
-    if not lines:
-        return kind
-    telling = [line for line in lines if "Check failed" in line or "Error:" in line]
-    sentence = (telling or lines)[-1]
-    # str(KeyError('x')) is the bare key, str(AssertionError()) nothing: without the kind it says too little
-    return (sentence if " " in sentence else f"{kind} {sentence}")[:300]
+    if isinstance(error, _FAULTS) or not lines:
+        return _NO_REASON
+    telling = [number for number, line in enumerate(lines) if "Check failed" in line or "Error:" in line]
+    at = telling[-1] if telling else len(lines) - 1
+    sentence = re.sub(r"^\w*Error: ", "", lines[at])
+    if "Check failed" in sentence:
+        reason = _OF_CHECK.search(sentence)
+        following = lines[at + 1] if at + 1 < len(lines) else ""
+        sentence = (reason["reason"] if reason else following).strip()
+    return sentence[:300] if " " in sentence and not is_internal(sentence) else _NO_REASON
 
 
 def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
@@ -100,7 +116,7 @@ def _with_one_variable_a_name(module: IRModule) -> IRModule:
 @interrupts_wait()
 def finish(
     module: IRModule,
-    params: Mapping[str, DeviceArray],
+    params: dict[str, DeviceArray],
     specs: Iterable[InputSpec],
     *,
     name: str,
@@ -111,17 +127,26 @@ def finish(
     """Type the module, drop what it does not use, and describe its inputs.
 
     Args:
+        params: weights by name; those that the module transposes are replaced by their transposes.
         specs: what is known of inputs beside the module's own types: the range of integers.
     """
+    from op_profiler.frontends.importers.known_loops import with_known_loops  # brings numpy, which checks do without
+
     tvm = load_tvm()
     try:
         module = tvm.relay.transform.InferType()(_with_one_variable_a_name(module))
     except tvm.TVMError as error:
         raise unsupported(name, error) from error
     known = {spec.name: spec for spec in specs}
+    module, of_loops = with_known_loops(_without_floor_divisions(module), params)
     module, renamed = _rename(module, params)
+    module = with_transposed_weights(module, params)
     known |= {new: known[old] for old, new in renamed.items() if old in known}
-    notes = [*notes, *(f"the input {old!r} is {new!r} here: TVM names weights so" for old, new in renamed.items())]
+    notes = [
+        *notes,
+        *of_loops,
+        *(f"the input {old!r} is {new!r} here: TVM names weights so" for old, new in renamed.items()),
+    ]
     variables = module["main"].params
     used = {v.name_hint for v in variables}
     inputs = []
@@ -133,3 +158,54 @@ def finish(
         inputs.append(InputSpec(variable.name_hint, shape, str(kind.dtype), high=spec.high if spec else 2))
     weights = {n: value for n, value in params.items() if n in used}
     return ImportedModel(name, source, module, weights, tuple(inputs), batch_size, tuple(notes))
+
+
+def _without_floor_divisions(module: IRModule) -> IRModule:
+    """The typed module with such quotients, and what is left of them, made of those that are cut off.
+
+    Those by a positive constant stay: TVM computes them without variables.
+    """
+    relay = load_tvm().relay
+    found = []
+
+    def note(one: Any) -> None:
+        if isinstance(one, relay.Call) and getattr(one.op, "name", "") in _ROUNDED_DOWN and _is_affected(one):
+            found.append(one)
+
+    for function in module.functions.values():
+        relay.analysis.post_order_visit(function, note)
+    if not found:
+        return module
+
+    class Cut(relay.ExprMutator):  # type: ignore[name-defined]  # TVM has no types
+        def visit_call(self, call: Any) -> Any:
+            made = super().visit_call(call)
+            if call not in found:
+                return made
+            data, divisor = made.args
+            return _cut(call.op.name, data, divisor, str(call.checked_type.dtype))
+
+    for name, function in list(module.functions.items()):
+        module.update_func(name, Cut().visit(function))
+    return relay.transform.InferType()(module)
+
+
+def _is_affected(call: Any) -> bool:
+    relay = load_tvm().relay
+    if not str(call.checked_type.dtype).startswith("int"):
+        return False
+    divisor = call.args[1]
+    return not (isinstance(divisor, relay.Constant) and not divisor.data.shape and divisor.data.numpy() > 0)
+
+
+def _cut(name: str, data: Any, divisor: Any, dtype: str) -> Any:
+    """What is left has the sign of the data when it is cut off, and that of the divisor when it is rounded down."""
+    relay = load_tvm().relay
+    zero, one = (relay.const(number, dtype) for number in (0, 1))
+    left = relay.mod(data, divisor)
+    other_sign = relay.not_equal(relay.less(left, zero), relay.less(divisor, zero))
+    moves = relay.logical_and(relay.not_equal(left, zero), other_sign)
+    if name == "floor_mod":
+        return relay.where(moves, relay.add(left, divisor), left)
+    quotient = relay.divide(data, divisor)
+    return relay.where(moves, relay.subtract(quotient, one), quotient)

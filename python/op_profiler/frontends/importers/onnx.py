@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
@@ -18,10 +20,22 @@ from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import onnx_functions, onnx_repairs
-from op_profiler.frontends.importers.finish import finish, output_shapes, said, unsupported
-from op_profiler.frontends.importers.onnx_graph import WEIGHT_ELEMENTS, Dims, dims_of, replace, sizes_in, tensors_in
+from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
+from op_profiler.frontends.importers.onnx_attention import AttentionRepairs
+from op_profiler.frontends.importers.onnx_contrib import ContribRepairs
+from op_profiler.frontends.importers.onnx_control import KnownControl, one_variable_an_input
+from op_profiler.frontends.importers.onnx_graph import Dims, dims_of, remove, replace, sizes_in, tensors_in, used_inside
+from op_profiler.frontends.importers.onnx_padding import Padding
+from op_profiler.frontends.importers.onnx_plainer import PlainerForms
+from op_profiler.frontends.importers.onnx_recurrent import RecurrentRepairs
 from op_profiler.frontends.importers.onnx_relay_repairs import RelayRepairs
-from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
+from op_profiler.frontends.importers.onnx_small_repairs import SmallRepairs
+from op_profiler.frontends.importers.onnx_types import TypeRepairs
+from op_profiler.frontends.importers.onnx_unread import unread_refused
+from op_profiler.frontends.importers.onnx_weights import Weights
+from op_profiler.frontends.input_shapes import batch_of, free_sizes_explained, shapes_by_name
+from op_profiler.frontends.references.onnx_reference import OnnxReference
+from op_profiler.lean_imports import quiet
 
 
 def load_onnx() -> ModuleType:
@@ -62,16 +76,21 @@ def read(path: Path) -> Any:
     Raises:
         ModelError: not there, empty, cut off, or no ONNX.
     """
+    return _read(path, all_inside=True)[0]
+
+
+def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
+    """The model, and its weights; see `Weights`."""
     check_file(path)
     onnx = load_onnx()
     try:
-        model = onnx.load(str(path))
+        model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf's DecodeError, onnx's checks of external data, OSError
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{path} cannot be read as ONNX: {reason}") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path} is no ONNX model: it holds no graph")
-    return model
+    return model, Weights(model, path, all_inside=all_inside)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -92,60 +111,136 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     Raises:
         ModelError: it cannot be read, has operators that TVM does not know, or fixes its batch size.
     """
-    model = read(path)
+    return _lowered(path, request, None)
+
+
+def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -> ImportedModel:
+    """The same with other outputs, by their names; None: with the model's own."""
+    imports_itself = compiler_in_use().name != DEFAULT_COMPILER
+    model, data = _read(path, all_inside=imports_itself)
     graph = model.graph
-    constants = {t.name for t in graph.initializer}
-    inputs = [i for i in graph.input if i.name not in constants]
+    if outputs is not None:
+        replace(graph.output, [type(graph.output[0])(name=name) for name in outputs])
+    inputs = _inputs(graph)
     own = {i.name: dims_of(i) for i in inputs}
     shapes, batch = _shapes(request, own, {i.name: _leading_name(i) for i in inputs})
-    inlined = onnx_functions.inline(model, shapes, request.name)
-    notes = onnx_repairs.note_small_numbers(model, shapes, request.name)
-    onnx_repairs.with_tensors(graph)
-    _fold_constants(graph)
-    if batch is not None:
-        _free_batch(graph, own)
-        _check_inputs(model, request.name, own, shapes)
-    repairs = onnx_repairs.Repairs(model, shapes, request.name)
-    told = repairs.sizes
-    if inlined:
-        repairs.fold_whole_numbers()
-    repairs.for_all()
+    asked = {name: shapes[name] for name in own}
+    notes, told = _rewritten(model, data, request, shapes, own if batch is not None else None)
     leading = _leading(shapes, own) or 1
-    itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, leading, notes)
+    compared = OnnxReference(
+        path,
+        _specs(graph, asked),
+        (lambda: _resized(path, asked, batch)) if batch is not None or _differ(asked, own) else None,
+        lambda names: _lowered(path, request, names),
+    )
+    with free_sizes_explained(request.name, asked):
+        itself = _by_the_compiler(model, request, asked, leading, notes)
     if itself is not None:
         _check_batch(itself, graph, own, batch)
         _check_outputs(itself, graph, told)
-        return itself
-    RelayRepairs(model, shapes, request.name).for_relay()
-    weights = _weights_as_inputs(graph, shapes)
-    module, params = _convert(model, shapes, request.name)
-    specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
-    lowered = finish(
-        module,
-        {**params, **weights},
-        specs,
-        name=request.name,
-        source=request.source,
-        batch_size=leading,
-        notes=notes,
-    )
+        return dataclasses.replace(itself, reference=compared)
+    _repair_for_relay(model, shapes, request.name)
+    params = data.take_out(graph, shapes)
+    specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, params)) for name in own]
+    with free_sizes_explained(request.name, asked):
+        module, more = _convert(model, shapes, request.name)
+    params.update(more)  # one dictionary, so that a weight that is replaced is held nowhere else
+    about = {"name": request.name, "source": request.source}
+    lowered = finish(module, params, specs, **about, batch_size=leading, notes=notes)
     _check_batch(lowered, graph, own, batch)
     _check_outputs(lowered, graph, told)
-    return lowered
+    return dataclasses.replace(lowered, reference=compared)
+
+
+def _rewritten(
+    model: Any, data: Weights, request: ModelRequest, shapes: dict[str, Dims], freed: Mapping[str, Dims] | None
+) -> tuple[tuple[str, ...], dict[str, Dims]]:
+    """Rewrite a graph for every importer; what the user should know of it, and the sizes that ONNX tells before.
+
+    Args:
+        freed: sizes of the inputs as the model has them, where it is to take another batch.
+    """
+    told = onnx_repairs.sizes_told(model, shapes)  # before rewrites that might be wrong
+    inlined = onnx_functions.inline(model, shapes, request.name)
+    notes = onnx_repairs.note_small_numbers(model, shapes, request.name)
+    onnx_repairs.with_tensors(model.graph)
+    _fold_constants(model.graph, data)
+    notes += KnownControl(model, shapes, request.name).spell_out()
+    if freed is not None:
+        _free_batch(model.graph, freed)
+        _check_inputs(model, request.name, freed, shapes)
+        told = onnx_repairs.sizes_told(model, shapes)
+    Padding(model, shapes, request.name).spell_out()
+    AttentionRepairs(model, shapes, request.name).for_all()
+    ContribRepairs(model, shapes, request.name).for_all()
+    repairs = onnx_repairs.Repairs(model, shapes, request.name)
+    if inlined:
+        repairs.fold_whole_numbers()
+    repairs.for_all()
+    RecurrentRepairs(model, shapes, request.name).for_all()
+    return notes, told
+
+
+def _repair_for_relay(model: Any, shapes: dict[str, Dims], name: str) -> None:
+    """Rewrite what Relay's importer alone gets wrong or refuses.
+
+    Raises:
+        ModelError: a node cannot be written in another way.
+    """
+    PlainerForms(model, shapes, name).spell_out()
+    SmallRepairs(model, shapes, name).for_relay()
+    TypeRepairs(model, shapes, name).for_relay()
+    RelayRepairs(model, shapes, name).for_relay()
+    ContribRepairs(model, shapes, name).for_relay()
+
+
+def _inputs(graph: Any) -> list[Any]:
+    constants = {t.name for t in graph.initializer}
+    return [i for i in graph.input if i.name not in constants]
+
+
+def _differ(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> bool:
+    """Whether an input has another size than the model gives it."""
+    return any(
+        len(own[n]) != len(dims) or any(a not in (None, b) for a, b in zip(own[n], dims)) for n, dims in shapes.items()
+    )
+
+
+def _resized(path: Path, shapes: Mapping[str, Dims], batch: int | None) -> Any:
+    """The model in a file with inputs of other sizes."""
+    from onnx import helper
+
+    model, data = _read(path, all_inside=True)
+    graph = model.graph
+    inputs = _inputs(graph)
+    own = {i.name: dims_of(i) for i in inputs}
+    onnx_repairs.with_tensors(graph)
+    _fold_constants(graph, data)
+    if batch is not None:
+        _free_batch(graph, own)
+    sized = [helper.make_tensor_value_info(i.name, i.type.tensor_type.elem_type, shapes[i.name]) for i in inputs]
+    replace(graph.input, sized)
+    for output in graph.output:
+        output.type.tensor_type.ClearField("shape")
+    return model
+
+
+def _specs(graph: Any, shapes: Mapping[str, Dims]) -> list[InputSpec]:
+    """What is known of the inputs: an input that is no tensor has no kind; the importer says what it makes of that."""
+    onnx = load_onnx()
+    elements = {i.name: i.type.tensor_type.elem_type for i in graph.input if i.name in shapes}
+    kinds = {n: str(onnx.helper.tensor_dtype_to_np_dtype(e)) for n, e in elements.items() if _known(e)}
+    tables = {t.name: types.SimpleNamespace(shape=tuple(t.dims)) for t in graph.initializer}
+    return [
+        InputSpec(n, dims, kinds.get(n, "float32"), high=_vocabulary(graph, n, tables)) for n, dims in shapes.items()
+    ]
 
 
 def _by_the_compiler(
     model: Any, request: ModelRequest, shapes: Mapping[str, Dims], batch: int, notes: tuple[str, ...]
 ) -> ImportedModel | None:
     """The model as the compiler in use imports it by itself; None where it takes those of Relay."""
-    graph, onnx = model.graph, load_onnx()
-    elements = {i.name: i.type.tensor_type.elem_type for i in graph.input if i.name in shapes}
-    kinds = {n: str(onnx.helper.tensor_dtype_to_np_dtype(e)) for n, e in elements.items() if _known(e)}
-    tables = {t.name: types.SimpleNamespace(shape=tuple(t.dims)) for t in graph.initializer}
-    # what is no tensor has no kind; the importer says what it makes of that
-    specs = [
-        InputSpec(n, dims, kinds.get(n, "float32"), high=_vocabulary(graph, n, tables)) for n, dims in shapes.items()
-    ]
+    specs = _specs(model.graph, shapes)
     own = compiler_in_use().import_program("onnx", request.name, model, {spec.name: spec for spec in specs})
     return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch, notes)
 
@@ -178,7 +273,7 @@ def _shapes(
     shapes: dict[str, Dims] = {}
     for name, dims in own.items():
         has_batch = leading is not None and leads.get(name) == leads[leading]
-        shapes[name] = given.get(name) or ((batch, *dims[1:]) if has_batch else dims)
+        shapes[name] = given.get(name, (batch, *dims[1:]) if has_batch else dims)
     return shapes, (batch if batch != first else None)
 
 
@@ -201,14 +296,15 @@ def _check_inputs(model: Any, name: str, own: Mapping[str, Dims], shapes: Mappin
         sizes_in(model, shapes, strict=True)
     except Exception as error:
         told = ", ".join(f"{n} {shapes[n]}" for n in changed)
-        reason = said(error).removeprefix("[ShapeInferenceError] Inference error(s): ").rstrip(".")
+        line = str(error).strip().splitlines()[-1]
+        reason = line.removeprefix("[ShapeInferenceError] Inference error(s): ").rstrip(".")
         raise ModelError(
             f"{name} does not lower with the inputs {told}: {reason}. Give the shape of every input that holds no "
             "batch with --inputname and --inputshape."
         ) from error
 
 
-def _fold_constants(graph: Any) -> None:
+def _fold_constants(graph: Any, weights: Weights) -> None:
     """Turn constant nodes and what is made from constants alone into initializers.
 
     The importer folds constants by compiling each, which took three quarters of its time on graphs that make their
@@ -229,27 +325,18 @@ def _fold_constants(graph: Any) -> None:
             shape = numpy_helper.to_array(known[node.input[0]])
             tensor = numpy_helper.from_array(np.full(shape, value.reshape(-1)[0], value.dtype), node.output[0])
         elif node.op_type == "Unsqueeze" and node.input[0] in known and "axes" in attributes:
-            data = np.expand_dims(numpy_helper.to_array(known[node.input[0]]), tuple(attributes["axes"].ints))
+            data = np.expand_dims(weights.array(known[node.input[0]]), tuple(attributes["axes"].ints))
             tensor = numpy_helper.from_array(data, node.output[0])
         else:
             kept.append(node)
             continue
         known[node.output[0]] = tensor
-    used = {name for node in kept for name in node.input} | {o.name for o in graph.output} | _used_inside(kept)
+    used = {name for node in kept for name in node.input} | {o.name for o in graph.output} | used_inside(kept)
     replace(graph.node, kept)
-    replace(graph.initializer, [tensor for name, tensor in known.items() if name in used])
+    there = {t.name for t in graph.initializer}
+    remove(graph.initializer, there - used)
+    graph.initializer.extend(tensor for name, tensor in known.items() if name in used - there)
     replace(graph.input, [i for i in graph.input if i.name not in known])
-
-
-def _used_inside(nodes: Any) -> set[str]:
-    """Names that the bodies of If and Loop take from outside."""
-    names: set[str] = set()
-    for node in nodes:
-        for attribute in node.attribute:
-            for body in [attribute.g, *attribute.graphs]:
-                names |= {name for inner in body.node for name in inner.input} | _used_inside(body.node)
-                names |= {o.name for o in body.output}
-    return names
 
 
 def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
@@ -271,34 +358,13 @@ def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
     del graph.value_info[:]
 
 
-def _weights_as_inputs(graph: Any, shapes: dict[str, Dims]) -> dict[str, Any]:
-    """Take the large tensors out of the graph; they come back as parameters of the Relay module.
-
-    As constants inside the module they would be copied with every pass that the importer runs.
-    """
-    from onnx import helper, numpy_helper
-
-    tvm, weights, kept = load_tvm(), {}, []
-    for tensor in graph.initializer:
-        array = numpy_helper.to_array(tensor)
-        if array.dtype.kind != "f" or array.size < WEIGHT_ELEMENTS:
-            kept.append(tensor)
-            continue
-        weights[tensor.name] = tvm.nd.array(array)
-        shapes[tensor.name] = tuple(array.shape)
-        graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, array.shape))
-    replace(graph.initializer, kept)
-    return weights
-
-
 @interrupts_wait()
 def _convert(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[Any, dict[str, Any]]:
-    from op_profiler.frontends.importers.torch import quiet
-
     tvm = load_tvm()
     sizes = {n: tuple(tvm.relay.Any() if d is None else d for d in dims) for n, dims in shapes.items()}
     try:
-        with quiet():
+        frontend = tvm.relay.frontend.onnx
+        with quiet(), unread_refused(model.graph, frontend.GraphProto), one_variable_an_input(frontend):
             module, params = tvm.relay.frontend.from_onnx(model, shape=sizes, freeze_params=True)
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error

@@ -14,12 +14,13 @@ from op_profiler.frontends.importers.finish import said
 from op_profiler.frontends.importers.onnx_graph import Dims, attribute, graphs_in, replace, types_in
 
 _UNKNOWN = (
-    "Attention",  # the importers take it for another vendor's operator of this name
     "CenterCropPad",
     "GroupNormalization",
     "RMSNormalization",
 )
 """Operators of ONNX that importers do not know, and that are functions of others."""
+_OF_FLOAT32 = ("Elu", "HardSigmoid", "HardSwish", "Selu", "Softsign", "ThresholdedRelu")
+"""Functions that importers only know of this type: they write their numbers in it."""
 _OWN = ("", "ai.onnx")
 _DOMAIN = "op_profiler"
 
@@ -34,11 +35,17 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
     Raises:
         ModelError: a call does not fit its function.
     """
+    found = False
+    while _define(model, shapes, name):  # a function may call another one
+        _write(model, name)
+        found = True
+    return found
+
+
+def _write(model: Any, name: str) -> None:
+    """Write the nodes of a model's functions in place of their calls."""
     from onnx import inliner
 
-    _define(model, shapes, name)
-    if not model.functions:
-        return False
     graph = model.graph
     tensors = list(graph.initializer)  # a model of 2 GB is not taken
     del graph.initializer[:]
@@ -51,20 +58,21 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
     replace(graph.value_info, inlined.graph.value_info)
     replace(model.opset_import, inlined.opset_import)
     del model.functions[:]
-    return True
 
 
-def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> None:
-    """Make a function of the model's own of every operator of ONNX's that importers do not know.
+def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
+    """Make a function of the model's own of every operator of ONNX's that importers do not know; whether it has any.
 
     Raises:
         ModelError: ONNX does not tell what stands for one, of which importers would make something else.
     """
-    calls = [node for graph in graphs_in(model.graph) for node in graph.node if _is_unknown(node)]
+    nodes = [node for graph in graphs_in(model.graph) for node in graph.node if node.domain in _OWN]
+    calls = [node for node in nodes if _is_unknown(node) or node.op_type in _OF_FLOAT32]
     if not calls:
-        return
+        return bool(model.functions)
     version = next((one.version for one in model.opset_import if one.domain in _OWN), 1)
     types = types_in(model, shapes)
+    calls = [node for node in calls if _is_unknown(node) or _is_of_other_floats(node, types)]
     for index, node in enumerate(calls):
         function = _function_of(node, version, types)
         if function is None:
@@ -74,12 +82,19 @@ def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> None:
             one.version = version if one.domain in _OWN else one.version
         model.functions.append(function)
         node.domain, node.op_type = function.domain, function.name
-    model.opset_import.add(domain=_DOMAIN, version=1)
+    if calls:
+        model.opset_import.add(domain=_DOMAIN, version=1)
+    return bool(model.functions)
+
+
+def _is_of_other_floats(node: Any, types: Mapping[str, Any]) -> bool:
+    from onnx import TensorProto
+
+    known = types.get(node.input[0])
+    return known is not None and known.tensor_type.elem_type in (TensorProto.FLOAT16, TensorProto.DOUBLE)
 
 
 def _is_unknown(node: Any) -> bool:
-    if node.domain not in _OWN:
-        return False
     approximated = node.op_type == "Gelu" and attribute(node, "approximate", b"none") != b"none"  # is overlooked
     return approximated or node.op_type in _UNKNOWN
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which importers have to know
@@ -26,6 +26,13 @@ def replace(field: Any, values: list[Any]) -> None:
     field.extend(values)
 
 
+def remove(tensors: Any, names: Container[str]) -> None:
+    """Take tensors out of a repeated field by name. `replace` would copy those that stay, and protobuf keep both."""
+    for index in reversed(range(len(tensors))):
+        if tensors[index].name in names:
+            del tensors[index]
+
+
 def attribute(node: Any, name: str, default: Any) -> Any:
     """The value of a node's attribute, or what it is without one."""
     from onnx import helper
@@ -41,6 +48,17 @@ def graphs_in(graph: Any) -> Iterator[Any]:
                 if body.node:
                     yield from graphs_in(body)
     yield graph
+
+
+def used_inside(nodes: Any) -> set[str]:
+    """Names that the bodies of If and Loop take from outside."""
+    names: set[str] = set()
+    for node in nodes:
+        for attribute in node.attribute:
+            for body in [attribute.g, *attribute.graphs]:
+                names |= {name for inner in body.node for name in inner.input} | used_inside(body.node)
+                names |= {o.name for o in body.output}
+    return names
 
 
 def tensors_in(message: Any) -> Iterator[Any]:

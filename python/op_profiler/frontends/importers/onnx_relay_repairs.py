@@ -74,12 +74,15 @@ class RelayRepairs(Rewriting):
         return [node]
 
     def _roi_align(self, graph: Any, node: Any) -> list[Any]:
-        """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise."""
+        """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise. Relay's importer
+        has them where they were."""
         import numpy as np
         from onnx import helper
 
         usual = b"half_pixel" if self.opset >= 16 else b"output_half_pixel"
-        if attribute(node, "coordinate_transformation_mode", usual) == b"output_half_pixel":
+        mode = attribute(node, "coordinate_transformation_mode", usual)
+        replace(node.attribute, [a for a in node.attribute if a.name != "coordinate_transformation_mode"])
+        if mode == b"output_half_pixel":
             return [node]
         half = add_constant(graph, node, "half", np.array(0.5 / attribute(node, "spatial_scale", 1.0)), "float32")
         moved = f"{node.output[0]}__moved"

@@ -11,15 +11,19 @@ from op_profiler.frontends.importers.onnx_graph import (
     attribute,
     graphs_in,
     replace,
+    sizes_in,
     tensors_in,
     types_in,
 )
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
-from op_profiler.frontends.importers.pool_windows import WINDOWS_DIFFER, begins_outside
+from op_profiler.frontends.importers.pool_windows import begins_outside
 
 _SMALL_FLOATS = ("FLOAT8", "FLOAT4")
 _SMALL = (*_SMALL_FLOATS, "INT4", "UINT4", "INT2", "UINT2")  # what names of types begin with
+_TEXTS = ("value_string", "value_strings")
 _MAKERS = ("Cast", "CastLike", "QuantizeLinear")  # of other numbers, which importers do not cut off
+_BROADCAST = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
+_POOLS = ("AveragePool", "LpPool", "MaxPool")
 _VALUES = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft")  # that importers know some of
 
@@ -38,6 +42,10 @@ def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tup
     kinds = {tensor.data_type for tensor in tensors_in(model)}
     kinds |= {one.type.tensor_type.elem_type for one in model.graph.input}
     kinds |= {attribute(node, named, 0) for node in nodes for named in ("to", "output_dtype")}
+    if "STRING" in map(_kind, kinds) or any(attribute(node, named, None) for node in nodes for named in _TEXTS):
+        raise ModelError(
+            f"{name} does not lower: it has tensors of strings, which TVM does not; leave them out of the model"
+        )
     if not any(_kind(one).startswith(_SMALL) for one in kinds):
         return ()
     types = types_in(model, shapes)
@@ -63,11 +71,52 @@ def with_tensors(graph: Any) -> None:
 
     for one in graphs_in(graph):
         for node in one.node:
+            sparse = attribute(node, "sparse_value", None) if node.op_type == "Constant" else None
+            if sparse is not None:
+                replace(node.attribute, [helper.make_attribute("value", numpy_helper.from_array(_dense(sparse)))])
+                continue
             number = next((a for a in node.attribute if a.name in _VALUES), None)
             if node.op_type != "Constant" or number is None:
                 continue
             array = np.array(helper.get_attribute_value(number), _VALUES[number.name])
             replace(node.attribute, [helper.make_attribute("value", numpy_helper.from_array(array))])
+
+
+def _dense(sparse: Any) -> Any:
+    """The array of a sparse tensor, whose places are numbers in the flat array or along each axis."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    values, places = (numpy_helper.to_array(one) for one in (sparse.values, sparse.indices))
+    array = np.zeros([*sparse.dims], values.dtype)
+    if places.ndim == 1:
+        array.reshape(-1)[places] = values
+    else:
+        array[tuple(places.T)] = values
+    return array
+
+
+def sizes_told(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
+    """The sizes of all tensors as onnx infers them; empty where it counts windows that pools leave out."""
+    sizes = sizes_in(model, shapes)
+    pools = [n for graph in graphs_in(model.graph) for n in graph.node if n.op_type in _POOLS]
+    return {} if any(attribute(one, "ceil_mode", 0) and True in _outside(one, sizes) for one in pools) else sizes
+
+
+def _outside(node: Any, sizes: Mapping[str, Dims]) -> list[bool | None]:
+    """Whether the last window of a pool begins outside, by dimension, as `begins_outside` has it."""
+    kernel = attribute(node, "kernel_shape", [])
+    ones, rank = [1] * len(kernel), len(kernel)
+    pads = attribute(node, "pads", [0] * 2 * rank)
+    spans = zip(
+        sizes.get(node.input[0], (None,) * (rank + 2))[2:],
+        kernel,
+        attribute(node, "strides", ones),
+        zip(pads[:rank], pads[rank:], strict=True),
+        attribute(node, "dilations", ones),
+        strict=True,
+    )
+    return [begins_outside(*span) for span in spans]
 
 
 class Repairs(Rewriting):
@@ -103,17 +152,17 @@ class Repairs(Rewriting):
                 "Pad": self._pad,
                 "Resize": self._resize,
                 "Split": self._split,
-                "BatchNormalization": self._norm,
                 "Cast": self._cast,
                 "DFT": self._dft,
+                "EyeLike": self._eye_like,
                 "Dropout": self._dropout,
-                "LpPool": self._lp_pool,
-                "MaxUnpool": self._unpool,
                 "Range": self._range,
-                "RoiAlign": self._roi,
                 **dict.fromkeys(("AveragePool", "MaxPool"), self._pool),
             }
         )
+        if self.opset < 7:
+            self.rewrite(dict.fromkeys(_BROADCAST, self._broadcast))
+        self.rewrite({"QLinearAveragePool": self._pool}, domains=("com.microsoft",))
 
     def _refuse_vendors(self) -> None:
         """Importers take an operator for ONNX's own of the same name."""
@@ -121,10 +170,24 @@ class Repairs(Rewriting):
         if foreign := sorted({f"{node.domain}::{node.op_type}" for node in nodes if node.domain not in _DOMAINS}):
             raise ModelError(f"{self.name} does not lower: TVM has no converter for {', '.join(foreign)}")
 
-    def _norm(self, graph: Any, node: Any) -> list[Any]:
-        if attribute(node, "training_mode", 0):  # importers would take the statistics that were learned
-            raise self.refused(node, "norms by the statistics of the batch, as in training; export the model for use")
-        return [node]
+    def _broadcast(self, graph: Any, node: Any) -> list[Any]:
+        """Before opset 7 an axis says where the second input's dimensions are. Importers take the last ones."""
+        from onnx import helper
+
+        axis = attribute(node, "axis", None)
+        replace(node.attribute, [a for a in node.attribute if a.name not in ("axis", "broadcast", "consumed_inputs")])
+        if axis is None:
+            return [node]
+        if any(name not in self.sizes for name in node.input):
+            raise self.refused(node, "broadcasts along an axis, and the ranks of its inputs are only known at run time")
+        rank, own = (len(self.sizes[name]) for name in node.input)
+        behind = rank - own - axis % rank
+        if not behind:
+            return [node]
+        aligned = f"{node.output[0]}__aligned"
+        earlier = helper.make_node("Unsqueeze", [node.input[1]], [aligned], axes=list(range(own, own + behind)))
+        node.input[1] = aligned
+        return [earlier, node]
 
     def _cast(self, graph: Any, node: Any) -> list[Any]:
         """How a cast to fewer than eight bits rounds, which says nothing of other types."""
@@ -138,6 +201,24 @@ class Repairs(Rewriting):
         replace(node.attribute, [a for a in node.attribute if a.name != "seed"])
         return [node]
 
+    def _eye_like(self, graph: Any, node: Any) -> list[Any]:
+        """Importers write the ones of a shifted diagonal outside the matrix, over memory of the compiler's."""
+        import numpy as np
+        from onnx import TensorProto, helper, numpy_helper
+
+        dims = self.sizes.get(node.input[0])
+        if dims is None or None in dims:
+            raise self.refused(
+                node, "makes a matrix of a size that is free; give the sizes of inputs with --inputshape"
+            )
+        rows, columns = dims
+        shift = min(max(attribute(node, "k", 0), -rows), columns)
+        own = types_in(self.model, self.shapes)[node.input[0]].tensor_type.elem_type
+        element = attribute(node, "dtype", own) or TensorProto.FLOAT
+        matrix = np.eye(rows, columns, shift, helper.tensor_dtype_to_np_dtype(element))
+        graph.initializer.append(numpy_helper.from_array(matrix, node.output[0]))
+        return []
+
     def _dft(self, graph: Any, node: Any) -> list[Any]:
         """An axis as an input becomes an attribute, of which importers know no other form."""
         from onnx import helper
@@ -149,45 +230,20 @@ class Repairs(Rewriting):
         replace(node.input, node.input[:2])
         return [node]
 
-    def _lp_pool(self, graph: Any, node: Any) -> list[Any]:
-        """Importers do not take the absolute values, which an even power does without."""
-        from onnx import helper
-
-        if attribute(node, "p", 2) % 2 == 0:
-            return [node]
-        made = f"{node.output[0]}__absolute"
-        absolute = helper.make_node("Abs", node.input[:1], [made], name=node.name)
-        replace(node.input, [made])
-        return [absolute, node]
-
-    def _unpool(self, graph: Any, node: Any) -> list[Any]:
-        if len(node.input) > 2 and node.input[2]:  # importers put values where they are in the smaller output
-            raise self.refused(node, "names the size of its output, which TVM does not; leave it out")
-        return [node]
-
     def _pool(self, graph: Any, node: Any) -> list[Any]:
-        """Of windows that stick out, ONNX leaves out those that would begin in the padding. Importers keep them."""
+        """Of windows that stick out, ONNX leaves out those that would begin in the padding. Importers keep them.
+
+        The order in which places are counted is that of places alone. Importers take it for that of the data.
+        """
         from onnx import helper
 
+        if len(node.output) < 2:
+            replace(node.attribute, [a for a in node.attribute if a.name != "storage_order"])
         if not attribute(node, "ceil_mode", 0) or attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
             return [node]
-        kernel = attribute(node, "kernel_shape", [])
-        ones, rank = [1] * len(kernel), len(kernel)
-        pads = attribute(node, "pads", [0] * 2 * rank)
-        dims = self.sizes.get(node.input[0], (None,) * (rank + 2))[2:]
-        spans = zip(
-            dims,
-            kernel,
-            attribute(node, "strides", ones),
-            zip(pads[:rank], pads[rank:], strict=True),
-            attribute(node, "dilations", ones),
-            strict=True,
-        )
-        outside = [begins_outside(*span) for span in spans]
-        if True not in outside:
+        outside = _outside(node, self.sizes)
+        if True not in outside or False in outside:
             return [node]
-        if False in outside:
-            raise self.refused(node, f"{WINDOWS_DIFFER}; export it without ceil_mode")
         kept = [a for a in node.attribute if a.name != "ceil_mode"]
         replace(node.attribute, [*kept, helper.make_attribute("ceil_mode", 0)])
         return [node]
@@ -201,13 +257,6 @@ class Repairs(Rewriting):
             return [node]
         graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
         return []
-
-    def _roi(self, graph: Any, node: Any) -> list[Any]:
-        if attribute(node, "mode", b"avg") == b"max":
-            raise self.refused(
-                node, "takes the largest of weighted values, which TVM does not; export it with averages"
-            )
-        return [node]
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
         """Parts of which the last one is smaller: importers divide into equal ones."""
@@ -242,10 +291,6 @@ class Repairs(Rewriting):
         """Axes become all axes: importers take what is given for that of all, and never resize the first two."""
         import numpy as np
 
-        if attribute(node, "antialias", 0):
-            raise self.refused(node, "smooths what it makes smaller, which TVM does not; export it without antialias")
-        if attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch":
-            raise self.refused(node, "keeps the aspect ratio, which TVM does not; export it with sizes of both axes")
         axes = attribute(node, "axes", None)
         if axes is None:
             return [node]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.finish import said
-from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in
+from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in, types_in
 
 Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: what takes its place
 
@@ -22,6 +22,7 @@ class Rewriting:
 
     Attributes:
         sizes: of all tensors, as far as onnx tells them.
+        types: the `TypeProto` of all values, likewise.
         opset: of ONNX's own operators.
     """
 
@@ -29,8 +30,11 @@ class Rewriting:
         self.model, self.shapes, self.name = model, dict(shapes), name
         self.constants = Constants(model, lambda: self.sizes)
 
-    def rewrite(self, rewrites: Mapping[str, Rewrite]) -> None:
+    def rewrite(self, rewrites: Mapping[str, Rewrite], domains: Collection[str] = ("", "ai.onnx")) -> None:
         """Put what comes of a node in its place, by the name of the operator.
+
+        Args:
+            domains: of the operators.
 
         Raises:
             ModelError: what a node was given does not fit together.
@@ -38,7 +42,7 @@ class Rewriting:
         for graph in graphs_in(self.model.graph):
             nodes: list[Any] = []
             for node in graph.node:
-                own = node.domain in ("", "ai.onnx") and node.op_type in rewrites
+                own = node.domain in domains and node.op_type in rewrites
                 try:
                     nodes += rewrites[node.op_type](graph, node) if own else [node]
                 except (ValueError, TypeError, IndexError) as error:
@@ -52,6 +56,10 @@ class Rewriting:
     @functools.cached_property
     def sizes(self) -> dict[str, Dims]:
         return sizes_in(self.model, self.shapes)
+
+    @functools.cached_property
+    def types(self) -> dict[str, Any]:
+        return types_in(self.model, self.shapes)
 
     def known(self, node: Any, place: int, what: str) -> Any:
         """The array that an input of a node is.
@@ -73,6 +81,14 @@ class Rewriting:
         if node.input[0] not in self.sizes:
             raise self.refused(node, "has axes, and the rank of its input is only known at run time")
         return len(self.sizes[node.input[0]])
+
+    def kind_of(self, name: str) -> str:
+        """numpy's name for the type of a tensor; float32 where onnx cannot infer it."""
+        from onnx import helper
+
+        known = self.types.get(name)
+        element = known.tensor_type.elem_type if known is not None else 0
+        return str(helper.tensor_dtype_to_np_dtype(element)) if element else "float32"
 
     def refused(self, node: Any, why: str) -> ModelError:
         """The error for a node that cannot be written in another way."""

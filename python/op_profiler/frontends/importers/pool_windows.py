@@ -5,8 +5,6 @@ torch and ONNX leave out those that would begin in the padding behind the data. 
 
 from __future__ import annotations
 
-WINDOWS_DIFFER = "has windows that begin in the padding in some dimensions, and in others windows that stick out"
-
 
 def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int], dilation: int) -> bool | None:
     """Whether rounding up the count of windows gives one that begins in the padding behind the data.
@@ -19,15 +17,10 @@ def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int]
         dilation: elements from one of a window to the next.
 
     Returns:
-        None where there is nothing to round.
-
-    Raises:
-        ValueError: it depends on a size that is not known.
+        None where there is nothing to round, or where that is not known.
     """
-    before, behind = pads
     if data is None:
-        if before or behind or step > size:
-            raise ValueError("it rounds up the count of padded windows, and the size of its input is not known")
-        return False
+        return None
+    before, behind = pads
     room = data + before + behind - dilation * (size - 1) - 1
     return None if room % step == 0 else (room // step + 1) * step >= data + before

@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from tvm import relay
 from tvm.relay.frontend.tflite import OperatorConverter
 
+from op_profiler.frontends.importers.tflite_forms import FormsConverter
+from op_profiler.frontends.importers.tflite_names import custom_name
+from op_profiler.frontends.importers.tflite_quantized import QuantizedConverter
 
-class Converter(OperatorConverter):
+_MAY_BE_CONSTANT = ("BATCH_MATMUL", "ONE_HOT")
+"""Operators that TVM's converter expects no constants of."""
+
+
+class OptionsConverter(OperatorConverter):
+    """Differences to TVM's: all options count."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for name in _MAY_BE_CONSTANT:
+            self.convert_map[name] = self._with_constants(self.convert_map[name])
+
+    def _with_constants(self, convert: Any) -> Any:
+        def converted(op: Any) -> Any:
+            for one in self.get_input_tensors(op):
+                if one.tensor_idx >= 0 and not self.has_expr(one.tensor_idx):
+                    name = one.tensor.Name()
+                    self.exp_tab.set_expr(name if isinstance(name, str) else name.decode(), self.get_tensor_expr(one))
+            return convert(op)
+
+        return converted
+
+    def _options(self, op: Any, kind: str) -> Any:
+        """The table of an operator's options."""
+        options = getattr(importlib.import_module(f"tflite.{kind}"), kind)()
+        table = op.BuiltinOptions()
+        options.Init(table.Bytes, table.Pos)
+        return options
+
+    def convert_softmax(self, op: Any) -> Any:
+        """What goes in is multiplied by beta."""
+        beta = self._options(op, "SoftmaxOptions").Beta()
+        if beta == 1:
+            return super().convert_softmax(op)
+        (data,), (output,) = self.get_input_tensors(op), self.get_output_tensors(op)
+        taken = self.get_expr(data.tensor_idx)
+        taken = self.dequantize(taken, data) if data.qnn_params else taken
+        made = relay.nn.softmax(taken * relay.const(beta, "float32"), axis=-1)
+        return self.quantize(made, output) if output.qnn_params else made
+
+    def _convert_arg_min_max(self, relay_op: Any, op: Any) -> Any:
+        """Places have the type that is asked for."""
+        (output,) = self.get_output_tensors(op)
+        made = super()._convert_arg_min_max(relay_op, op)
+        return relay.cast(made, self.get_tensor_type_str(output.tensor.Type()))
+
+    def convert_arg_min(self, op: Any) -> Any:
+        """The least of quantized numbers is where the least integer is."""
+        return self._convert_arg_min_max(relay.argmin, op)
+
+    def convert_gather(self, op: Any) -> Any:
+        """Indices of each batch."""
+        options = self._options(op, "GatherOptions")
+        if not options.BatchDims():
+            return super().convert_gather(op)
+        data, indices = (self.get_tensor_expr(one) for one in self.get_input_tensors(op))
+        return relay.take(data, indices, axis=options.Axis(), batch_dims=options.BatchDims(), mode="clip")
+
+
+class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
     """Differences to TVM's: the batch size may change, PReLU stays one operator, sparse half-precision weights work.
 
     Attributes:
@@ -19,14 +82,7 @@ class Converter(OperatorConverter):
 
     def get_op_code_str(self, op: Any) -> str:
         """Name custom operators, so that the error for unknown ones can."""
-        from tflite.BuiltinOperator import BuiltinOperator
-
-        code = self.model.OperatorCodes(op.OpcodeIndex())
-        custom = code.CustomCode()
-        is_custom = BuiltinOperator.CUSTOM in (code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        if is_custom and custom and custom != b"TFLite_Detection_PostProcess":
-            return str(custom.decode(errors="replace"))
-        return str(super().get_op_code_str(op))
+        return custom_name(self.model, op) or str(super().get_op_code_str(op))
 
     def convert_reshape(self, op: Any) -> Any:
         """A reshape that keeps the model's own batch size in front keeps whatever is in front (0 in Relay)."""

@@ -12,12 +12,18 @@ import tflite
 
 
 class NamedModel(tflite.Model):
-    """A model of `NamedGraph`s."""
+    """A model of `NamedGraph`s.
 
-    __slots__ = ()
+    Attributes:
+        outputs: numbers of the tensors that are outputs; None: those of the file.
+    """
+
+    __slots__ = ("outputs",)
 
     def Subgraphs(self, j: int) -> Any:  # noqa: N802 - the library's name
-        return _as(NamedGraph(), super().Subgraphs(j))
+        graph = _as(NamedGraph(), super().Subgraphs(j))
+        graph.outputs = getattr(self, "outputs", None)
+        return graph
 
 
 class NamedGraph(tflite.SubGraph):
@@ -25,9 +31,10 @@ class NamedGraph(tflite.SubGraph):
 
     Attributes:
         names: of the tensors, by their numbers; each is there once.
+        outputs: as in `NamedModel`.
     """
 
-    __slots__ = ("names",)
+    __slots__ = ("names", "outputs")
 
     def Init(self, buf: Any, pos: int) -> None:  # noqa: N802
         super().Init(buf, pos)
@@ -44,6 +51,9 @@ class NamedGraph(tflite.SubGraph):
                 taken.add(name)
             self.names.append(name)
             seen.add(name)
+
+    def OutputsAsNumpy(self) -> Any:  # noqa: N802
+        return super().OutputsAsNumpy() if self.outputs is None else np.array(self.outputs, "int32")
 
     def Tensors(self, j: int) -> Any:  # noqa: N802
         tensor = NamedTensor()
@@ -73,3 +83,15 @@ def _as(one: Any, found: Any) -> Any:
     """What a reader of the library found, read by another one."""
     one.Init(found._tab.Bytes, found._tab.Pos)
     return one
+
+
+def custom_name(model: Any, op: Any) -> str | None:
+    """The name of a custom operator that no importer converts, so that an error can name it; None for all others."""
+    from tflite.BuiltinOperator import BuiltinOperator
+
+    code = model.OperatorCodes(op.OpcodeIndex())
+    custom = code.CustomCode()
+    is_custom = BuiltinOperator.CUSTOM in (code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    if not is_custom or not custom or custom == b"TFLite_Detection_PostProcess":
+        return None
+    return str(custom.decode(errors="replace"))

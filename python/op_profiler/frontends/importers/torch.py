@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
-import logging
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
+from op_profiler.compilers.relay_rewriting import layer_in_span, with_layers
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
-from op_profiler.frontends.importers.finish import finish, unsupported
+from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
+from op_profiler.frontends.importers.relay_values import shape_of, usual_converters
+from op_profiler.frontends.importers.torch_attention import ATTENTION_CONVERTERS
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
@@ -24,6 +26,12 @@ from op_profiler.frontends.importers.torch_layouts import LAYOUT_CONVERTERS
 from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
 from op_profiler.frontends.importers.torch_places import PLACE_CONVERTERS
 from op_profiler.frontends.importers.torch_types import TYPE_CONVERTERS
+from op_profiler.frontends.importers.torch_windows import WINDOW_CONVERTERS
+from op_profiler.frontends.references.torch_reference import TorchReference
+from op_profiler.lean_imports import quiet
+
+_TRAINING, _DROPOUT = 6, 5
+"""Positions among the inputs (data, states, weights, biases, layers, dropout, training, bidirectional, batch_first)."""
 
 
 def load_torch() -> ModuleType:
@@ -79,19 +87,6 @@ def _declare_detection_operators() -> None:
     _LIBRARIES.append(library)
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """No warnings of tracing and importing, which are about the model's source and not for its user."""
-    previous = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(previous)
-
-
 def lower(
     model: Any,
     examples: Sequence[Any],
@@ -102,6 +97,8 @@ def lower(
     batch_size: int,
     highs: Mapping[str, int] | None = None,
     notes: Sequence[str] = (),
+    compare_shapes: bool = True,
+    read_again: Callable[[], Any] | None = None,
 ) -> ImportedModel:
     """Trace a module with example inputs and convert the trace.
 
@@ -109,9 +106,11 @@ def lower(
         model: `torch.nn.Module` or TorchScript module; outputs may be nested in tuples, lists, dicts or data classes.
         examples: one tensor per input.
         highs: for inputs of integers, the first value that is too large (a vocabulary's size).
+        compare_shapes: refuse outputs of another count or shape than torch returned; not where these are looked for.
+        read_again: returns the module of a file; without it, the module stays in memory until outputs are compared.
 
     Raises:
-        ModelError: it cannot be traced, or has operators that TVM does not know.
+        ModelError: it cannot be traced, or has operators that TVM does not know, or has outputs of other shapes.
     """
     highs = highs or {}
     given = dict(zip(input_names, examples, strict=True))
@@ -119,13 +118,47 @@ def lower(
         InputSpec(n, tuple(example.shape), str(example.dtype).removeprefix("torch."), high=highs.get(n, 2))
         for n, example in given.items()
     ]
+    about: dict[str, Any] = {"name": name, "source": source, "batch_size": batch_size}
+    reference = TorchReference(
+        (lambda: _flat(read_again())) if read_again is not None else _held(_flat(model)),
+        specs,
+        lambda opened: lower(opened, examples, input_names=input_names, highs=highs, compare_shapes=False, **about),
+    )
     own = compiler_in_use().import_program("torch", name, _flat(model), given)
     if own is not None:
-        return ImportedModel(name, source, own, {}, tuple(specs), batch_size, tuple(notes))
-    traced = _trace(model, examples, name)
+        return ImportedModel(name, source, own, {}, tuple(specs), batch_size, tuple(notes), reference=reference)
+    returned: list[Any] = []
+    traced = _trace(model, examples, name, returned)
     infos = [(spec.name, (list(spec.shape), spec.dtype)) for spec in specs]
     module, params = _convert(traced, model, infos, name)
-    return finish(module, params, specs, name=name, source=source, batch_size=batch_size, notes=notes)
+    lowered = finish(module, params, specs, notes=notes, **about)
+    if compare_shapes:
+        _compare_outputs(lowered.mod, returned, name)
+    return dataclasses.replace(lowered, reference=reference)
+
+
+def _held(model: Any) -> Callable[[], Any]:
+    """Return the module each time; a function inside `lower` would hold what it does not return, too."""
+    return lambda: model
+
+
+def _compare_outputs(module: Any, returned: Sequence[Any], name: str) -> None:
+    """Compare the outputs of a module of Relay with the tensors that the model returned on the example inputs.
+
+    Raises:
+        ModelError: their count, or the shape of one of them, differs.
+    """
+    shapes = output_shapes(module)
+    if len(shapes) != len(returned):
+        raise ModelError(f"{name} does not lower: it has {len(shapes)} outputs where torch returns {len(returned)}")
+    for place, (shape, tensor) in enumerate(zip(shapes, returned, strict=True)):
+        wanted = tuple(tensor.shape)
+        if shape is None:
+            continue
+        if len(shape) != len(wanted) or any(s not in (None, w) for s, w in zip(shape, wanted, strict=True)):
+            raise ModelError(
+                f"{name} does not lower: output {place} has the shape {shape} where torch returns {wanted}"
+            )
 
 
 def by_keyword(model: Any, names: Sequence[str]) -> Any:
@@ -144,8 +177,12 @@ def by_keyword(model: Any, names: Sequence[str]) -> Any:
     return _ByKeyword().eval()
 
 
-def _flat(model: Any) -> Any:
-    """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes."""
+def _flat(model: Any, returned: list[Any] | None = None) -> Any:
+    """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes.
+
+    Args:
+        returned: gets the tensors that the last call returned.
+    """
     torch = load_torch()
 
     class _Flat(torch.nn.Module):  # type: ignore[name-defined]
@@ -156,6 +193,8 @@ def _flat(model: Any) -> Any:
         def forward(self, *inputs: Any) -> Any:
             leaves = torch.utils._pytree.tree_leaves(getattr(self, WRAPPED)(*inputs))
             tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+            if returned is not None:
+                returned[:] = tensors
             return tensors[0] if len(tensors) == 1 else tensors
 
     with contextlib.suppress(NotImplementedError):  # an exported program has no modes
@@ -163,15 +202,15 @@ def _flat(model: Any) -> Any:
     return _Flat()
 
 
-def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
+def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) -> Any:
     torch = load_torch()
     try:
         with quiet(), torch.no_grad():
             if isinstance(model, torch.jit.ScriptModule):
                 model.eval()
-                model(*examples)  # says what does not fit; its own graph is converted
+                _flat(model, returned)(*examples)  # says what does not fit; its own graph is converted
                 return model
-            return torch.jit.trace(_flat(model), tuple(examples), check_trace=False, strict=False)
+            return torch.jit.trace(_flat(model, returned), tuple(examples), check_trace=False, strict=False)
     except Exception as error:  # whatever the model's code raises
         shapes = ", ".join(str(tuple(example.shape)) for example in examples)
         raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
@@ -179,25 +218,72 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
 
 @interrupts_wait()
 def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
-    from op_profiler.compilers.relay.layers import layer_in_span, with_layers
-
     tvm = load_tvm()
     try:
         with quiet():
             prepare(traced, model)
-            with noted_layers() as layers:
+            with noted_layers() as layers, _one_copy_of_weights():
                 module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters())
             return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
 
 
+@contextlib.contextmanager
+def _one_copy_of_weights() -> Iterator[None]:
+    """TVM's importer copies each weight, and at its end all copies at once."""
+    arrays = load_tvm().nd
+    usual = arrays.array
+
+    def array(values: Any, *args: Any, **options: Any) -> Any:
+        return values if isinstance(values, arrays.NDArray) else usual(values, *args, **options)
+
+    arrays.array = array
+    try:
+        yield
+    finally:
+        arrays.array = usual
+
+
 def _converters() -> dict[str, Any]:
     """Those that stand before TVM's own, by the operator."""
     known = CONVERTERS | ELEMENTWISE_CONVERTERS | LAYOUT_CONVERTERS
-    return known | TYPE_CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
+    known |= TYPE_CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
+    return known | ATTENTION_CONVERTERS | _RECURRENT_CONVERTERS | WINDOW_CONVERTERS
 
 
 def _last_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]
+
+
+def _recurrent(layer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a converter that calls TVM's own, which refuses the dropout between layers that only training applies, and
+    stacks the last states of both directions of a GRU as (layers, 2, batch, hidden)."""
+
+    def convert(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        given = list(inputs)
+        if given[_TRAINING] and given[_DROPOUT]:
+            raise NotImplementedError("dropout between recurrent layers draws at random, as in training; call eval()")
+        given[_DROPOUT] = 0.0
+        output, *states = layer(usual_converters(), given, types)
+        return output, *(_stacked(state) for state in states)
+
+    return convert
+
+
+def _stacked(state: Any) -> Any:
+    """Return states as (layers times directions, batch, hidden)."""
+    shape = [int(size) for size in shape_of(state)]
+    return state if len(shape) == 3 else load_tvm().relay.reshape(state, (-1, *shape[-2:]))
+
+
+_RECURRENT_CONVERTERS = {
+    "aten::gru": _recurrent(lambda usual, *given: usual.gru(*given)),
+    "aten::lstm": _recurrent(lambda usual, *given: usual.lstm(*given)),
+    "aten::rnn_tanh": _recurrent(lambda usual, *given: usual.rnn(*given, nonlinearity="tanh")),
+    "aten::rnn_relu": _recurrent(lambda usual, *given: usual.rnn(*given, nonlinearity="relu")),
+}
+
+
+"""By the name of the operator."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import name_of_dtype, shape_of
+from op_profiler.frontends.importers.relay_values import name_of_dtype, shape_of, usual_converters
 
 _Inputs = Sequence[Any]
 _Types = Sequence[str]
@@ -119,10 +119,25 @@ def _type_as(inputs: _Inputs, types: _Types) -> Any:
     return relay.cast(data, str(types[1]))
 
 
-def _or(inputs: _Inputs, types: _Types) -> Any:
-    """aten::__or__(data, other)"""
-    combine = load_tvm().relay.logical_or if str(types[0]) == "bool" else load_tvm().relay.bitwise_or
-    return combine(*inputs[:2])
+def _bitwise(name: str) -> Any:
+    """aten::bitwise_NAME(data, other), where `other` is missing for `not`. TVM's own cuts whole numbers to 32 bits."""
+
+    def convert(inputs: _Inputs, types: _Types) -> Any:
+        relay = load_tvm().relay
+        kind = str(np.result_type(*map(str, types[: 1 if name == "not" else 2])))
+        given = [relay.cast(one, kind) if isinstance(one, relay.Expr) else relay.const(one, kind) for one in inputs[:2]]
+        return getattr(relay, f"{'logical' if kind == 'bool' else 'bitwise'}_{name}")(*given)
+
+    return convert
+
+
+def _whole(kind: str) -> Any:
+    """An operator whose numbers are of 64 bits, of which TVM's own makes 32."""
+
+    def convert(inputs: _Inputs, types: _Types) -> Any:
+        return load_tvm().relay.cast(usual_converters().convert_map[kind](inputs, types), "int64")
+
+    return convert
 
 
 def _outer(inputs: _Inputs, _: _Types) -> Any:
@@ -179,21 +194,6 @@ def _im2col(inputs: _Inputs, _: _Types) -> Any:
     return relay.reshape(columns, (batch, channels * kernel[0] * kernel[1], counts[0] * counts[1]))
 
 
-def _col2im(inputs: _Inputs, _: _Types) -> Any:
-    """aten::col2im(columns, size, kernel, dilation, padding, stride): the sum of windows, where they were. Relay has no
-    op that adds at places, so only windows that meet without overlapping are known."""
-    relay = load_tvm().relay
-    data, sizes, kernel, dilation, padding, strides = inputs
-    batch, rows, _count = (int(size) for size in shape_of(data))
-    sizes = [int(_number(size)) for size in sizes]
-    if any(padding) or not _meet(sizes, kernel, dilation, strides):
-        raise NotImplementedError("aten::col2im of windows that overlap or leave gaps")
-    counts = [n // k for n, k in zip(sizes, kernel)]
-    channels = rows // (kernel[0] * kernel[1])
-    places = relay.reshape(data, (batch, channels, *kernel, *counts))
-    return relay.reshape(relay.transpose(places, (0, 1, 4, 2, 5, 3)), (batch, channels, *sizes))
-
-
 def _meet(sizes: _Inputs, kernel: _Inputs, dilation: _Inputs, strides: _Inputs) -> bool:
     """Whether windows cover an image, each place once."""
     return all(s == k and d == 1 and n % k == 0 for n, k, d, s in zip(sizes, kernel, dilation, strides))
@@ -242,8 +242,9 @@ CONVERTERS = {
     "aten::linspace": _linspace,
     "aten::upsample_linear1d": _upsample_linear1d,
     "aten::type_as": _type_as,
-    "aten::__or__": _or,
+    **{f"aten::bitwise_{name}": _bitwise(name) for name in ("and", "or", "xor", "not")},
+    **{f"aten::__{name}__": _bitwise(name) for name in ("and", "or", "xor")},
+    **{kind: _whole(kind) for kind in ("aten::argsort", "aten::nonzero", "aten::one_hot")},
     "aten::im2col": _im2col,
-    "aten::col2im": _col2im,
 }
 """By the name of the operator."""

@@ -22,24 +22,13 @@ from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import said
 from op_profiler.frontends.importers.torch_options import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
+from op_profiler.lean_imports import quiet
 
 
 def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
     """A file of torch.jit.save; the shapes of its inputs come with the request."""
-    torch = torch_importer.load_torch()
-    try:
-        with torch_importer.quiet():
-            model = torch.jit.load(str(path), map_location="cpu").eval()
-    except RuntimeError as error:
-        raise ModelError(f"{path} cannot be read as TorchScript: {said(error)}") from error
-    if not hasattr(model, "forward"):
-        raise ModelError(f"{path} has no forward, which is what runs a network; save a module that has one")
+    model = _load_script(path)
     graph = model.inlined_graph
-    if graph.findAllNodes("prim::If") or graph.findAllNodes("prim::Loop"):
-        # a script: what its constants and `training` decide is decided now, so that what is left is mostly straight
-        with torch_importer.quiet():
-            model = torch.jit.freeze(model, optimize_numerics=False)
-            graph = model.inlined_graph
     names = [v.debugName().partition(".")[0] for v in list(graph.inputs())[1:]]
     shapes = shapes_by_name(request, names)
     missing = [name for name in names if name not in shapes]
@@ -55,7 +44,25 @@ def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
         input_names=names,
         batch_size=batch_of(request, shapes[names[0]]) if names else request.batch_size,
         highs={n: vocabularies[i] for i, n in enumerate(names) if i in vocabularies},
+        read_again=lambda: _load_script(path),
     )
+
+
+def _load_script(path: Path) -> Any:
+    torch = torch_importer.load_torch()
+    try:
+        with quiet():
+            model = torch.jit.load(str(path), map_location="cpu").eval()
+    except RuntimeError as error:
+        raise ModelError(f"{path} cannot be read as TorchScript: {said(error)}") from error
+    if not hasattr(model, "forward"):
+        raise ModelError(f"{path} has no forward, which is what runs a network; save a module that has one")
+    graph = model.inlined_graph
+    if graph.findAllNodes("prim::If") or graph.findAllNodes("prim::Loop"):
+        # a script: what its constants and `training` decide is decided now, so that what is left is mostly straight
+        with quiet():
+            model = torch.jit.freeze(model, optimize_numerics=False)
+    return model
 
 
 def _vocabularies(model: Any, graph: Any) -> dict[int, int]:
@@ -109,6 +116,7 @@ def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
         input_names=names,
         batch_size=int(examples[0].shape[0]) if examples and examples[0].dim() else 1,
         highs=_highs(names, examples),
+        read_again=lambda: _load_exported(path).module(),
     )
 
 
@@ -118,7 +126,7 @@ def _load_exported(path: Path) -> Any:
         if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
             raise ModelError(f"{path} holds pickled objects beside its tensors, which are not read")
     try:
-        with torch_importer.quiet(), _weights_only():
+        with quiet(), _weights_only():
             return torch.export.load(str(path))
     except Exception as error:  # zip, schema and unpickling errors of every kind
         raise ModelError(f"{path} cannot be read as a torch.export program: {said(error)}") from error

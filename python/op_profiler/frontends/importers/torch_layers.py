@@ -30,13 +30,13 @@ def noted_layers() -> Iterator[dict[str, str]]:
     usual = pytorch.DefaultNodeKindNamer
     layers: dict[str, str] = {}
 
-    class Noting(usual):  # type: ignore[misc, valid-type]  # TVM has no types
+    class NotingLayers(usual):  # type: ignore[misc, valid-type]  # TVM has no types
         def get_node_source_name(self, node: Any) -> str:
             name = str(super().get_node_source_name(node))
             layers[name] = node.s(_LAYER) if node.hasAttribute(_LAYER) else ""
             return name
 
-    pytorch.DefaultNodeKindNamer = Noting
+    pytorch.DefaultNodeKindNamer = NotingLayers
     try:
         yield layers
     finally:
@@ -133,7 +133,8 @@ def _module_of(scope: str) -> str:
     return ".".join(part for part in parts if part and part != WRAPPED)
 
 
-def _unwrapped(model: Any) -> Any:
+def unwrapped(model: Any) -> Any:
+    """The user's module inside those that were put around it to trace it."""
     while hasattr(model, WRAPPED):
         model = getattr(model, WRAPPED)
     return model
@@ -141,7 +142,7 @@ def _unwrapped(model: Any) -> Any:
 
 def _name_of(model: Any) -> str:
     """The layer of what belongs to no module but the model itself: the name of its class."""
-    model = _unwrapped(model)
+    model = unwrapped(model)
     for node in model.graph.nodes if hasattr(model, "code") and hasattr(model, "meta") else ():
         if stack := node.meta.get("nn_module_stack"):
             return str(next(iter(stack.values()))[1]).rpartition(".")[2]

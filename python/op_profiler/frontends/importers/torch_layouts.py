@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
 
 
 def _unfold(inputs: Sequence[Any], _: Sequence[str]) -> Any:
@@ -106,7 +106,18 @@ def _upsample_nearest1d(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return load_tvm().relay.image.resize1d(data, sizes, None, "NCW", "nearest_neighbor", "asymmetric", "floor")
 
 
+def _roll(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::roll(data, shifts, axes). Without axes torch rolls all elements as one row; TVM's own rolls the rows."""
+    relay = load_tvm().relay
+    data, shifts, axes = inputs
+    if axes:
+        return usual_converters().roll(inputs, types)
+    row = usual_converters().roll([relay.reshape(data, (-1,)), shifts, [0]], types)
+    return relay.reshape(row, [int(size) for size in shape_of(data)])
+
+
 LAYOUT_CONVERTERS = {
+    "aten::roll": _roll,
     "aten::unfold": _unfold,
     "aten::movedim": _movedim,
     "aten::moveaxis": _movedim,

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.pool_windows import WINDOWS_DIFFER, begins_outside
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+from op_profiler.frontends.importers.pool_windows import begins_outside
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
+from op_profiler.frontends.importers.torch_attention import attention_with_options
 from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
@@ -20,10 +21,12 @@ _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "at
 _POOLS = {f"aten::{kind}_pool{n}d": -1 if kind == "max" else 4 for kind in ("max", "avg") for n in (1, 2, 3)}
 """Which of their inputs tells whether they count windows that stick out; the first four are alike."""
 _ATTENTION = "aten::scaled_dot_product_attention"
+_PACKED = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
+_FROM_THE_FRONT = ("aten::argmax", "aten::argmin", "aten::argsort", "aten::nonzero")
+"""Operators whose results are never negative, by themselves."""
 
-# A graph may hold only operators that torch knows; these are torch's, and unknown to the importer.
+# A graph may hold only operators that torch knows; this one is torch's, and unknown to the importer.
 _TRUNCATED = "aten::divide"
-_SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
 
 
 def spell_out_options(traced: Any) -> None:
@@ -41,18 +44,17 @@ def spell_out_options(traced: Any) -> None:
                 _divide_by_another(graph, node)
         elif kind.removesuffix("_").endswith("dropout") and node.inputsAt(2).toIValue() and node.inputsAt(1).toIValue():
             raise NotImplementedError(f"{kind} drops at random, as in training; switch it off")
-        elif kind.startswith("aten::adaptive_max_pool") and list(node.outputs())[1].uses():
-            raise NotImplementedError(f"{kind} with the places of the largest; leave out return_indices")
-        elif kind == "aten::cross_entropy_loss":
-            _refuse_odd_losses(node)
         elif kind == _ATTENTION and node.inputsSize() > 7:
-            _name_scaled_attention(graph, node)
+            attention_with_options(graph, node)
+        elif kind in _PACKED:
+            raise NotImplementedError(
+                "packed sequences have steps that their lengths decide while running; "
+                "give recurrent layers the padded sequences, without pack_padded_sequence"
+            )
         elif kind == "aten::index":
             _count_from_the_front(traced, node)
         elif kind == "aten::slice":
             _close_slice(graph, node)
-        elif kind.startswith("aten::upsample_"):
-            _refuse_odd_scales(node)
 
 
 def _multiply_by_alpha(graph: Any, node: Any) -> None:
@@ -73,19 +75,46 @@ def _multiply_by_alpha(graph: Any, node: Any) -> None:
 
 
 def _count_from_the_front(traced: Any, node: Any) -> None:
-    """Indices that are known and count from behind. Relay reads other memory by these."""
+    """Take indices that may count from behind modulo the size: Relay reads foreign memory at negative ones."""
     graph, places = traced.graph, node.inputsAt(1).node()
-    sizes = node.inputsAt(0).type().sizes()
+    data, axis = node.inputsAt(0), 0
     for at, index in enumerate(places.inputs()):
-        known = known_tensor(traced, index)
-        if known is None or known.is_floating_point() or not known.numel() or int(known.min()) >= 0:
+        if _is_mask(index):
+            axis += index.type().dim() or 1
             continue
-        if sizes is None:
-            raise NotImplementedError("negative indices of data whose size is not known; count from the front")
-        with graph.insert_point_guard(places):
-            remainder = insert(graph, "aten::remainder", [index, graph.insertConstant(sizes[at])], node.output())
-            remainder.setType(index.type())
-            places.replaceInput(at, remainder)
+        if index.type().kind() == "TensorType" and not _is_from_the_front(traced, index):
+            sizes = data.type().sizes()
+            with graph.insert_point_guard(places):
+                along = graph.insertConstant(sizes[axis] if sizes else axis)
+                size = along if sizes else _size_along(graph, data, along)
+                remainder = insert(graph, "aten::remainder", [index, size], node.output())
+                remainder.setType(index.type())
+                places.replaceInput(at, remainder)
+        axis += 1
+
+
+def _size_along(graph: Any, data: Any, axis: Any) -> Any:
+    import torch
+
+    size = graph.insertNode(graph.create("aten::size", [data, axis], 1))
+    size.output().setType(torch._C.IntType.get())
+    return size.output()
+
+
+def _is_mask(index: Any) -> bool:
+    return index.type().kind() == "TensorType" and str(index.type().dtype()) in ("torch.bool", "torch.uint8")
+
+
+def _is_from_the_front(traced: Any, index: Any) -> bool:
+    """Whether indices are certainly not negative."""
+    known = known_tensor(traced, index)
+    if known is not None:
+        return known.dtype.is_floating_point or not known.numel() or int(known.min()) >= 0
+    node = index.node()
+    if node.kind() == "aten::arange":
+        bounds = [value.toIValue() for value in list(node.inputs())[: max(1, node.inputsSize() - 4)]]
+        return None not in bounds and min(bounds) >= 0
+    return node.kind() in _FROM_THE_FRONT
 
 
 def known_tensor(traced: Any, value: Any) -> Any:
@@ -147,16 +176,9 @@ def _drop_windows_outside(graph: Any, node: Any) -> None:
     data = (node.inputsAt(0).type().sizes() or [None] * rank)[-rank:]
     wide = [numbers * rank if len(numbers) == 1 else numbers for numbers in (size, steps or size, around, dilation)]
     wide[2] = [(more, more) for more in wide[2]]
-    try:
-        outside = [begins_outside(*given) for given in zip(data, *wide, strict=True)]
-    except ValueError as error:
-        raise NotImplementedError(f"{error}; set ceil_mode=False") from error
-    if True not in outside:
-        if False in outside and at == 4 and node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
-            raise NotImplementedError(f"{node.kind()} with a divisor, of windows that stick out; set ceil_mode=False")
+    outside = [begins_outside(*given) for given in zip(data, *wide, strict=True)]
+    if True not in outside or False in outside:
         return
-    if False in outside:
-        raise NotImplementedError(f"{node.kind()} {WINDOWS_DIFFER}; set ceil_mode=False")
     with graph.insert_point_guard(node):
         node.replaceInput(at, graph.insertConstant(False))
 
@@ -172,61 +194,6 @@ def _divide_by_another(graph: Any, node: Any) -> None:
         scaled = insert(graph, "aten::mul", [mean, graph.insertConstant(math.prod(size) / divisor)], node.output())
     node.output().replaceAllUsesWith(scaled)
     node.destroy()
-
-
-def _refuse_odd_losses(node: Any) -> None:
-    """The importer takes the classes of any input to be the last dimension, and smooths no labels."""
-    rank = node.inputsAt(0).type().dim()
-    if rank is None or rank > 2 or node.inputsAt(5).toIValue():
-        raise NotImplementedError("aten::cross_entropy_loss of more than rows of classes, or that smooths labels")
-
-
-def _name_scaled_attention(graph: Any, node: Any) -> None:
-    """Attention by another scale than the usual, and where heads of queries share those of keys and values, under a
-    name of its own."""
-    *inputs, scale, shared = node.inputs()
-    if scale.toIValue() is None and not shared.toIValue():
-        return
-    with graph.insert_point_guard(node):
-        none = graph.insertConstant(None)
-        made = graph.insertNode(graph.create(_SCALED_ATTENTION, [*inputs, none, scale, shared], 2))
-    made.copyAttributes(node)
-    made.copyMetadata(node)
-    made.outputsAt(0).setType(node.output().type())
-    node.output().replaceAllUsesWith(made.outputsAt(0))
-    node.destroy()
-
-
-def _refuse_odd_scales(node: Any) -> None:
-    """torch goes by the scale that was given, the importer by the sizes: these may tell of slightly another scale."""
-    inputs = list(node.inputs())
-    if inputs[-1].type().kind() == "NoneType" or (len(inputs) > 3 and inputs[2].toIValue()):
-        return  # corners that are aligned fix the scale
-    scales = _numbers(inputs[-1])
-    sizes = (inputs[0].type().sizes() or [1] * (2 + len(scales)))[2:]
-    for size, scale in zip(sizes, scales, strict=True):
-        if scale is None or not _tells_scale(size, scale, nearest="nearest" in node.kind()):
-            raise NotImplementedError(f"no whole size at scale {scale}; interpolate to a size instead")
-
-
-def _tells_scale(size: int, scale: float, *, nearest: bool) -> bool:
-    """Whether what comes of a size tells the scale, or at least takes the same places."""
-    wide = int(size * scale)
-    if abs(size * scale - wide) < 1e-6:
-        return True
-    return nearest and all(int(place / scale) == place * size // wide for place in range(wide))
-
-
-def _scaled_attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, _, scale, shared). TVM's own
-    knows the scale as the seventh and last input, as it was in torch 2.1."""
-    relay = load_tvm().relay
-    query, key, value, mask, dropout, causal, _dropped, scale, shared = inputs
-    if shared:
-        times = int(shape_of(query)[-3]) // int(shape_of(key)[-3])
-        key, value = relay.repeat(key, times, -3), relay.repeat(value, times, -3)
-    out = usual_converters().scaled_dot_product_attention([query, key, value, mask, dropout, causal, scale], types[:6])
-    return out, out  # the second would be the weights, which nothing asks for
 
 
 def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
@@ -311,7 +278,6 @@ def _chunk(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 OPTION_CONVERTERS = {
     _TRUNCATED: _truncated_divide,
-    _SCALED_ATTENTION: _scaled_attention,
     "aten::gelu": _gelu,
     "aten::chunk": _chunk,
     "aten::unsafe_chunk": _chunk,

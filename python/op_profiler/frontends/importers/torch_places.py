@@ -15,7 +15,6 @@ _REDUCTIONS = {
     "sum": "add",
     "multiply": "mul",
     "prod": "mul",
-    "mean": "mean",
     "amax": "max",
     "amin": "min",
 }
@@ -67,6 +66,8 @@ def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     if not np.prod(wanted):
         return data
     axis %= len(shape)
+    if rest and rest[0] == "mean":
+        raise NotImplementedError("aten::scatter_reduce by mean; add up values and ones, and divide")
     if len(rest) > 1 and not rest[1]:
         raise NotImplementedError("aten::scatter_reduce without the values that are there")
     if any(size != wide for i, (size, wide) in enumerate(zip(wanted, shape, strict=True)) if i != axis):

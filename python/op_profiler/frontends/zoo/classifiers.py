@@ -16,6 +16,7 @@ from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
+from op_profiler.lean_imports import quiet
 
 RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the outputs mean nothing"
 
@@ -71,7 +72,7 @@ def load(request: ModelRequest) -> ImportedModel:
 
     torch = torch_importer.load_torch()
     torch.manual_seed(0)
-    with torch_importer.quiet():
+    with quiet():
         model, image = _MAKERS[package_of(request.name)](request.name)
     shape = shape_of(request, image)
     example = torch.randn(*shape, generator=torch.Generator().manual_seed(0))

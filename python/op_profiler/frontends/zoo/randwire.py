@@ -33,7 +33,7 @@ def randwire(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
     Args:
         shape: of the input ``data``: batch, channels, height, width.
     """
-    builder = _Builder(seed)
+    builder = _NetworkBuilder(seed)
     relay = builder.relay
     x = relay.var("data", shape=shape)
     channels = shape[1]
@@ -49,7 +49,7 @@ def randwire(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
     return relay.transform.InferType()(tvm.IRModule.from_expr(function)), builder.params
 
 
-class _Builder:
+class _NetworkBuilder:
     """Makes weights and edges from one stream of random numbers."""
 
     def __init__(self, seed: int) -> None:

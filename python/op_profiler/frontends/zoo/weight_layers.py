@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from op_profiler.compilers.relay_rewriting import with_layers
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -19,7 +21,6 @@ def with_layers_of_weights(module: IRModule, weights: Collection[str]) -> IRModu
     Args:
         weights: names of the variables of ``main`` that are weights.
     """
-    from op_profiler.compilers.relay.layers import with_layers
 
     def layer_of(call: Call) -> str:
         read = (str(getattr(argument, "name_hint", "")) for argument in call.args)

@@ -5,21 +5,31 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.errors import ModelError
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.errors import ModelError, OpProfilerError
+from op_profiler.parallel.corun.collaborate import collaborate
+from op_profiler.parallel.corun.contention import GAINS, SharedParts
 from op_profiler.parallel.corun.costs import Profile, measure_costs, predicted_costs
 from op_profiler.parallel.corun.models import Models, load_models, mergeable, plan_of
 from op_profiler.parallel.corun.request import AUTO, COLLABORATE, Announce, CorunRequest
-from op_profiler.parallel.corun.timing import Timed, Way, time_in_turn
+from op_profiler.parallel.corun.timing import TimedWays, Way, time_in_turn
 from op_profiler.parallel.planning.costs import Costs, simulate
-from op_profiler.parallel.planning.plan import Plan, Stage
+from op_profiler.parallel.planning.plan import Plan, PlanError, Stage
 from op_profiler.parallel.planning.policies import POLICIES
+from op_profiler.prediction.schedules.proposals import good_schedules, propose
+from op_profiler.prediction.schedules.ranking import RankingModel, examples
+from op_profiler.prediction.schedules.suggestions import load_trials
+from op_profiler.schedules.schedule import OWN_TEMPLATE, UNKNOWN, Schedule
+from op_profiler.shipped import shipped_trials
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from op_profiler.parallel.corun.collaborate import Collaboration
 
 _SEVERAL_POLICIES = {AUTO: ("sequential", "threads", "greedy", "ios", "nash"), COLLABORATE: ("greedy", "ios")}
@@ -34,8 +44,11 @@ Tried = tuple[tuple[str, float, float], ...]
 """Of plans that were measured to choose from: name, predicted and measured microseconds."""
 
 
+_EACH = 3
+
+
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class PlanCandidate:
     """A plan and the models that it was made for.
 
     Attributes:
@@ -50,7 +63,7 @@ class Candidate:
     notes: tuple[str, ...] = ()
 
 
-def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
+def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
     """The plan of the policy; of ``auto`` those of several policies, each different plan once."""
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
@@ -62,20 +75,25 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
         costs, whose = predicted_costs(models, request.targets[0], request.db, announce)
         notes = (whose,)
     announce("planning")
-    found: dict[tuple[Stage, ...], Candidate] = {}
+    found: dict[tuple[Stage, ...], PlanCandidate] = {}
     for name in _SEVERAL_POLICIES.get(request.policy, (request.policy,)):
         stages, more = _planned(name, models, costs, explain=request.policy == name)
         plan = plan_of(models, name, stages, simulate(models.graph, stages, costs).total_us)
-        found.setdefault(stages, Candidate(models, plan, profile, notes=(*notes, *more)))
+        found.setdefault(stages, PlanCandidate(models, plan, profile, notes=(*notes, *more)))
     candidates = list(found.values())
     if request.policy == AUTO:
         candidates += _otherwise_cut(candidates[0])
-    if request.policy == COLLABORATE and profile is not None:
+    if profile is not None and request.policy == COLLABORATE:
         candidates = _tuned(request, models, profile, candidates, announce)
+    if profile is not None and request.policy == AUTO and _gains_together(models, candidates):
+        try:
+            candidates = _tuned(request, models, profile, candidates, announce)
+        except OpProfilerError as error:
+            announce(f"operators are not tuned together: {error}")
     return candidates
 
 
-def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
+def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
     """The same for the models with merged operators; none where there is nothing to merge, where it cannot be built, or
     where the build of `models` took minutes: this one would take as long."""
     seconds = sum(one.build_seconds for one in models.compiled)
@@ -93,7 +111,7 @@ def merged_candidates(request: CorunRequest, models: Models, announce: Announce)
     return candidates_of(request, merged, announce)
 
 
-def best_of(candidates: Sequence[Candidate], announce: Announce) -> tuple[Candidate, Tried]:
+def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[PlanCandidate, Tried]:
     """Measure those that are predicted best, in turn, and take the fastest.
 
     Those of ``auto`` that run nothing side by side, cut by blocks and by rows, depend least on costs, which on a shared
@@ -121,12 +139,12 @@ def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple
     return POLICIES.get(name)(models.graph, costs, models.cores), ()
 
 
-def _otherwise_cut(candidate: Candidate) -> list[Candidate]:
+def _otherwise_cut(candidate: PlanCandidate) -> list[PlanCandidate]:
     """The plan with operators cut in the other way, where there is one: which is faster may have changed meanwhile."""
     models, plan, profile = candidate.models, candidate.plan, candidate.profile
     in_order_us = profile.in_order_us if profile is not None else {}
     return [
-        Candidate(
+        PlanCandidate(
             dataclasses.replace(models, split=split),
             dataclasses.replace(plan, split=split, predicted_us=in_order_us.get(split, plan.predicted_us)),
             profile,
@@ -137,15 +155,19 @@ def _otherwise_cut(candidate: Candidate) -> list[Candidate]:
     ]
 
 
-def _tuned(
-    request: CorunRequest, models: Models, profile: Profile, untuned: Sequence[Candidate], announce: Announce
-) -> list[Candidate]:
-    """Plans with the operators as they were built, tuned each alone, and tuned together."""
-    from op_profiler.parallel.corun.collaborate import collaborate
-    from op_profiler.parallel.corun.schedule_proposals import proposals
-    from op_profiler.predict.schedules.suggestions import load_trials
-    from op_profiler.shipped import shipped_trials
+def _gains_together(models: Models, candidates: Sequence[PlanCandidate]) -> bool:
+    """Whether operators that run side by side compete for something for which tuning them together gains."""
+    if models.lanes.only_measured or not GAINS:
+        return False
+    operators = [node.operator for node in models.graph.nodes]
+    stages = (stage for candidate in candidates for stage in candidate.plan.stages)
+    return not GAINS.isdisjoint(SharedParts.of(models.cores).contentions(operators, stages))
 
+
+def _tuned(
+    request: CorunRequest, models: Models, profile: Profile, untuned: Sequence[PlanCandidate], announce: Announce
+) -> list[PlanCandidate]:
+    """Plans with the operators as they were built, tuned each alone, and tuned together."""
     announce("building the best few schedules of each operator")
     rows = load_trials(request.db, shipped_trials(), announce)
     rows = [row for row in rows if row["device_kind"] == models.machine.device.kind]
@@ -153,14 +175,14 @@ def _tuned(
     announce("tuning operators alone and together")
     found = collaborate(models, profile, schedules, seconds=_TUNING_SECONDS)
     plans = {found.alone: ("tuned alone", found.predicted_us), found.jointly: (COLLABORATE, sum(found.jointly_us))}
-    tuned = [Candidate(models, plan_of(models, name, stages, us)) for stages, (name, us) in plans.items()]
+    tuned = [PlanCandidate(models, plan_of(models, name, stages, us)) for stages, (name, us) in plans.items()]
     notes = ("others used the machine while operators were tuned",) if found.foreign_load else ()
     return [
         dataclasses.replace(one, profile=found.profile, collaboration=found, notes=notes) for one in (*untuned, *tuned)
     ]
 
 
-def _time(candidates: Sequence[Candidate]) -> Timed:
+def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
     """The plans in turn."""
     models = candidates[0].models
     with contextlib.ExitStack() as stack:
@@ -173,3 +195,59 @@ def _time(candidates: Sequence[Candidate]) -> Timed:
             fewest=_SHORT_ROUNDS,
             until=time.monotonic() + _CHOICE_SECONDS,
         )
+
+
+def proposals(
+    models: Models, latency_us: np.ndarray, rows: Sequence[Mapping[str, Any]], *, seconds: float
+) -> dict[str, tuple[Schedule, ...]]:
+    """The best few schedules of the operators by a ranking that is learned from trials; they are built already.
+
+    Args:
+        latency_us: of each node, shape (nodes,): operators that take longer in sum come first.
+        rows: trials of the flat table, made on this kind of device.
+        seconds: after which no further operator is looked at.
+
+    Returns:
+        By the compiler's hash of an operator (`Kernel.label`); what cannot be built or computes something else is left
+        out.
+
+    Raises:
+        OpProfilerError: there are too few trials.
+    """
+    own = next((task.spec.template for label in models.labels for task in models.variants.tasks(label)), OWN_TEMPLATE)
+    endings = (OWN_TEMPLATE, f".{own.rpartition('.')[2]}")  # of Relay, whose trials ship, and of the compiler in use
+    rows = [row for row in rows if str(row["template"]).endswith(endings)]
+    data = examples(rows)
+    try:
+        model = RankingModel.train(data)
+    except ValueError as error:
+        raise OpProfilerError(f"{error}; tune some models first (op-profiler collect --iftune true)") from error
+    good = good_schedules(rows, data)
+    weight_us: dict[str, float] = {}
+    for label, latency in zip(models.labels, latency_us, strict=True):
+        weight_us[label] = weight_us.get(label, 0.0) + float(latency)
+    found: dict[str, tuple[Schedule, ...]] = {}
+    started = time.monotonic()
+    for label in sorted(weight_us, key=lambda label: (-weight_us[label], label)):
+        if time.monotonic() - started > seconds:
+            break
+        tasks = models.variants.tasks(label)
+        if not tasks:
+            continue
+        occurrence = models.variants.occurrence(label)
+        anchor = compiler_in_use().anchor(occurrence)
+        ranked = propose(anchor, tasks, model, good, count=_EACH, threads=len(models.cores))
+        built = models.schedules.get(occurrence.operator.key, UNKNOWN)
+        others = [
+            p.schedule for p in ranked if (p.schedule.template, p.schedule.knobs) != (built.template, built.knobs)
+        ]
+        found[label] = tuple(schedule for schedule in others if _works(models, label, schedule))
+    return found
+
+
+def _works(models: Models, label: str, schedule: Schedule) -> bool:
+    try:
+        models.variants.function(label, schedule)
+    except PlanError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.parallel.corun.costs import settled_durations_us
-from op_profiler.parallel.corun.timing import Load, Timed, Way, compare_outputs, in_quiet_rounds, time_in_turn
+from op_profiler.parallel.corun.timing import Load, TimedWays, Way, compare_outputs, in_quiet_rounds, time_in_turn
 
 if TYPE_CHECKING:
     from op_profiler.parallel.corun.collaborate import Collaboration
@@ -66,7 +66,7 @@ class CorunResult:
     models: Models
     plan: Plan
     compared: Plan
-    timed: Timed
+    timed: TimedWays
     run: PlanRun
     baseline: KernelGraph
     tried: tuple[tuple[str, float, float], ...]
@@ -85,8 +85,8 @@ class CorunResult:
 
     @property
     def outputs_agree(self) -> bool:
-        """Equal, or as near as other kernels than those of the build can be expected to be."""
-        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= _TOLERANCE)
+        """See `outputs_agree`."""
+        return outputs_agree(self.plan, self.outputs_equal, self.largest_difference)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts. The times and `speedup` are those of `compared_policy`, also where another plan,
@@ -122,7 +122,13 @@ class CorunResult:
         return stages
 
 
-def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[Timed, PlanRun]:
+def outputs_agree(plan: Plan, equal: bool, largest_difference: float) -> bool:
+    """Whether outputs of a plan are those of sequential: equal, or as near as other kernels than those of the build can
+    be expected to be."""
+    return equal or (not plan.as_built and largest_difference <= _TOLERANCE)
+
+
+def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[TimedWays, PlanRun]:
     """Run sequential and a plan in turn.
 
     Args:

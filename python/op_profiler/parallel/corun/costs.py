@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import UsageError
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, settle
 from op_profiler.parallel.planning.costs import Costs
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
+from op_profiler.prediction.latency.devices import is_here, target_line
+from op_profiler.prediction.latency.network import Network
 
 if TYPE_CHECKING:
     from op_profiler.parallel.runtime.executor import Executor
-    from op_profiler.predict.latency.devices import DeviceName
-    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.predictor import Predictor
 
 _ROUNDS, _SECONDS = 15, 15.0
 _CLOSE = 1.02
@@ -118,10 +121,8 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
         DatasetError: there are no times of this compiler's kernels.
         UsageError: it knows nothing of some operators; names them.
     """
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.predict.latency.calibration import calibrated
-    from op_profiler.predict.latency.devices import target_line
-    from op_profiler.predict.latency.open_predictor import open_predictor
+    from op_profiler.prediction.latency.calibration import calibrated
+    from op_profiler.prediction.latency.open_predictor import open_predictor
 
     compiler = compiler_in_use().name
     found = calibrated(open_predictor, target, note) if db is None and compiler == DEFAULT_COMPILER else None
@@ -137,8 +138,6 @@ def whose_costs(device: DeviceName, db: str | None) -> str:
     Args:
         db: address of the dataset that was named.
     """
-    from op_profiler.predict.latency.devices import is_here
-
     found = f"planned with times of {device.processor} ({device.target})"
     expected = db is not None or is_here(device)
     return found if expected else f"{found}, NOT of this machine; --costs measured takes its own"
@@ -157,8 +156,6 @@ def costs_from_predictor(
         UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
             them.
     """
-    from op_profiler.predict.latency.network import Network
-
     network = Network.of(" ".join(graph.models), [node.operator for node in graph.nodes])
     network = network.told(predictor, threads, target=target, note=note)
     places = {operator.key: at for at, operator in enumerate(network.operators)}

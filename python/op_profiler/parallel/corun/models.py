@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.building.prepared_model import PreparedModel, in_words
+from op_profiler.building.requested_model import load_model
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import MeasureError
+from op_profiler.parallel.corun.schedule_variants import Variants
 from op_profiler.parallel.corun.timing import Way
-from op_profiler.parallel.planning.graph import KernelGraph, Node
+from op_profiler.parallel.planning.graph import GraphNode, KernelGraph
 from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
 from op_profiler.parallel.planning.rows import cut_by_rows
 from op_profiler.targets import TARGETS
+from op_profiler.targets.open_machine import open_machine
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel
-    from op_profiler.compilers.tvm_types import PackedFunction, Target
+    from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import PackedFunction
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
-    from op_profiler.parallel.runtime.schedule_variants import Variants
     from op_profiler.schedules.schedule import Schedule
     from op_profiler.targets.machine import LoadedModel, Machine
 
@@ -83,8 +86,6 @@ class Models:
     @functools.cached_property
     def variants(self) -> Variants:
         """Kernels of the operators under other schedules."""
-        from op_profiler.parallel.runtime.schedule_variants import Variants
-
         return Variants(self.compiled, self.machine.device.target)
 
     def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, PackedFunction]:
@@ -142,14 +143,14 @@ def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> Ker
     Args:
         compiled: for the graph executor.
     """
-    nodes: list[Node] = []
+    nodes: list[GraphNode] = []
     for model, one in enumerate(compiled):
         first = len(nodes)
         for call in one.calls:
             sources = tuple(first + source for source in call.inputs)
             operator = one.by_label[call.label].operator
             rows = cut_by_rows(operator, one.loops.get(call.label, ()))
-            nodes.append(Node(len(nodes), model, call.name, operator, sources, rows))
+            nodes.append(GraphNode(len(nodes), model, call.name, operator, sources, rows))
     return KernelGraph(tuple(names), tuple(nodes))
 
 
@@ -177,8 +178,6 @@ def in_order(models: Models, threads: int) -> Plan:
 
 def mergeable(requests: Sequence[BuildRequest]) -> bool:
     """Whether the compiler finds parallel operators to merge in any of the models, which are lowered and not built."""
-    from op_profiler.building.requested_model import load_model
-
     return any(compiler_in_use().merge_parallel(load_model(request)[0])[1] for request in requests)
 
 
@@ -197,57 +196,45 @@ def load_models(
         ModelError, MeasureError: a model cannot be lowered, built or run.
         UsageError: there are fewer cores.
     """
-    from op_profiler.targets.open_machine import open_machine
-
     lanes = requests[0].kind.plan_lanes()
     numbers = lanes.first(cores)
-    found: list[_Built] = []
-    for number, request in enumerate(requests):
-        first = requests.index(request)  # once more the same model: only its tensors are its own then
-        found.append(found[first] if first < number else _built(request, merge, announce))
+    # Of a model that is there twice only the tensors are its own.
+    jobs = {request: _built(request, merge, announce) for request in dict.fromkeys(requests)}
+    found = [jobs[request] for request in requests]
     announce("loading")
     machine = open_machine(requests[0].target, found[0].target, None)
-    loaded = tuple(compiler_in_use().load(one.model.compiled, machine.runtime, one.inputs) for one in found)
-    prepared = lanes.prepared([one.model.compiled for one in found])
+    compiled = [_noted(one) for one in found]
+    loaded = tuple(compiler_in_use().load(one, machine.runtime, job.inputs) for one, job in zip(compiled, found))
+    for_plans = lanes.prepared(compiled)
     return Models(
-        graph=kernel_graph([request.model.name for request in requests], prepared),
-        compiled=prepared,
+        graph=kernel_graph([request.model.name for request in requests], for_plans),
+        compiled=for_plans,
         loaded=loaded,
         inputs=tuple(one.inputs for one in found),
-        batch_sizes=tuple(one.batch_size for one in found),
-        contents=tuple(one.content for one in found),
-        asked=tuple(one.model.asked for one in found),
+        batch_sizes=tuple(one.model.batch_size for one in found),
+        contents=tuple(one.model.content for one in found),
+        asked=tuple(one.built.asked for one in found),
         merged=tuple(sorted({kind for one in found for kind in one.merged})),
         machine=machine,
         cores=numbers,
-        schedules={key: schedule for one in found for key, schedule in one.model.schedules.items()},
+        schedules={key: schedule for one in found for key, schedule in one.built.schedules.items()},
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Built:
-    """A model before it is loaded; for its fields see `Models`."""
-
-    model: BuiltModel
-    target: Target
-    inputs: dict[str, np.ndarray]
-    batch_size: int
-    content: str
-    merged: tuple[str, ...]
-
-
-def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) -> _Built:
-    from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
-    from op_profiler.measure.turns import compiling
-
-    kinds: tuple[str, ...] = ()
-    with compiling(announce):
-        announce(f"lowering {request.model.name}")
-        model, given, target = load_model(request)
-        specs = static_inputs(model, request)
-        if merge:
-            model, kinds = compiler_in_use().merge_parallel(model)
+def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) -> PreparedModel:
+    """A model that is built, and not loaded."""
+    announce(f"lowering {request.model.name}")
+    with PreparedModel(request, in_words(announce, stages=False)) as job:
+        job.begin_compiling()
+        job.load(merge=merge)
+        _ = job.inputs  # refuses a model of free sizes before it is built
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-        built = build_model(request, model, target)
-    return _Built(built, target, given or random_inputs(specs), model.batch_size, model.content, kinds)
+        _ = job.built
+    return job
+
+
+def _noted(job: PreparedModel) -> CompiledModel:
+    """With a note where its outputs are not those of its own framework."""
+    compiled, agreement = job.built.compiled, job.model.agreement
+    notes = () if agreement.outputs_agree else (f"{job.model.name}: {agreement}",)
+    return dataclasses.replace(compiled, notes=(*compiled.notes, *notes))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from op_profiler.building.request import BuildRequest
-from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.compilers.abilities import require
+from op_profiler.building.request import BuildRequest, CheckOutputsOption, CompilerOption, SchedulesOption
+from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.options import MODEL, OUTPUT, Option, Within
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.schedules import records
 from op_profiler.targets import TARGETS
@@ -27,9 +29,16 @@ AUTO, COLLABORATE = "auto", "collaborate"
 CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", COLLABORATE, AUTO)
 _GAMES = ("nash", AUTO)
 COSTS = ("measured", "predicted")
+_PLAN = "Plan"
 
 Announce = Callable[[str], None]
 """Told what takes long, before it does."""
+
+
+def parse_targets(option: str, text: str) -> tuple[str, ...]:
+    """Targets separated by commas; a comma inside the options of one (``-mattr=+avx,+fma``) separates nothing."""
+    kinds = "|".join(map(re.escape, TARGETS))
+    return tuple(re.split(rf"\s*,\s*(?=(?:{kinds})(?:[\s,]|$))", text.strip()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,34 +49,51 @@ class CorunRequest:
         models: one or several.
         targets: one, which runs operators of all models side by side; or several, of which each model chooses one: at
             most one of them cuda and one a board's.
-        compiler: as in `BuildRequest`.
         place: of the board.
-        schedules: records to build with, as in `BuildRequest`.
-        policy: one of `CHOICES`. With several targets ``nash`` runs the best equilibrium, and ``auto`` too, unless
-            everything on one target is faster.
-        plan: file of a plan that was made before; the policy is then not asked.
-        threads: cores that may be used; None for all.
-        streams: of a GPU that a plan may use; None for four.
-        merge: plan for the models with parallel operators merged into one kernel; ``auto`` tries both.
-        costs: ``measured`` on this machine, or ``predicted`` from a dataset.
-        db: dataset that costs are predicted from (None: this machine's calibration, or what ships), and that measured
-            co-runs are stored in.
-        rounds: how often what came of it and running one after the other are timed.
+        policy: with several targets ``nash`` runs the best equilibrium, and ``auto`` too, unless everything on one
+            target is faster.
+        merge: ``auto`` tries both.
+        db: None for this machine's calibration, or what ships.
     """
 
-    models: tuple[ModelRequest, ...]
-    targets: tuple[str, ...] = ("llvm",)
-    compiler: str = DEFAULT_COMPILER
-    place: Place | None = None
-    schedules: str = records.AUTO
-    policy: str = AUTO
-    plan: Path | None = None
-    threads: int | None = None
-    streams: int | None = None
-    merge: bool = False
-    costs: str = "measured"
-    db: str | None = None
-    rounds: int = 40
+    models: tuple[ModelRequest, ...] = ()
+    policy: Annotated[
+        str, Option("How to plan: {policies}, collaborate, auto; with --cluster several by commas.", _PLAN)
+    ] = AUTO
+    plan: Annotated[Path | None, Option("Run a plan that was made before.", _PLAN, metavar="<file>")] = None
+    merge: Annotated[bool, Option("Merge operators that read the same input into one kernel.", _PLAN)] = False
+    costs: Annotated[str, Option("What plans are made from: measured here, or predicted.", _PLAN)] = "measured"
+    threads: Annotated[
+        int | None, Option("Cores that a plan may use; default: all.", _PLAN, name="cores", flags=("--threads",))
+    ] = None
+    streams: Annotated[int | None, Option("Streams that a plan for cuda may use; default: 4.", _PLAN)] = None
+    rounds: Annotated[int, Option("How often plan and sequential are timed, in turn.", _PLAN)] = 40
+    targets: Annotated[
+        tuple[str, ...],
+        Option(
+            "llvm, cuda, a TVM target, or several of them, one board's among them, for several models.",
+            MODEL,
+            name="target",
+            parse=parse_targets,
+            shown="llvm",
+        ),
+    ] = ("llvm",)
+    compiler: CompilerOption = DEFAULT_COMPILER
+    check_outputs: CheckOutputsOption = "once"
+    schedules: SchedulesOption = records.AUTO
+    place: Annotated[Place | None, Within(Place)] = None
+    db: Annotated[
+        str | None, Option("Dataset: co-run measurements go there, and predicted costs come from there.", OUTPUT)
+    ] = None
+
+    @classmethod
+    def of_options(
+        cls, *, targets: tuple[str, ...] = ("llvm",), place: Place | None = None, **fields: Any
+    ) -> CorunRequest:
+        """With the place of the first board among the targets."""
+        if place is not None:
+            place = place.with_key(next((kind.name for kind in map(kind_of, targets) if kind.is_board), ""))
+        return cls(targets=targets, place=place, **fields)
 
     @property
     def lanes(self) -> PlanLanes:
@@ -97,6 +123,7 @@ class CorunRequest:
                 threads=threads,
                 schedules=self.schedules,
                 place=place,
+                check_outputs=self.check_outputs,
             )
             for model in self.models
         )
@@ -108,8 +135,6 @@ class CorunRequest:
             UsageError: an option is out of range, or does not go together with another; names what it may be.
             OpProfilerError: there is no such model, or a target cannot be used here.
         """
-        from op_profiler.frontends import FRONTENDS
-
         if not self.models:
             raise UsageError("there is no model to run; give one or several")
         self._check_anywhere()
@@ -129,8 +154,6 @@ class CorunRequest:
         Raises:
             UsageError: as `check`. Files and packages that are not here may be there.
         """
-        from op_profiler.frontends import FRONTENDS
-
         self._check_anywhere()
         for model in self.models:
             with contextlib.suppress(MissingPackageError, ModelError):
@@ -138,12 +161,13 @@ class CorunRequest:
 
     def _check_anywhere(self) -> None:
         """What is the same on every machine."""
-        require(self.compiler, "corun", "corun")
+        compiler = COMPILERS.get(self.compiler)
+        compiler.require("weights", "corun")
         for kind in map(kind_of, self.targets):
             if kind.on_gpu:
-                require(self.compiler, "corun_on_gpu", f"corun --target {kind.name}")
+                compiler.require("bind", f"corun --target {kind.name}")
         if self.merge:
-            require(self.compiler, "merge", "--merge")
+            compiler.require("merge_parallel", "--merge")
         self._check_lanes()
         self._check_choices()
         if self.rounds < 1:
@@ -186,6 +210,8 @@ class CorunRequest:
             raise UnknownNameError("policy", self.policy, CHOICES)
         if self.costs not in COSTS:
             raise UnknownNameError("costs", self.costs, COSTS)
+        if self.plan is not None and self.plan.is_dir():
+            raise UsageError(f"--plan {self.plan} is a folder; give the file of a plan")
         decided = {"--policy": self.policy != AUTO, "--costs": self.costs != "measured", "--merge": self.merge}
         if self.plan is not None and any(decided.values()):
             names = ", ".join(name for name, there in decided.items() if there)

@@ -6,13 +6,16 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from op_profiler.addresses import without_password
-from op_profiler.measure.turns import locks_of, measuring
-from op_profiler.parallel.corun.candidates import Candidate, Tried, best_of, candidates_of, merged_candidates
+from op_profiler.measure.turns import measuring
+from op_profiler.parallel.corun.candidates import PlanCandidate, Tried, best_of, candidates_of, merged_candidates
 from op_profiler.parallel.corun.comparison import CorunResult, compare
 from op_profiler.parallel.corun.models import Models, in_order, load_models
 from op_profiler.parallel.corun.request import AUTO, Announce, CorunRequest
+from op_profiler.parallel.corun.several_targets import corun_on_targets
+from op_profiler.parallel.corun.storing import record_coruns
 from op_profiler.parallel.planning.games import without_pygambit
 from op_profiler.parallel.planning.plan import read_plan
+from op_profiler.targets.target import locks_of
 
 if TYPE_CHECKING:
     from op_profiler.parallel.corun.several_targets import TargetsResult
@@ -26,8 +29,6 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult | TargetsRes
     """
     request.check()
     if len(request.targets) > 1:
-        from op_profiler.parallel.corun.several_targets import corun_on_targets
-
         return corun_on_targets(request, announce)
     return corun_on_one_target(request, announce)
 
@@ -57,7 +58,7 @@ def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResul
     tried: Tried = ()
     with measuring(locks_of([target]), announce):
         if plan is not None:
-            winner = Candidate(models, plan)
+            winner = PlanCandidate(models, plan)
         else:
             candidates = candidates_of(request, models, announce)
             if request.policy == AUTO and not merge:
@@ -68,7 +69,7 @@ def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResul
 
 
 def _measured(
-    request: CorunRequest, winner: Candidate, baseline: Models, tried: Tried, announce: Announce
+    request: CorunRequest, winner: PlanCandidate, baseline: Models, tried: Tried, announce: Announce
 ) -> CorunResult:
     """The winner beside sequential, in fresh rounds: those that chose it favour it."""
     announce("comparing with sequential")
@@ -77,8 +78,6 @@ def _measured(
     if request.db is not None and winner.profile is None:
         notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
     if request.db is not None and winner.profile is not None:
-        from op_profiler.parallel.corun.storing import record_coruns
-
         announce("storing co-runs")
         requests = request.on(request.targets[0])
         count = record_coruns(request.db, requests, winner.models, winner.profile, winner.plan, run)
@@ -89,7 +88,7 @@ def _measured(
             f"the best plan ({compared.title}) was not faster than sequential and is not returned: this is one "
             "operator after the other on all cores, as TVM's own executor runs them; the operators' times are of lanes"
         )
-        winner = Candidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
+        winner = PlanCandidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
         run = compare(winner.models, winner.plan, baseline, 1)[1]
     if run.not_recorded is not None:
         notes.append(f"kernels are launched one by one, and not as a graph: {run.not_recorded}")

@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.measure.turns import compiling, locks_of, measuring
+from op_profiler.building.agreement import with_agreement
+from op_profiler.building.build import build_model
+from op_profiler.building.prepared_model import in_words
+from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
+from op_profiler.cores import binding_order
+from op_profiler.measure.turns import compiling, measuring
 from op_profiler.parallel.corun.request import Announce, CorunRequest
-from op_profiler.parallel.corun.timing import Timed, Way, compare_outputs, time_in_turn
-from op_profiler.parallel.planning.games import Outcome, play, without_pygambit
-from op_profiler.parallel.runtime.target_workers import (
+from op_profiler.parallel.corun.target_workers import (
     OnTarget,
     Placement,
+    TargetWorker,
     Work,
-    Worker,
     load_on_target,
     run_all,
     split_cores,
 )
-from op_profiler.targets.target import resolve_target, use_build_for
+from op_profiler.parallel.corun.timing import TimedWays, Way, compare_outputs, time_in_turn
+from op_profiler.parallel.planning.games import GameOutcome, play, without_pygambit
+from op_profiler.targets.remote.rpc import is_tracker
+from op_profiler.targets.target import locks_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
@@ -43,7 +49,7 @@ class TargetsResult:
     Attributes:
         targets: as the user wrote them; `compiled_for`: in full.
         placements: what is returned: side by side, or of ``auto`` everything on one target where that was faster.
-        outcome: the game; `Outcome.load_us` holds the latency of each model on each target, transfers included.
+        outcome: the game; `GameOutcome.load_us` holds the latency of each model on each target, transfers included.
         sequential: everything on the target where that took least, with all cores.
         timed: way 0 is `sequential`, way 1 the equilibrium, also where that is not returned.
         predicted_us: the makespan of the equilibrium.
@@ -56,9 +62,9 @@ class TargetsResult:
     targets: tuple[str, ...]
     compiled_for: tuple[str, ...]
     placements: tuple[Placement, ...]
-    outcome: Outcome
+    outcome: GameOutcome
     sequential: Placement
-    timed: Timed
+    timed: TimedWays
     predicted_us: float
     outputs_equal: bool
     largest_difference: float
@@ -102,21 +108,18 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
     Raises:
         OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
     """
-    from op_profiler.cores import available_cores
-    from op_profiler.targets.remote.rpc import is_tracker
-
     for note in without_pygambit():
         announce(note)
     if request.place is not None:
         is_tracker(request.place.host, request.place.port)  # before minutes of compiling: does anybody answer?
-    cores = available_cores()[: request.cores]
+    cores = binding_order()[: request.cores]
     shares = split_cores(request.targets, cores)
     loaded = _load(request, announce)
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring(locks_of(request.targets), announce))
 
-        def worker(number: int, mine: tuple[int, ...]) -> Worker:
-            return stack.enter_context(Worker(loaded[number], mine))
+        def worker(number: int, mine: tuple[int, ...]) -> TargetWorker:
+            return stack.enter_context(TargetWorker(loaded[number], mine))
 
         side_by_side = [worker(number, share) for number, share in enumerate(shares)]
         alone = [worker(number, cores) if one.takes_all_cores else one for number, one in enumerate(side_by_side)]
@@ -128,9 +131,6 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
 
 def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     """Lower every model once, build it for every target."""
-    from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
-
     use_build_for(*request.targets, compiler=request.compiler)
     targets = [resolve_target(name) for name in request.targets]
     inputs: list[dict[str, np.ndarray]] = []
@@ -139,7 +139,7 @@ def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     for number, one in enumerate(requests[0]):
         with compiling(announce):
             announce(f"lowering {one.model.name}")
-            model = original_model(one.model)
+            model = with_agreement(one, original_model(one.model), {}, in_words(announce))
             inputs.append(random_inputs(static_inputs(model, one)))
             for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
                 announce(f"compiling {one.model.name} for {name}")
@@ -152,7 +152,7 @@ def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     ]
 
 
-def _timed(works: Sequence[Work], alone: Sequence[Worker], rounds: int) -> Timed:
+def _timed(works: Sequence[Work], alone: Sequence[TargetWorker], rounds: int) -> TimedWays:
     """In turn; the load is that on this machine.
 
     Args:
@@ -164,7 +164,7 @@ def _timed(works: Sequence[Work], alone: Sequence[Worker], rounds: int) -> Timed
 
 
 def _measured_costs(
-    side_by_side: Sequence[Worker], alone: Sequence[Worker], request: CorunRequest
+    side_by_side: Sequence[TargetWorker], alone: Sequence[TargetWorker], request: CorunRequest
 ) -> tuple[np.ndarray, int]:
     """Microseconds of every model on every target, shape (models, targets); and the target that is best for all."""
     everything = range(len(request.models))
@@ -176,7 +176,11 @@ def _measured_costs(
 
 
 def _compared(
-    request: CorunRequest, outcome: Outcome, side_by_side: Sequence[Worker], alone: Sequence[Worker], place: int
+    request: CorunRequest,
+    outcome: GameOutcome,
+    side_by_side: Sequence[TargetWorker],
+    alone: Sequence[TargetWorker],
+    place: int,
 ) -> TargetsResult:
     """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it.
 

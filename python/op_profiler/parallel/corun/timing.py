@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.load import ForeignLoad, LoadMeter
-from op_profiler.measure.rounds import Limits
 from op_profiler.measure.statistics import median_interval
 
 _Sample = TypeVar("_Sample")
@@ -53,7 +53,7 @@ class Way:
 
 
 @dataclasses.dataclass(frozen=True)
-class Timed:
+class TimedWays:
     """Attributes:
     samples_us: shape (rounds, ways).
     """
@@ -121,7 +121,7 @@ def time_in_turn(
     limits: Limits,
     fewest: int | None = None,
     until: float = math.inf,
-) -> Timed:
+) -> TimedWays:
     """Time every way once a round, a different one first each time, each after runs that settle caches and threads.
 
     For the arguments see `in_quiet_rounds`.
@@ -129,7 +129,7 @@ def time_in_turn(
     samples, load = in_quiet_rounds(
         lambda turn: _one_round(ways, turn), rounds=rounds, meter=meter, limits=limits, fewest=fewest, until=until
     )
-    return Timed(np.asarray(samples), load)
+    return TimedWays(np.asarray(samples), load)
 
 
 def in_quiet_rounds(

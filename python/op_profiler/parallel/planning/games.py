@@ -34,7 +34,7 @@ Mixed = tuple[tuple[float, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class GameOutcome:
     """How a game ends.
 
     Attributes:
@@ -83,7 +83,7 @@ class Outcome:
         return self.worst_us / self.optimum_us if self.exact and self.optimum_us else None
 
 
-def play(load_us: np.ndarray) -> Outcome:
+def play(load_us: np.ndarray) -> GameOutcome:
     """Let players choose resources.
 
     Args:
@@ -97,7 +97,7 @@ def play(load_us: np.ndarray) -> Outcome:
         found = _by_best_responses(load_us)
     spans = [_makespan(load_us, choices) for choices in found]
     best = min(range(len(found)), key=lambda at: (spans[at], found[at]))
-    return Outcome(found[best], spans[best], max(spans), exact, len(found), load_us)
+    return GameOutcome(found[best], spans[best], max(spans), exact, len(found), load_us)
 
 
 def costs_of(load_us: np.ndarray) -> list[np.ndarray]:

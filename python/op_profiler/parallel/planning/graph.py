@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Node:
+class GraphNode:
     """One call of a kernel.
 
     Attributes:
@@ -43,7 +43,7 @@ class KernelGraph:
     """
 
     models: tuple[str, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.measure.in_place import BoundKernel
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import for_team
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes

@@ -21,11 +21,11 @@ import numpy as np
 
 from op_profiler.c_compiler import compiler, make_library
 from op_profiler.cache import cache_folder
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.files import atomic_file
-from op_profiler.measure.in_place import BoundKernel
 
 _SOURCE = Path(__file__).with_name("lanes.c")
 # Columns of a step, as in lanes.c; all are 64 bits wide.

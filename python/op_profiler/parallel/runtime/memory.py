@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_types import DeviceArray
-from op_profiler.measure.in_place import BoundKernel
 
 _LARGE_PAGE = 1 << 21
 _LINE = 64  # of a cache; what TVM aligns its own tensors to

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
-from op_profiler.measure.calls import Kernel
-from op_profiler.measure.in_place import BoundKernel
 from op_profiler.parallel.planning.plan import Group, Stage
 from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, load_side_by_side
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Plan
 
 
-class Events(Protocol):
+class StreamEvents(Protocol):
     """Marks between what was launched; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
 
     def record(self, number: int, stream: int) -> None:
@@ -44,8 +44,8 @@ class Events(Protocol):
         """Microseconds from one mark to another on the device's clock."""
 
 
-class Graph(Protocol):
-    """Launches that were recorded; `op_profiler.targets.cuda.graphs.CudaGraph` on a GPU."""
+class StreamGraph(Protocol):
+    """Launches that were recorded; `op_profiler.targets.cuda.stream_lanes.CudaGraph` on a GPU."""
 
     def recording(self) -> contextlib.AbstractContextManager[None]:
         """What is launched in the block is recorded, and does not run."""
@@ -57,15 +57,15 @@ class Graph(Protocol):
         """The last call."""
 
 
-class Graphs(Protocol):
-    """Makes graphs; `op_profiler.targets.cuda.graphs.Graphs` on a GPU."""
+class StreamGraphs(Protocol):
+    """Makes graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
 
-    def on(self, stream: int) -> Graph:
+    def on(self, stream: int) -> StreamGraph:
         """A new one, whose first stream this is."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Launch:
+class _StreamLaunch:
     """A kernel on the stream of a lane; `waits` and `posts` are numbers of events."""
 
     kernel: BoundKernel
@@ -94,8 +94,8 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         plan: Plan,
         device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
-        events: Events,
-        graphs: Graphs,
+        events: StreamEvents,
+        graphs: StreamGraphs,
     ) -> None:
         plan = one_of_each_in_turn(plan)
         ordered = temporaries_in_turn(graph, plan, compiled)
@@ -104,7 +104,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._kernels = kernels = [kernel for model in self._models for kernel in model.kernels]
         programme = Programme(ordered, plan, order)
         launches = {
-            entry.node: _Launch(kernels[entry.node], entry.node, lane, entry.waits, entry.posts)
+            entry.node: _StreamLaunch(kernels[entry.node], entry.node, lane, entry.waits, entry.posts)
             for lane, entries in enumerate(programme.lanes)
             for entry in entries
         }
@@ -114,7 +114,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._device = device
         self._events = events
         self._graphs = graphs
-        self._graph: Graph | None = None
+        self._graph: StreamGraph | None = None
         self._not_recorded: str | None = None
         self._streams: list[int] = []
 
@@ -152,10 +152,11 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         Where functions that use temporary memory are to run beside others, their steps have to name a schedule.
         """
         self._forget()
+        compiler = compiler_in_use()
         for place, launch in enumerate(self._launches):
             own = self._kernels[launch.node]
             function = functions.get(launch.node)
-            kernel = own if function is None else Kernel(own.name, own.label, function, own.arrays)
+            kernel = own if function is None else compiler.bound_kernel(own.name, own.label, function, own.arrays)
             self._launches[place] = dataclasses.replace(launch, kernel=kernel)
 
     def outputs(self) -> list[np.ndarray]:
@@ -235,7 +236,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._graph.free()
         self._graph, self._not_recorded = None, None
 
-    def _launch(self, launch: _Launch, marks: bool) -> None:
+    def _launch(self, launch: _StreamLaunch, marks: bool) -> None:
         events, stream = self._events, self._streams[launch.lane]
         self._device.set_raw_stream(stream)
         for number in launch.waits:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.report.page.several_models import Analysis, Relation, Turns
+from op_profiler.report.page.several_models import Analysis, Relation, TurnsPart
 
 if TYPE_CHECKING:
     from op_profiler.analysis.correlations import Correlation
@@ -37,7 +37,7 @@ def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Tur
             for c in correlations
         ],
         turns=[
-            Turns(factor=factor, anchor=anchor, value=value, reason=reason, operators=count)
+            TurnsPart(factor=factor, anchor=anchor, value=value, reason=reason, operators=count)
             for (factor, anchor, value, reason), count in counts.most_common()
         ],
         drawn=drawn,

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING
 
 from op_profiler.report.comparison import between, method, only_one_side, verdict, words
 from op_profiler.report.page.operators import short_name
-from op_profiler.report.page.several_models import ComparedRow, ComparedRun, Comparison
+from op_profiler.report.page.several_models import ComparedRow, ComparedRun, ComparisonPart
 
 if TYPE_CHECKING:
-    from op_profiler.comparison.result import Compared
-    from op_profiler.comparison.result import Comparison as Found
+    from op_profiler.comparison.result import Compared, Comparison
 
 
-def comparison_part(found: Found) -> Comparison:
+def comparison_part(found: Comparison) -> ComparisonPart:
     """All rows; the whole model first, then what takes most of the time."""
     runs = [
         ComparedRun(title=run.title, between=between(run), warnings=list(run.warnings), only=only_one_side(run))
         for run in found.runs
     ]
     rows = [_row(number, row) for number, run in enumerate(found.runs) for row in run.rows]
-    return Comparison(
+    return ComparisonPart(
         title=" + ".join(dict.fromkeys(run.title for run in found.runs)),
         verdict=verdict(found),
         method=method(found),

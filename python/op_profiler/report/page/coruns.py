@@ -10,13 +10,13 @@ import numpy as np
 from op_profiler.parallel.corun.timing import NO_INTERVAL
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.page.operators import short_name
-from op_profiler.report.page.several_models import Bar, Corun
+from op_profiler.report.page.several_models import Bar, CorunPart
 
 if TYPE_CHECKING:
     from op_profiler.parallel.corun.comparison import CorunResult
 
 
-def corun_part(result: CorunResult) -> Corun:
+def corun_part(result: CorunResult) -> CorunPart:
     """The plan beside sequential."""
     plan, timed = result.plan, result.timed
     sequential_us, plan_us = (float(us) for us in timed.median_us[:2])
@@ -33,7 +33,7 @@ def corun_part(result: CorunResult) -> Corun:
     if not result.outputs_equal:
         how = "as other kernels may" if result.outputs_agree else "which is WRONG"
         outputs = f"The outputs differ by {result.largest_difference:.1e} of the largest value, {how}."
-    return Corun(
+    return CorunPart(
         title=" + ".join(plan.models),
         models=list(plan.models),
         policy=plan.title,

@@ -10,13 +10,16 @@ from typing import Any
 
 from op_profiler.analysis.explain.explanation import OperatorExplanation
 from op_profiler.report.page.part import Part
-from op_profiler.report.page.several_models import Analysis, Comparison, Corun
+from op_profiler.report.page.several_models import Analysis, ComparisonPart, CorunPart
 
 
 class Time(Part):
     """Of an operator or a model at one thread count; see `op_profiler.measure.measurement.Measurement`.
 
     Attributes:
+        disturbed_by: what else disturbed the rounds.
+        quiet_share: share of the rounds that are quiet, 0 to 1; the median is of them.
+        discarded_share: share of the rounds that were disturbed, discarded and repeated, 0 to 1.
         rounds_us: of each round, the mean over its calls.
         counted: events of one call by name, or shares of a GPU's peaks; `not_counted`: why others were not. Both empty
             where nobody asked.
@@ -30,6 +33,9 @@ class Time(Part):
     rounds_us: list[float] = []
     settled: bool | None = None
     foreign_load: bool = False
+    disturbed_by: str | None = None
+    quiet_share: float | None = None
+    discarded_share: float | None = None
     counted: dict[str, float] = {}
     not_counted: dict[str, str] = {}
     energy_mj: float | None = None
@@ -37,7 +43,7 @@ class Time(Part):
     measured_at: str = ""
 
 
-class Run(Part):
+class RunPart(Part):
     """The whole model at one thread count.
 
     Attributes:
@@ -58,7 +64,7 @@ class Run(Part):
     one_run_us: list[float | None] = []
 
 
-class Loop(Part):
+class LoopPart(Part):
     """One loop of a kernel.
 
     Attributes:
@@ -74,7 +80,7 @@ class Loop(Part):
     body: str = ""
 
 
-class Schedule(Part):
+class SchedulePart(Part):
     """Template, knobs, and what they do to the loops."""
 
     template: str
@@ -101,8 +107,9 @@ class Alone(Part):
     high_us: float | None = None
 
 
-class Estimate(Part):
-    """Of a predictor, with a 90 % interval; see `op_profiler.predict.latency.predictor.TIERS`."""
+class EstimatePart(Part):
+    """Of a predictor, with a 90 % interval, or `low_us` alone, which it takes at least; see
+    `op_profiler.prediction.latency.predictor.TIERS`."""
 
     tier: str
     us: float | None = None
@@ -110,7 +117,7 @@ class Estimate(Part):
     high_us: float | None = None
 
 
-class Turnaround(Part):
+class TurnaroundPart(Part):
     """From which thread count on more do not pay; or why there is no such count."""
 
     threads: int | None = None
@@ -124,14 +131,14 @@ class Explained(Part):
     found: OperatorExplanation
 
 
-class Operator(Part):
+class OperatorPart(Part):
     """A fused operator of a model.
 
     Attributes:
         calls: positions in the model's call order.
         layers: of the user's model, of each call, that of the heavy op first; empty where they are not known.
         times, estimates: by thread count.
-        tuning: index in `Model.tunings`; None where its heavy op was not searched for.
+        tuning: index in `ModelPart.tunings`; None where its heavy op was not searched for.
     """
 
     key: str
@@ -147,13 +154,13 @@ class Operator(Part):
     bytes: int
     calls: list[int]
     layers: list[list[str]] = []
-    schedule: Schedule | None = None
-    loops: list[Loop] = []
+    schedule: SchedulePart | None = None
+    loops: list[LoopPart] = []
     code: str | None = None
     times: dict[str, Time] = {}
     alone: list[Alone] = []
-    turnaround: Turnaround | None = None
-    estimates: dict[str, Estimate] = {}
+    turnaround: TurnaroundPart | None = None
+    estimates: dict[str, EstimatePart] = {}
     explained: Explained | None = None
     tuning: int | None = None
 
@@ -165,7 +172,7 @@ class Roof(Part):
     bytes_per_us: float
 
 
-class Roofline(Part):
+class RooflinePart(Part):
     """Peaks at one thread count, as the probe of the device attained them."""
 
     threads: int
@@ -173,7 +180,7 @@ class Roofline(Part):
     roofs: list[Roof]
 
 
-class Trial(Part):
+class TrialPart(Part):
     """One schedule that a search tried; without a time where it failed."""
 
     template: str
@@ -183,7 +190,7 @@ class Trial(Part):
     error: str | None = None
 
 
-class Search(Part):
+class SearchPart(Part):
     """Trials of one heavy op under the same conditions.
 
     Attributes:
@@ -197,12 +204,12 @@ class Search(Part):
     trials: int
     failed: int
     progress: dict[str, list[tuple[int, float]]]
-    best: list[Trial]
+    best: list[TrialPart]
     default_us: float | None = None
     best_us: float | None = None
 
 
-class Factor(Part):
+class FactorPart(Part):
     """How the time of trials goes with what a schedule does; ranks within the operator."""
 
     name: str
@@ -222,26 +229,27 @@ class Tuning(Part):
     anchor: str
     shape: str
     operators: list[str]
-    searches: list[Search]
-    factors: list[Factor] = []
+    searches: list[SearchPart]
+    factors: list[FactorPart] = []
 
 
 class Prediction(Part):
     """Of the whole model at one thread count.
 
     Attributes:
-        tiers: share of the sum by name of the tier.
+        us, low_us, high_us, partial_us, tiers: as of `op_profiler.prediction.latency.network.NetworkPrediction`.
     """
 
     threads: int
     us: float | None
     low_us: float | None
     high_us: float | None
+    partial_us: float | None
     tiers: dict[str, float]
-    unsupported: list[str] = []
+    without_estimate: list[str] = []
 
 
-class Device(Part):
+class DevicePart(Part):
     """Where it ran; `facts` are for people to read, name and value."""
 
     key: str
@@ -250,7 +258,7 @@ class Device(Part):
     facts: list[tuple[str, str]]
 
 
-class Model(Part):
+class ModelPart(Part):
     """One model of the dataset.
 
     Attributes:
@@ -273,19 +281,19 @@ class Model(Part):
     precision: str
     executor: str
     added_at: str
-    device: Device
+    device: DevicePart
     verdict: list[str]
     warnings: list[str]
     notes: list[str]
-    runs: list[Run]
-    operators: list[Operator]
+    runs: list[RunPart]
+    operators: list[OperatorPart]
     about: list[tuple[str, str]] = []
     label: str = ""
     compiler: str = ""
     content: str = ""
     predicted: bool = False
     reads: list[list[int]] | None = None
-    rooflines: list[Roofline] = []
+    rooflines: list[RooflinePart] = []
     tunings: list[Tuning] = []
     predictor: str = ""
     predictions: list[Prediction] = []
@@ -298,7 +306,7 @@ class Report(Part):
     title: str
     made_at: str
     version: str
-    models: list[Model] = []
-    coruns: list[Corun] = []
+    models: list[ModelPart] = []
+    coruns: list[CorunPart] = []
     analysis: Analysis | None = None
-    comparison: Comparison | None = None
+    comparison: ComparisonPart | None = None

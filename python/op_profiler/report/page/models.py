@@ -10,32 +10,46 @@ import msgspec
 from sqlalchemy import select
 
 from op_profiler.dataset import schema
-from op_profiler.predict.latency.devices import full_name
+from op_profiler.prediction.latency.devices import full_name
 from op_profiler.report.page.amounts import size_text
-from op_profiler.report.page.document import Alone, Device, Model, Operator, Prediction, Roofline, Run, Time, Tuning
+from op_profiler.report.page.document import (
+    Alone,
+    DevicePart,
+    ModelPart,
+    OperatorPart,
+    Prediction,
+    Roof,
+    RooflinePart,
+    RunPart,
+    Time,
+    Tuning,
+)
 from op_profiler.report.page.explanations import how_to_explain
 from op_profiler.report.page.operators import operators_of, time_part
 from op_profiler.report.page.predictions import Estimates, open_for, predictions_of
-from op_profiler.report.page.rooflines import NOT_PROBED, rooflines_of
 from op_profiler.report.page.tuning import anchors_of, tunings_of
 from op_profiler.report.page.verdict import verdict, warnings
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
-    from op_profiler.dataset.row import Model as StoredModel
-    from op_profiler.dataset.row import StoredMeasurement, StoredTiming
-    from op_profiler.measure.measurement import Cache
-    from op_profiler.measure.measurement import Device as MeasuredDevice
-    from op_profiler.operators.operator import Operator as Described
+    from op_profiler.dataset.row import Model, StoredMeasurement, StoredTiming
+    from op_profiler.measure.measurement import Cache, Device
+    from op_profiler.operators.operator import Operator
 
 Measured = Mapping[int, Mapping[str, "StoredMeasurement"]]
 """Of a model's operators by thread count and workload key."""
 
-Called = Sequence[tuple["Described", tuple[int, ...]]]
+Called = Sequence[tuple["Operator", tuple[int, ...]]]
 """Operators with the positions of their calls."""
 
 
-def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default") -> Model:
+_NOT_PROBED = (
+    "The peaks of this device are not known: it was measured by an older version, or its kind has no probe. A new "
+    "collection on it brings them."
+)
+
+
+def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> ModelPart:
     """All that a dataset knows of a model, and what is stored beside it.
 
     Args:
@@ -54,8 +68,8 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
     parts = found.added_to(parts)
     names = {operator.key: operator.name for operator, _ in operators}
     runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
-    rooflines = rooflines_of(device) if device is not None else []
-    return Model(
+    rooflines = _rooflines_of(device) if device is not None else []
+    return ModelPart(
         key=model.key,
         name=model.name,
         title=f"{model.name}, batch {model.batch_size}, {model.precision}",
@@ -64,7 +78,7 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
         precision=model.precision,
         executor=model.executor,
         added_at=model.added_at,
-        device=device_part(device, model.target),
+        device=_device_part(device, model.target),
         about=_about(model, timings),
         label=model.label,
         compiler=device.compiler if device is not None else "",
@@ -93,7 +107,7 @@ class _Studies:
     predictions: list[Prediction]
     estimates: Estimates
 
-    def added_to(self, parts: Sequence[Operator]) -> list[Operator]:
+    def added_to(self, parts: Sequence[OperatorPart]) -> list[OperatorPart]:
         """Operators with what is known of each."""
         number = {key: i for i, tuning in enumerate(self.tunings) for key in tuning.operators}
         return [
@@ -110,9 +124,9 @@ class _Studies:
 def _studies(
     dataset: Dataset,
     operators: Called,
-    device: MeasuredDevice | None,
+    device: Device | None,
     predictor: str,
-    model: StoredModel,
+    model: Model,
     threads: list[int],
 ) -> _Studies:
     if device is None:
@@ -129,9 +143,9 @@ def _studies(
     return _Studies(tunings, vendor, whose, predictions, estimates)
 
 
-def _unknown(model: StoredModel, rooflines: Sequence[Roofline], found: _Studies) -> dict[str, str]:
+def _unknown(model: Model, rooflines: Sequence[RooflinePart], found: _Studies) -> dict[str, str]:
     """What stands in the place of a section that has nothing to show."""
-    unknown = {} if rooflines else {"roofline": NOT_PROBED}
+    unknown = {} if rooflines else {"roofline": _NOT_PROBED}
     if not found.predictions:
         unknown["prediction"] = found.predictor
     unknown["explain"] = how_to_explain(model)
@@ -166,12 +180,12 @@ def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, Stored
     return {n: timing for n, timing in found.items() if timing is not None}
 
 
-def content_of(model: StoredModel) -> str:
+def content_of(model: Model) -> str:
     """Fingerprint of a model with the shapes of its inputs, the same on every device; empty where it is not known."""
     return str(model.recipe["content"]) if model.recipe is not None else ""
 
 
-def _about(model: StoredModel, timings: Mapping[int, StoredTiming]) -> list[tuple[str, str]]:
+def _about(model: Model, timings: Mapping[int, StoredTiming]) -> list[tuple[str, str]]:
     """Which run it is, and of what."""
     newest = max(timings.values(), key=lambda timing: timing.measured_at, default=None)
     facts = {
@@ -183,19 +197,17 @@ def _about(model: StoredModel, timings: Mapping[int, StoredTiming]) -> list[tupl
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _device(
-    dataset: Dataset, model: StoredModel, timings: Mapping[int, StoredTiming], measured: Measured
-) -> MeasuredDevice | None:
+def _device(dataset: Dataset, model: Model, timings: Mapping[int, StoredTiming], measured: Measured) -> Device | None:
     keys = [t.device_key for t in timings.values()]
     keys += [m.device_key for rows in measured.values() for m in rows.values()]
     key = next(iter(keys), model.device_key)
     return dataset.find_device(key) if key is not None else None
 
 
-def device_part(device: MeasuredDevice | None, target: str) -> Device:
+def _device_part(device: Device | None, target: str) -> DevicePart:
     """What people ask of a device."""
     if device is None:
-        return Device(key="", processor="unknown device", target=target, facts=[])
+        return DevicePart(key="", processor="unknown device", target=target, facts=[])
     caches = {level: getattr(device, f"l{level}_bytes") for level in (1, 2, 3)}
     facts = {
         "processor": device.processor,
@@ -212,7 +224,7 @@ def device_part(device: MeasuredDevice | None, target: str) -> Device:
         "device key": device.key,
     }
     told = [(name, str(value)) for name, value in facts.items() if value]
-    return Device(key=device.key, processor=device.processor, target=device.target, facts=told)
+    return DevicePart(key=device.key, processor=device.processor, target=device.target, facts=told)
 
 
 def _run(
@@ -221,9 +233,9 @@ def _run(
     names: Mapping[str, str],
     operators: Called,
     measured: Mapping[str, StoredMeasurement],
-) -> Run:
+) -> RunPart:
     timing = stored.timing
-    return Run(
+    return RunPart(
         threads=threads,
         whole=_whole(stored),
         before_us=timing.before_us,
@@ -232,7 +244,7 @@ def _run(
         ratio=timing.ratio,
         remark=timing.not_a_pair,
         missing=[names.get(key, key) for key in timing.unmeasured],
-        one_run_us=one_run(operators, measured),
+        one_run_us=_one_run(operators, measured),
     )
 
 
@@ -240,7 +252,7 @@ def _whole(stored: StoredTiming) -> Time:
     return time_part(stored.timing.whole_model, stored.measured_at)
 
 
-def one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> list[float | None]:
+def _one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> list[float | None]:
     """The time of every call in one round: of those in which all operators were timed the one in the middle, else the
     median of each call. None for calls without a time."""
     samples = {key: m.measurement.samples_us for key, m in measured.items() if m.measurement.samples_us}
@@ -261,3 +273,20 @@ def one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> lis
                 times = [rows[chosen][column]] if chosen is not None else sorted(row[column] for row in rows)
                 found[position] = round(times[len(times) // 2], 3)
     return found
+
+
+def _rooflines_of(device: Device) -> list[RooflinePart]:
+    """One a thread count of the probe; empty where there was none."""
+    peaks = device.properties.get("peaks") or {}
+    caches: dict[str, list[float]] = peaks.get("cache_bytes_per_us") or {}
+    return [
+        RooflinePart(
+            threads=int(threads),
+            flops_per_us=float(peaks["flops_per_us"][i]),
+            roofs=[
+                Roof(level="memory", bytes_per_us=float(peaks["bytes_per_us"][i])),
+                *(Roof(level=level.upper(), bytes_per_us=float(rates[i])) for level, rates in caches.items()),
+            ],
+        )
+        for i, threads in enumerate(peaks.get("threads", ()))
+    ]

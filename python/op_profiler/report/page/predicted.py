@@ -7,20 +7,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.report.page.amounts import several, time_text
-from op_profiler.report.page.document import Device, Estimate, Model, Operator, Prediction, Roof, Roofline, Run, Time
+from op_profiler.report.page.document import (
+    DevicePart,
+    EstimatePart,
+    ModelPart,
+    OperatorPart,
+    Prediction,
+    Roof,
+    RooflinePart,
+    RunPart,
+    Time,
+)
 from op_profiler.report.page.operators import operator_part
 from op_profiler.report.page.predictions import estimates_of, prediction_part, whose_sentence
 
 if TYPE_CHECKING:
-    from op_profiler.predict.latency.network import NetworkPrediction
-    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.prediction.latency.network import NetworkPrediction
+    from op_profiler.prediction.latency.predictor import Predictor
 
-NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90 % intervals."
+_NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90 % intervals."
 
 
 def predicted_part(
     predictions: Sequence[NetworkPrediction], predictor: Predictor, asked: str | None, target: str | None = None
-) -> Model:
+) -> ModelPart:
     """What a predictor says of one model, at one thread count or several.
 
     Args:
@@ -30,7 +40,7 @@ def predicted_part(
     parts = [prediction_part(one) for one in predictions]
     estimates = {one.threads: estimates_of(one) for one in predictions}
     device, whose = predictor.device, whose_sentence(predictor, asked, target=target)
-    return Model(
+    return ModelPart(
         key="",
         name=network.name,
         title=f"{network.name}, predicted",
@@ -40,17 +50,17 @@ def predicted_part(
         executor="",
         added_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         predicted=True,
-        device=Device(
+        device=DevicePart(
             key=device.key,
             processor=device.processor,
             target=device.target,
             facts=[("processor", device.processor), ("target", device.target), ("predictor", predictor.choice)],
         ),
         verdict=[_verdict(one) for one in parts],
-        warnings=[NOT_MEASURED, whose, *(_missing(one) for one in parts if one.unsupported)],
+        warnings=[_NOT_MEASURED, whose, *(_missing(one) for one in parts if one.without_estimate)],
         notes=[],
         runs=[
-            Run(threads=one.threads, whole=Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us))
+            RunPart(threads=one.threads, whole=Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us))
             for one in parts
         ],
         operators=_operators(predictions[0], estimates),
@@ -60,11 +70,11 @@ def predicted_part(
     )
 
 
-def _rooflines(predictor: Predictor) -> list[Roofline]:
+def _rooflines(predictor: Predictor) -> list[RooflinePart]:
     """What the predictor's device attains, as it has learned."""
     line = predictor.roofline
     return [
-        Roofline(
+        RooflinePart(
             threads=int(threads),
             flops_per_us=float(flops),
             roofs=[Roof(level="memory", bytes_per_us=float(moved))],
@@ -73,7 +83,7 @@ def _rooflines(predictor: Predictor) -> list[Roofline]:
     ]
 
 
-def _operators(first: NetworkPrediction, estimates: dict[int, dict[str, Estimate]]) -> list[Operator]:
+def _operators(first: NetworkPrediction, estimates: dict[int, dict[str, EstimatePart]]) -> list[OperatorPart]:
     """Calls are numbered operator after operator: their order is not known."""
     parts, position = [], 0
     for operator, calls in zip(first.network.operators, first.network.calls):
@@ -87,14 +97,15 @@ def _operators(first: NetworkPrediction, estimates: dict[int, dict[str, Estimate
     return parts
 
 
-def _time(one: Prediction | Estimate) -> Time:
+def _time(one: Prediction | EstimatePart) -> Time:
     return Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us)
 
 
 def _verdict(one: Prediction) -> str:
     at = f"with {several(one.threads, 'thread')}"
     if one.us is None or one.low_us is None or one.high_us is None:
-        return f"There is no prediction {at}: no operator has an estimate."
+        least = f" One run should take {time_text(one.low_us)} at least." if one.low_us is not None else ""
+        return f"There is no prediction {at}: not all operators have an estimate.{least}"
     tiers = ", ".join(f"{share:.0%} {tier}" for tier, share in one.tiers.items())
     return (
         f"One run should take {time_text(one.us)} {at} ({time_text(one.low_us)} to {time_text(one.high_us)}; {tiers})."
@@ -102,5 +113,6 @@ def _verdict(one: Prediction) -> str:
 
 
 def _missing(one: Prediction) -> str:
-    count = several(len(one.unsupported), "operator")
-    return f"With {several(one.threads, 'thread')} {count} have no estimate, and are not in the sum."
+    count = several(len(one.without_estimate), "operator")
+    others = f"; the others take {time_text(one.partial_us)}" if one.partial_us is not None else ""
+    return f"With {several(one.threads, 'thread')}: {count} without an estimate{others}."

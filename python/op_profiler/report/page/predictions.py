@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import OpProfilerError
-from op_profiler.report.page.document import Estimate, Prediction
+from op_profiler.prediction.latency import PREDICTORS
+from op_profiler.report.page.document import EstimatePart, Prediction
 
 if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
-    from op_profiler.predict.latency.network import NetworkPrediction
-    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.prediction.latency.network import NetworkPrediction
+    from op_profiler.prediction.latency.predictor import Predictor
 
-Estimates = dict[str, dict[str, Estimate]]
+Estimates = dict[str, dict[str, EstimatePart]]
 """By workload key and thread count."""
 
 
@@ -27,7 +28,7 @@ def predictions_of(
     Raises:
         OpProfilerError: the predictor cannot answer.
     """
-    from op_profiler.predict.latency.network import Network, predict_network
+    from op_profiler.prediction.latency.network import Network, predict_network
 
     network = Network.of_calls(name, [operator for operator, _ in operators], [len(calls) for _, calls in operators])
     predictions: list[Prediction] = []
@@ -54,9 +55,8 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
     Raises:
         OpProfilerError: the file cannot be used.
     """
-    from op_profiler.predict.latency import PREDICTORS
-    from op_profiler.predict.latency.calibration import calibrated
-    from op_profiler.predict.latency.open_predictor import open_predictor
+    from op_profiler.prediction.latency.calibration import calibrated
+    from op_profiler.prediction.latency.open_predictor import open_predictor
 
     notes: list[str] = []
     try:
@@ -82,7 +82,7 @@ def whose_sentence(
         notes: on how it was made.
         target: that times are wanted for; None: this processor.
     """
-    from op_profiler.predict.latency.calibration import whose_times
+    from op_profiler.prediction.latency.calibration import whose_times
 
     return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked, target), *notes])}."
 
@@ -94,17 +94,18 @@ def prediction_part(found: NetworkPrediction) -> Prediction:
         us=_number(found.total_us),
         low_us=_number(found.low_us),
         high_us=_number(found.high_us),
+        partial_us=_number(found.partial_us),
         tiers=found.tiers,
-        unsupported=list(found.unsupported),
+        without_estimate=list(found.without_estimate),
     )
 
 
-def estimates_of(found: NetworkPrediction) -> dict[str, Estimate]:
+def estimates_of(found: NetworkPrediction) -> dict[str, EstimatePart]:
     """By workload key."""
     of = found.operators
     rows = zip(found.network.operators, of.tiers(), of.latency_us, of.low_us, of.high_us)
     return {
-        operator.key: Estimate(tier=tier, us=_number(us), low_us=_number(low), high_us=_number(high))
+        operator.key: EstimatePart(tier=tier, us=_number(us), low_us=_number(low), high_us=_number(high))
         for operator, tier, us, low, high in rows
     }
 

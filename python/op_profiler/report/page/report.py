@@ -13,14 +13,14 @@ from sqlalchemy import ColumnElement, exists, or_, select
 import op_profiler
 from op_profiler.dataset import schema
 from op_profiler.errors import UnknownNameError
-from op_profiler.report.page.document import Model, Report
+from op_profiler.report.page.document import ModelPart, Report
 from op_profiler.report.page.models import content_of, model_part
-from op_profiler.report.page.several_models import Analysis, Comparison, Corun
+from op_profiler.report.page.several_models import Analysis, ComparisonPart, CorunPart
 from op_profiler.report.page.shell import write_page
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
-    from op_profiler.dataset.row import Model as StoredModel
+    from op_profiler.dataset.row import Model
 
 _FEWEST_DIGITS = 6
 _SHORT_KEY = re.compile(f"[0-9a-f]{{1,{_FEWEST_DIGITS - 1}}}")
@@ -28,7 +28,7 @@ _HAS_TIMES = exists().where(schema.model_timings.c.model_key == schema.models.c.
 _SAME = ("name", "source", "batch_size", "precision", "executor", "label")
 
 
-def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
+def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[Model]:
     """The models that names stand for, in their order, each once.
 
     Args:
@@ -39,7 +39,7 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
     Raises:
         UnknownNameError: there is no such model; tells the nearest.
     """
-    found: dict[str, StoredModel] = {}
+    found: dict[str, Model] = {}
     for name in names:
         model = _chosen_model(dataset, name)
         if model is None:
@@ -52,7 +52,7 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
     return list(found.values())
 
 
-def _chosen_model(dataset: Dataset, name: str) -> StoredModel | None:
+def _chosen_model(dataset: Dataset, name: str) -> Model | None:
     table = schema.models.c
     ways: list[ColumnElement[bool]] = [or_(table.name == name, table.source + ":" + table.name == name)]
     if len(name) >= _FEWEST_DIGITS:
@@ -65,14 +65,14 @@ def _chosen_model(dataset: Dataset, name: str) -> StoredModel | None:
     return None
 
 
-def _everywhere(dataset: Dataset, model: StoredModel) -> list[StoredModel]:
+def _everywhere(dataset: Dataset, model: Model) -> list[Model]:
     """A model, and behind it the last of the same on every other device, as of `chosen_models`."""
     here = dataset.find_device(model.device_key or "")
     if here is None:
         return [model]
     table = schema.models.c
     same = [table[name] == getattr(model, name) for name in _SAME]
-    found: dict[str, StoredModel] = {}
+    found: dict[str, Model] = {}
     for row in dataset.rows(select(table.key).where(*same).order_by(_HAS_TIMES, table.added_at)):
         other = dataset.find_model(row["key"])
         device = dataset.find_device(other.device_key or "") if other is not None else None
@@ -84,10 +84,10 @@ def _everywhere(dataset: Dataset, model: StoredModel) -> list[StoredModel]:
 
 
 def report_of(
-    models: Sequence[Model] = (),
-    coruns: Sequence[Corun] = (),
+    models: Sequence[ModelPart] = (),
+    coruns: Sequence[CorunPart] = (),
     analysis: Analysis | None = None,
-    comparison: Comparison | None = None,
+    comparison: ComparisonPart | None = None,
 ) -> Report:
     """A report of models, of what ran side by side, of what decides the latency, and of what changed."""
     names = [*(m.title for m in models[:3]), *(c.title for c in coruns), *(["factors"] if analysis else [])]

@@ -19,7 +19,7 @@ class Bar(Part):
     end_us: float
 
 
-class Corun(Part):
+class CorunPart(Part):
     """Models whose operators ran side by side.
 
     Attributes:
@@ -54,7 +54,7 @@ class Relation(Part):
     not_enough: str | None = None
 
 
-class Turns(Part):
+class TurnsPart(Part):
     """How many operators of a kind turn at a value of a factor; without a value, why they do not."""
 
     factor: str
@@ -72,7 +72,7 @@ class Analysis(Part):
     """
 
     relations: list[Relation]
-    turns: list[Turns]
+    turns: list[TurnsPart]
     drawn: str = ""
 
 
@@ -80,7 +80,7 @@ class ComparedRow(Part):
     """A whole model (without a name) or an operator, before and after.
 
     Attributes:
-        model: number of the run in `Comparison.runs`.
+        model: number of the run in `ComparisonPart.runs`.
         change: share of the time before, with its interval; None where there are no two times.
         real: None where that cannot be told.
         words: what became of it, and why it might have.
@@ -113,7 +113,7 @@ class ComparedRun(Part):
     only: list[str] = []
 
 
-class Comparison(Part):
+class ComparisonPart(Part):
     """What ``op-profiler compare`` found."""
 
     title: str

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy import Select, select
 
 from op_profiler.dataset import convert, schema
-from op_profiler.dataset.draw import Draw
+from op_profiler.dataset.draw import GroupDraw
 from op_profiler.dataset.statements import labelled
 from op_profiler.operators.operator import Operator as Described
-from op_profiler.report.page.document import Alone, Factor, Search, Trial, Tuning
+from op_profiler.report.page.document import Alone, FactorPart, SearchPart, TrialPart, Tuning
 from op_profiler.report.page.operators import factors_part, tensor_text
 from op_profiler.schedules.schedule import OWN_TEMPLATE, Schedule
 
@@ -121,7 +121,7 @@ class _Times:
     def __init__(self) -> None:
         self.finished: dict[tuple[Any, ...], Alone] = {}
         self.finalists: dict[_Place, float] = {}
-        self.searches: dict[tuple[str, int], _Search] = {}
+        self.searches: dict[tuple[str, int], _SearchRows] = {}
         self._compared: dict[_Place, _Compared] = {}
 
     def note(self, row: _Row) -> None:
@@ -129,7 +129,7 @@ class _Times:
         place = row["schedules_template"], row["settings_cache"], row["settings_threads"]
         timed = row["median_us"] is not None
         if row["schedules_origin"] == "trial":
-            self.searches.setdefault(place[1:], _Search(*place[1:])).note(row)
+            self.searches.setdefault(place[1:], _SearchRows(*place[1:])).note(row)
             if timed:
                 self._compared.setdefault(place, _Compared()).note(row)
         elif timed:
@@ -138,13 +138,13 @@ class _Times:
             if row["schedules_origin"] == "tuned":
                 self.finalists[place] = float(row["median_us"])
 
-    def factors(self) -> list[Factor]:
+    def factors(self) -> list[FactorPart]:
         """Of the most trials of one template under the same conditions, the strongest first."""
         most = max(self._compared.values(), key=lambda one: one.count, default=None)
         return most.factors() if most is not None else []
 
 
-class _Search:
+class _SearchRows:
     """Trials under the same conditions."""
 
     def __init__(self, cache: str, threads: int) -> None:
@@ -167,10 +167,10 @@ class _Search:
         if (not steps or us < steps[-1][1]) and len(steps) < _MOST_STEPS:
             steps.append((self._trials, us))
 
-    def part(self, finalists: Mapping[_Place, float]) -> Search:
+    def part(self, finalists: Mapping[_Place, float]) -> SearchPart:
         """What a page shows of it."""
         mine = {template: us for (template, *place), us in finalists.items() if tuple(place) == self._place}
-        return Search(
+        return SearchPart(
             cache=self._place[0],
             threads=self._place[1],
             trials=self._trials,
@@ -192,7 +192,7 @@ class _Compared:
 
     def __init__(self) -> None:
         self.count = 0
-        self._draw = Draw(_MOST_COMPARED)
+        self._draw = GroupDraw(_MOST_COMPARED)
         self._trials: dict[str, tuple[dict[str, float], float]] = {}
 
     def note(self, row: _Row) -> None:
@@ -203,7 +203,7 @@ class _Compared:
             for key in self._draw.dropped():
                 del self._trials[key]
 
-    def factors(self) -> list[Factor]:
+    def factors(self) -> list[FactorPart]:
         """Spearman's correlation of the time with each number that a schedule sets, the strongest first."""
         from scipy.stats import spearmanr
 
@@ -215,7 +215,7 @@ class _Compared:
             values = [value for value, _ in pairs]
             if len(pairs) >= _FEWEST_TRIALS and statistics.pvariance(values) > 0:
                 result = spearmanr(values, [us for _, us in pairs])
-                found.append(Factor(name=name, spearman=float(result[0]), p=float(result[1]), trials=len(pairs)))
+                found.append(FactorPart(name=name, spearman=float(result[0]), p=float(result[1]), trials=len(pairs)))
         return sorted(found, key=lambda factor: -abs(factor.spearman))
 
 
@@ -234,9 +234,9 @@ def _alone(row: Mapping[str, Any]) -> Alone:
     )
 
 
-def _trial(row: Mapping[str, Any]) -> Trial:
+def _trial(row: Mapping[str, Any]) -> TrialPart:
     schedule = convert.build(Schedule, row, "schedules_")
-    return Trial(
+    return TrialPart(
         template=schedule.template,
         us=row["median_us"],
         knobs=schedule.knobs,

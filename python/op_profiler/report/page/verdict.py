@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from op_profiler.report.page.amounts import amount_text, rate_text, several, time_text
 
 if TYPE_CHECKING:
-    from op_profiler.report.page.document import Operator, Roofline, Run
+    from op_profiler.report.page.document import OperatorPart, RooflinePart, RunPart
 
 
-def verdict(runs: Sequence[Run], operators: Sequence[Operator], rooflines: Sequence[Roofline]) -> list[str]:
+def verdict(runs: Sequence[RunPart], operators: Sequence[OperatorPart], rooflines: Sequence[RooflinePart]) -> list[str]:
     """The most important sentence first."""
     timed = [run for run in runs if run.whole.median_us]
     if not timed:
@@ -22,7 +22,7 @@ def verdict(runs: Sequence[Run], operators: Sequence[Operator], rooflines: Seque
     return [sentence for sentence in sentences if sentence]
 
 
-def warnings(runs: Sequence[Run], operators: Sequence[Operator]) -> list[str]:
+def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list[str]:
     """What to know before the numbers are trusted."""
     found = []
     for run in runs:
@@ -33,6 +33,14 @@ def warnings(runs: Sequence[Run], operators: Sequence[Operator]) -> list[str]:
             found.append(
                 f"{at} others used the machine, and repeating the rounds did not help: take the times with care."
             )
+        if run.whole.disturbed_by is not None:
+            share = run.whole.quiet_share
+            of = "" if share is None else f" The times are of the {share:.0%} of the rounds that are quiet."
+            found.append(
+                f"{at} the rounds were disturbed: {run.whole.disturbed_by}.{of} Repeat it (--remeasure noisy)."
+            )
+        if run.whole.discarded_share:
+            found.append(f"{at} {run.whole.discarded_share:.0%} of the rounds were disturbed, discarded and repeated.")
         if run.whole.settled is False:
             found.append(f"{at} not all intervals became narrow; more rounds would help (--remeasure noisy).")
         if run.remark is not None:
@@ -47,7 +55,7 @@ def warnings(runs: Sequence[Run], operators: Sequence[Operator]) -> list[str]:
     return found
 
 
-def _speeds(runs: Sequence[Run]) -> str:
+def _speeds(runs: Sequence[RunPart]) -> str:
     first, last = runs[0], runs[-1]
     assert first.whole.median_us is not None and last.whole.median_us is not None
     told = [f"{_precise(run)} with {several(run.threads, 'thread')}" if run.threads else _precise(run) for run in runs]
@@ -62,7 +70,7 @@ def _speeds(runs: Sequence[Run]) -> str:
     )
 
 
-def _precise(run: Run) -> str:
+def _precise(run: RunPart) -> str:
     """The median with the half width of its interval."""
     whole = run.whole
     assert whole.median_us is not None
@@ -71,7 +79,7 @@ def _precise(run: Run) -> str:
     return f"{time_text(whole.median_us)} (± {(whole.high_us - whole.low_us) / 2 / whole.median_us:.1%})"
 
 
-def _sum(run: Run, operators: Sequence[Operator]) -> str:
+def _sum(run: RunPart, operators: Sequence[OperatorPart]) -> str:
     calls = sum(len(operator.calls) for operator in operators)
     who = f"Its {several(len(operators), 'operator')}, called {calls:,} times,"
     at = f" at {several(run.threads, 'thread')}" if run.threads else ""
@@ -79,10 +87,10 @@ def _sum(run: Run, operators: Sequence[Operator]) -> str:
         return f"{who} do not all have a time{at}, so there is no sum."
     if run.ratio is None:
         return f"{who} add up to {time_text(run.sum_us)}{at}."
-    return f"{who} add up to {time_text(run.sum_us)}{at}; in each round they are {run.ratio:.1%} of the whole model."
+    return f"{who} add up to {time_text(run.sum_us)}{at}, which is {run.ratio:.1%} of the whole model."
 
 
-def _rate(run: Run, operators: Sequence[Operator], rooflines: Sequence[Roofline]) -> str:
+def _rate(run: RunPart, operators: Sequence[OperatorPart], rooflines: Sequence[RooflinePart]) -> str:
     flops = sum(operator.flops * len(operator.calls) for operator in operators)
     if not flops or not run.whole.median_us:
         return ""
@@ -93,7 +101,7 @@ def _rate(run: Run, operators: Sequence[Operator], rooflines: Sequence[Roofline]
     return f"It computes {amount_text(flops, 'FLOP')} at {rate_text(rate, 'FLOP')}{of_peak}{why}."
 
 
-def _heaviest(run: Run, operators: Sequence[Operator]) -> str:
+def _heaviest(run: RunPart, operators: Sequence[OperatorPart]) -> str:
     timed = [
         (o.times[str(run.threads)].median_us or 0.0, len(o.calls)) for o in operators if str(run.threads) in o.times
     ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import MeasureError
 
 _NOT_READY = 600  # cudaErrorNotReady
+_HOLD_US = 200
+_MOST_TRIES = 12
 
 
 class Runtime:
@@ -72,6 +75,45 @@ class Events:
             "EventElapsedTime", "read an event", ctypes.byref(milliseconds), self._made[first], self._made[last]
         )
         return milliseconds.value * 1e3
+
+
+class HeldStream:
+    """Times launches that the GPU begins only when the host has made all of them: no time holds a wait for a launch.
+
+    The default stream is held while the host launches. Where it was held too shortly, it is held twice as long, and the
+    launches are made again.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events, self._hold_us = events, _HOLD_US
+
+    def once(self, launches: Iterable[Callable[[], bool]]) -> list[float] | None:
+        """Microseconds of each launch from event to event, NaN where it failed; None where the GPU began too early."""
+        self._events.hold(self._hold_us)
+        self._events.record(0)
+        ran = []
+        for number, launch in enumerate(launches, start=1):
+            ran.append(launch())
+            self._events.record(number)
+        late = self._events.passed(0)
+        times = [self._events.between_us(i, i + 1) if good else float("nan") for i, good in enumerate(ran)]
+        return None if late else times
+
+    def repeated(self, attempt: Callable[[], list[float] | None]) -> list[float]:
+        """What an attempt gives whose launches were all ahead of the GPU.
+
+        Args:
+            attempt: calls `once`, and returns None where that does.
+
+        Raises:
+            MeasureError: the host does not get to launch them in time.
+        """
+        for _ in range(_MOST_TRIES):
+            times = attempt()
+            if times is not None:
+                return times
+            self._hold_us *= 2
+        raise MeasureError("the host is too busy to launch kernels ahead of the GPU; leave it a core")
 
 
 def pointer(stream: Any) -> ctypes.c_void_p | None:

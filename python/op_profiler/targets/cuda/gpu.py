@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
-from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, Target
+from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_types import RuntimeDevice, Target
 from op_profiler.errors import MeasureError
-from op_profiler.measure.in_place import BoundKernel, Runs
-from op_profiler.measure.measurement import Cache, Device
-from op_profiler.measure.rounds import Limits
+from op_profiler.measure.in_place import Runs
+from op_profiler.measure.limits import Limits
+from op_profiler.measure.measurement import KERNEL_UNCERTAINTY, Cache, Device
 from op_profiler.targets.cuda import tvm_build
-from op_profiler.targets.cuda.alone import COLD_MECHANISM, emptying, spin_on
-from op_profiler.targets.cuda.events import Events
-from op_profiler.targets.cuda.launch_cost import LaunchCost, Spin, timeline_us, told
+from op_profiler.targets.cuda.alone import alone_us
+from op_profiler.targets.cuda.events import Events, HeldStream
+from op_profiler.targets.cuda.launch_cost import LaunchCost, launch_cost, timeline_us, warm_launch_cost
 from op_profiler.targets.cuda.load import GpuMeter
 from op_profiler.targets.cuda.management import NoNvml, Nvml
+from op_profiler.targets.cuda.own_kernels import Flush, Spin, flush_mechanism, own_kernels
 from op_profiler.targets.llvm.identity import host_fingerprint
 
 _LAUNCHED_AHEAD = 100
 """Operators; an H100 takes 1,020 launches before the host has to wait, and an operator may be several."""
-_MOST_TRIES = 12
 _GAP_READINGS, _GAP_US = (3, 15), 2e4
 
 
-class Graph(Protocol):
+class LaunchedGraph(Protocol):
     """What a compiler loads, as far as a GPU needs it; nothing of it waits for what it launches."""
 
     kernels: tuple[Any, ...]
@@ -53,13 +53,6 @@ class Graph(Protocol):
     def output_arrays(self) -> list[np.ndarray]: ...
 
 
-class _Timed(NamedTuple):
-    """Microseconds of the GPU, and of the host to launch it; NaN where it failed."""
-
-    us: float
-    launching_us: float
-
-
 @dataclasses.dataclass(eq=False)
 class GpuKernels:
     """A model on a GPU (a `LoadedModel`).
@@ -73,15 +66,16 @@ class GpuKernels:
         spin: tells the cost of launches; None where nothing does.
     """
 
-    graph: Graph
+    graph: LaunchedGraph
     runtime: RuntimeDevice
     events: Events
-    scratch: tuple[DeviceArray, DeviceArray]
+    flush: Flush
     launches: tuple[int, ...]
     spin: Spin | None = None
-    _hold_us: int = dataclasses.field(default=200, init=False)
     _cost: LaunchCost | None = dataclasses.field(default=None, init=False)
-    _launching_us: list[float] = dataclasses.field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._held = HeldStream(self.events)
 
     @property
     def labels(self) -> list[str]:
@@ -98,26 +92,23 @@ class GpuKernels:
         return
 
     def time_model(self) -> float:
-        timed = self._timed(self.graph.whole.run)
-        self._launching_us.append(timed.launching_us)
-        return timed.us
+        return self._timed(self.graph.whole.run)
 
-    def _timed(self, launch: Callable[[], bool]) -> _Timed:
-        """From before a launch on, by the GPU's clock and by the host's."""
+    def _timed(self, launch: Callable[[], bool]) -> float:
+        """Microseconds of the GPU, from before a launch on; NaN where it failed."""
         self.events.record(0)
-        started = time.perf_counter_ns()
         ran = launch()
-        stopped = time.perf_counter_ns()
         self.events.record(1)
         us = self.events.between_us(0, 1)
-        return _Timed(us, (stopped - started) / 1e3) if ran else _Timed(float("nan"), float("nan"))
+        return us if ran else float("nan")
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         if cache == "model":
             return self._in_model(timed)
         times = []
         for kernel, wanted in zip(self.graph.kernels, timed):
-            times.append(self._alone(kernel, cache) if wanted else self._untimed(kernel))
+            alone = alone_us(self._held, self.flush, kernel.run, cache) if wanted else self._untimed(kernel)
+            times.append(alone)
         return times
 
     def _in_model(self, timed: list[bool]) -> list[float]:
@@ -126,37 +117,19 @@ class GpuKernels:
         Raises:
             MeasureError: the host does not get to launch them in time.
         """
-        for _ in range(_MOST_TRIES):
-            times = self._walk_held()
-            if times is not None:
-                return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
-            self._hold_us *= 2
-        raise MeasureError("the host is too busy to launch kernels ahead of the GPU; leave it a core")
+        times = self._held.repeated(self._walk_held)
+        return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
 
     def _walk_held(self) -> list[float] | None:
         """Times of all kernels; None where the GPU began before all of a part had been launched."""
         times: list[float] = []
         kernels = self.graph.kernels
         for first in range(0, len(kernels), _LAUNCHED_AHEAD):
-            part = kernels[first : first + _LAUNCHED_AHEAD]
-            self.events.hold(self._hold_us)
-            self.events.record(0)
-            ran = []
-            for number, kernel in enumerate(part, start=1):
-                ran.append(kernel.run())
-                self.events.record(number)
-            late = self.events.passed(0)
-            self.runtime.sync()
-            if late:
+            part = self._held.once([kernel.run for kernel in kernels[first : first + _LAUNCHED_AHEAD]])
+            if part is None:
                 return None
-            times += [self.events.between_us(i, i + 1) if good else float("nan") for i, good in enumerate(ran)]
+            times += part
         return times
-
-    def _alone(self, kernel: BoundKernel, cache: Cache) -> float:
-        self.scratch[0].copyto(self.scratch[1])
-        if cache == "hot":
-            kernel.run()
-        return self._timed(kernel.run).us
 
     def _untimed(self, kernel: BoundKernel) -> float:
         kernel.run()
@@ -173,18 +146,18 @@ class GpuKernels:
     def call_overhead_us(self) -> float | None:
         if self.spin is None:
             return None
-        self._cost = told(self.spin, self.events, self.runtime)
+        self._cost = launch_cost(self.spin, self.events)
         return self._cost.event_us
 
     def launch_gap_us(self) -> float | None:
         if self.spin is None:
             return None
-        cost = self._cost or told(self.spin, self.events, self.runtime)  # of this window, where there is one
+        cost = self._cost or launch_cost(self.spin, self.events)  # of this window, where there is one
         wanted = [True] * len(self.graph.kernels)
         kernels_us = np.array(self._in_model(wanted)) - cost.event_us
         if not np.isfinite(kernels_us).all():
             return None  # a kernel fails
-        launches, alone = [], []
+        launches, alone_us = [], []
         for number in range(int(np.clip(_GAP_US / max(kernels_us.sum(), 1.0), *_GAP_READINGS))):
             self.run_model()
             launches.append(self.graph.walk("model", wanted))  # of the host's clock: it waits for no kernel
@@ -192,16 +165,13 @@ class GpuKernels:
                 self._timed(self.graph.whole.run)
             else:
                 self._in_model(wanted)
-            alone.append(self._timed(self.graph.kernels[-1].run))
+            alone_us.append(self._timed(self.graph.kernels[-1].run))
         # The run that is the median as a whole: what interrupts one launch in twenty is in most runs, and in no median.
         launches_us = np.array(sorted(launches, key=sum)[len(launches) // 2])
-        alone_us, alone_launching_us = np.median(alone, axis=0)
         # what a time of the whole holds before the first launch and behind the last kernel
-        ends_us = alone_us - self._timeline_us(kernels_us[-1:], launches_us[-1:], self.launches[-1:], cost)
-        if self._launching_us:  # the host is not always equally fast: as in the runs that were timed as a whole
-            call_us = alone_launching_us - launches_us[-1]  # Python's part
-            launches_us *= (np.nanmedian(self._launching_us) - call_us) / launches_us.sum()
-            self._launching_us.clear()
+        ends_us = float(np.median(alone_us)) - self._timeline_us(
+            kernels_us[-1:], launches_us[-1:], self.launches[-1:], cost
+        )
         return self._timeline_us(kernels_us, launches_us, self.launches, cost) + ends_us - float(kernels_us.sum())
 
     @staticmethod
@@ -217,13 +187,11 @@ class GpuKernels:
             try:
                 self.runtime.sync()
             except RuntimeError as failure:  # which TVM's own error is
-                from op_profiler.compilers.tvm_errors import last_line
-
                 return last_line(failure)
         return error
 
     def cache_mechanism(self, cache: Cache) -> str:
-        return {"model": "in-graph", "hot": "repeat", "cold": COLD_MECHANISM}[cache]
+        return {"model": "in-graph", "hot": "repeat", "cold": flush_mechanism()}[cache]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         return self.graph.kernel_outputs()
@@ -252,21 +220,24 @@ class Gpu:
     """A `Machine`: GPU 0 of those that this process sees (``CUDA_VISIBLE_DEVICES`` chooses)."""
 
     def __init__(self, target: Target) -> None:
+        lacking = tvm_build.missing_gpu(compiler_in_use().cuda_runtime)
+        if lacking:
+            raise MeasureError(f"target cuda: this machine lacks {'; '.join(lacking)}")
         self.runtime = runtime_device(target)
         self._nvml = Nvml()
+        kernels = own_kernels(self.runtime)
+        self._flush = Flush(self.runtime, kernels)
+        self._spin = Spin(kernels) if kernels is not None else None
         described = describe_gpu(target, self.runtime, self._nvml)
-        self.device = dataclasses.replace(described, machine_id=tvm_build.device_uuid())
+        properties = described.properties | _timing_of(self._spin)
+        self.device = dataclasses.replace(described, machine_id=tvm_build.device_uuid(), properties=properties)
         self.threads = NoThreads()
         self.limits = Limits()
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
-        graph = cast("Graph", compiler_in_use().load(compiled, self.runtime, inputs))
+        graph = cast("LaunchedGraph", compiler_in_use().load(compiled, self.runtime, inputs))
         launches = compiled.launch_counts(graph.labels)
-        return GpuKernels(graph, self.runtime, Events(), emptying(self.runtime), launches, self._spin)
-
-    @functools.cached_property
-    def _spin(self) -> Spin | None:
-        return spin_on(self.runtime)
+        return GpuKernels(graph, self.runtime, Events(), self._flush, launches, self._spin)
 
     def running_seconds(self) -> None:
         return
@@ -285,6 +256,15 @@ class Gpu:
 
     def close(self) -> None:
         self._nvml.close()
+
+
+def _timing_of(spin: Spin | None) -> dict[str, Any]:
+    """What is known of a GPU's clocks and kernels' ends, for `Device.properties`; how short times are depends on it."""
+    if spin is None:
+        return {KERNEL_UNCERTAINTY: None, "launch_cost": "not measured: there is no NVRTC"}
+    cost = warm_launch_cost(spin, Events())
+    rounded = {name: round(us, 3) for name, us in dataclasses.asdict(cost).items()}
+    return {KERNEL_UNCERTAINTY: rounded.pop("uncertain_us"), "launch_cost": rounded}
 
 
 def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device:

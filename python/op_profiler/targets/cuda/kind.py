@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from op_profiler.compilers.tvm_types import RemoteSession, RuntimeDevice, Target
+    from op_profiler.compilers.tvm_types import RuntimeDevice, Target
     from op_profiler.measure.measurement import Device
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.resources.resource import Resource
@@ -122,7 +122,7 @@ class CudaKind(TargetKind):
         return device_uuid()
 
     def plan_lanes(self) -> PlanLanes:
-        from op_profiler.parallel.runtime.stream_lanes import StreamLanes
+        from op_profiler.targets.cuda.stream_lanes import StreamLanes
 
         return StreamLanes()
 
@@ -131,12 +131,10 @@ class CudaKind(TargetKind):
 
         return GpuWorker
 
-    def describe_remote(
-        self, session: RemoteSession, runtime: RuntimeDevice, target: Target, address: str, key: str
-    ) -> tuple[Device, None]:
+    def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device:
         from op_profiler.targets.cuda.gpu import describe_remote_gpu
 
-        return describe_remote_gpu(target, runtime, address), None
+        return describe_remote_gpu(target, runtime, address)
 
 
 CUDA = CudaKind()

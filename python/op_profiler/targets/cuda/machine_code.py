@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import logging
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ _HEADERS = ("cuda_fp16.h", "crt/mma.h")
 """What kernels of half precision include, and those for tensor cores; not every wheel has the latter."""
 _OWN_NAMES = re.compile(r"\b(hpow|htanh|htan|hatan|herf)\b")
 """Functions that this TVM defines and newer headers of CUDA (12.8) define too."""
+_ERROR = re.compile(r"\berror\s*: (.*)")  # of the compiler, and of its assembler (ptxas)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Nvrtc:
             architecture: such as ``sm_90``.
 
         Raises:
-            RuntimeError: it does not compile; says why.
+            RuntimeError: it does not compile; gives the first error.
         """
         library, program = self._library, ctypes.c_void_p()
         options = [f"--gpu-architecture={architecture}", f"--include-path={self.include}", "--std=c++17"]
@@ -62,7 +64,7 @@ class Nvrtc:
             raise RuntimeError("NVRTC cannot begin a program")
         try:
             if library.nvrtcCompileProgram(program, len(options), given):
-                raise RuntimeError(f"NVRTC: {self._told(program, 'ProgramLog').rstrip(bytes(1)).decode()}")
+                raise RuntimeError(_refusal(self._told(program, "ProgramLog").rstrip(bytes(1)).decode(), architecture))
             return self._told(program, "CUBIN")
         finally:
             library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -74,6 +76,14 @@ class Nvrtc:
         if failed or getattr(self._library, f"nvrtcGet{what}")(program, text):
             raise RuntimeError(f"NVRTC does not hand out its {what}")
         return text.raw
+
+
+def _refusal(log: str, architecture: str) -> str:
+    """Why a program does not compile, in one line; the log of the process has the rest."""
+    logging.getLogger(__name__).info("NVRTC for %s: %s", architecture, log)
+    errors = _ERROR.findall(log) or log.splitlines()[-1:]
+    more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
+    return f"NVRTC refuses a kernel for {architecture}: {''.join(errors[:1])}{more}"
 
 
 def _places() -> Iterator[tuple[Path | None, Path]]:

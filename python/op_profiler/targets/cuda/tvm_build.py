@@ -32,6 +32,15 @@ _DRIVER_FUNCTIONS = (
     *("cuModuleGetFunction", "cuModuleGetGlobal_v2", "cuModuleLoadData", "cuModuleUnload"),
 )
 _ERROR_STUB_LIBRARY = 34  # what NVIDIA's own stubs answer
+_OLDEST_DRIVERS = {12: "525.60.13", 13: "580.65.06"}
+"""By CUDA's major version, on Linux: what runs code of every minor version of it. See
+https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html."""
+_OF_THE_SYSTEM = (
+    ("libc.so.6", "__libc_start_main", "GLIBC_2.34"),
+    ("libstdc++.so.6", "_ZSt21__glibcxx_assert_failPKciS0_S0_", "GLIBCXX_3.4.30"),
+)
+"""What libtvm.so of the wheel is linked against: a library, a symbol that the version brought, the version. The tag of
+the wheel (manylinux1) names an older system, so pip installs it where it cannot be loaded."""
 
 
 def root() -> Path | None:
@@ -119,16 +128,42 @@ def missing() -> list[str]:
         for package, name in _LIBRARIES.items():
             if _library(package, name) is None and not _loads(name):
                 lacking.append(f"{name} (source ./env_var.sh cuda)")
+        lacking += [
+            f"{version} of {library}, which Ubuntu 22.04 and Debian 12 have and older systems have not"
+            for library, symbol, version in _OF_THE_SYSTEM
+            if not _provides(library, symbol, version)
+        ]
     return lacking
 
 
-def missing_gpu() -> list[str]:
-    """What stands in the way of running kernels on this machine's GPU, whatever compiles them."""
-    if driver() is None:
+def missing_gpu(runtime: str = _LIBRARIES["cuda_runtime"]) -> list[str]:
+    """What stands in the way of running kernels on this machine's GPU.
+
+    Args:
+        runtime: library of CUDA that runs them, such as ``libcudart.so.13``; without a compiler the oldest one that
+            any of them uses.
+    """
+    library, version, major = driver(), ctypes.c_int(), int(runtime.rpartition(".")[2])
+    if library is None:
         return [f"NVIDIA's driver ({_DRIVER})"]
+    if not library.cuDriverGetVersion(ctypes.byref(version)) and version.value < major * 1000:
+        supported = f"{version.value // 1000}.{version.value % 1000 // 10}"
+        return [
+            f"NVIDIA's driver {_OLDEST_DRIVERS[major]} or newer for CUDA {major}: this one supports CUDA {supported}"
+        ]
     if not device_count():
         return ["a device: the driver is there but lists no GPU for this process (see nvidia-smi)"]
     return []
+
+
+def _provides(library: str, symbol: str, version: str) -> bool:
+    """Whether a library has a symbol in a version."""
+    try:
+        find, handle = ctypes.CDLL(None).dlvsym, ctypes.CDLL(library)._handle
+    except (OSError, AttributeError):  # no such library, or a system without glibc
+        return False
+    find.restype, find.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+    return find(handle, symbol.encode(), version.encode()) is not None
 
 
 def _loads(name: str) -> bool:

@@ -12,13 +12,13 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.measure.energy import Rapl
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.placements import USUAL_COPIES
-from op_profiler.measure.rounds import Limits
-from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.measure.threads import ThreadPool
 from op_profiler.targets.llvm.identity import describe_host
 from op_profiler.targets.llvm.peaks import measure_peaks, with_peaks
+from op_profiler.targets.llvm.reference_kernels import ReferenceKernels
 from op_profiler.targets.machine import LoadedModel
 
 
@@ -38,7 +38,7 @@ class Host:
         self.threads = ThreadPool(cores)
         self.limits = Limits()
         self._target = target
-        self._steadiness_probe: SteadinessProbe | None = None
+        self._steadiness_probe: ReferenceKernels | None = None
 
     def probe(self) -> None:
         """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
@@ -50,9 +50,9 @@ class Host:
     def running_seconds(self) -> None:
         return
 
-    def steadiness_probe(self) -> SteadinessProbe:
+    def steadiness_probe(self) -> ReferenceKernels:
         if self._steadiness_probe is None:  # not everybody who opens a machine times a model on it
-            self._steadiness_probe = SteadinessProbe(self._target)
+            self._steadiness_probe = ReferenceKernels(self._target)
         return self._steadiness_probe
 
     def meter(self, threads: int | None = None) -> CoreMeter:

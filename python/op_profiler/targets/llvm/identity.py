@@ -136,12 +136,12 @@ def host_id() -> str:
     - the host's name.
     """
     named = os.environ.get("OP_PROFILER_HOST_ID")
-    installed = "" if in_container() else next(filter(None, map(_read, _MACHINE_IDS)), "")
+    installed = "" if _in_container() else next(filter(None, map(_read, _MACHINE_IDS)), "")
     identity = named or installed or _boot_id() or platform.node()
     return hashlib.sha256(f"op_profiler {identity}".encode()).hexdigest()[:16]
 
 
-def in_container() -> bool:
+def _in_container() -> bool:
     """Whether this process sees another root folder than its host's (Docker, Podman, Kubernetes, Apptainer, nspawn)."""
     if any(map(os.path.exists, _CONTAINER_FILES)) or any(name in os.environ for name in _CONTAINER_VARIABLES):
         return True

@@ -29,15 +29,10 @@ class LlvmKind(TargetKind):
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
 
     def for_int8(self, target: Target) -> Target:
-        """Without the instructions that TVM 0.19 cannot use.
-
-        LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of
-        LLVM's. Dense layers for AMX (Intel from Sapphire Rapids on) only build where their sizes are multiples of its
-        tiles.
-        """
+        """Without AMX (Intel from Sapphire Rapids on), where TVM builds dense layers of multiples of its tiles only."""
         if "arm_cpu" in target.keys:
             return target
-        attributes = ["-avx512vnni", "-avxvnni", "-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
+        attributes = ["-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
         return load_tvm().target.Target({**target.export(), "mattr": attributes})
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
@@ -88,7 +83,7 @@ class LlvmKind(TargetKind):
         return PROCESSOR
 
     def plan_lanes(self) -> PlanLanes:
-        from op_profiler.parallel.runtime.core_lanes import CoreLanes
+        from op_profiler.targets.llvm.core_lanes import CoreLanes
 
         return CoreLanes()
 

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.cache import cache_folder
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.files import atomic_file
-from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.in_place import BoundKernel, timed_us
+from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
+from op_profiler.measure.in_place import timed_us
+from op_profiler.measure.threads import default_thread_counts
+from op_profiler.targets.llvm.reference_kernels import Pieces
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
@@ -89,8 +92,6 @@ def measure_peaks(target: Target, device: Device, pool: ThreadPool) -> Peaks:
         device: that it is.
         pool: is left at all cores.
     """
-    from op_profiler.measure.threads import default_thread_counts
-
     counts = default_thread_counts(device.cores)
     arithmetic, flops = _arithmetic(target)
     memory = _memory(target, beyond_caches_bytes(_CACHES * caches_in_use_bytes(pool.core_set())))

@@ -18,10 +18,10 @@ from op_profiler.compilers.remote_model import RemoteMachine
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import BoardLostError, MeasureError
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.measurement import Cache
-from op_profiler.measure.rounds import Limits
 from op_profiler.targets.machine import Place
-from op_profiler.targets.remote.probe import upload
+from op_profiler.targets.remote.probe import Probe, describe_board, upload
 from op_profiler.targets.remote.rpc import ANSWER_SECONDS, connect, deadline
 from op_profiler.targets.target import kind_of
 
@@ -50,9 +50,15 @@ class Board:
         session = self.connection.session
         kind = kind_of(name)
         self.runtime = session.device(kind.rpc_device, 0)
+        self.probe: Probe | None = None
+        self._sensor: str | None = None
         with self.guard("describing it", ANSWER_SECONDS * 3):
-            self.device, self.probe = kind.describe_remote(session, self.runtime, target, self.address, place.key)
-            self._sensor = self.probe.energy_sensor() if self.probe is not None else None
+            device = kind.describe_remote(self.runtime, target, self.address)
+            if device is None:
+                self.probe = Probe(session, target)
+                device = describe_board(kind.name, target, self.address, place.key, self.probe)
+                self._sensor = self.probe.energy_sensor()
+            self.device = device
         self._running_seconds = 0.0
         self._loaded: weakref.WeakSet[BoardKernels] = weakref.WeakSet()
         self.threads = RemoteThreads(self)

@@ -16,6 +16,7 @@ from op_profiler.measure.measurement import Cache, Device, Settings
 from op_profiler.targets.machine import Place
 from op_profiler.targets.remote.board import COLD_MECHANISM
 from op_profiler.targets.remote.rpc import is_tracker, list_machines
+from op_profiler.targets.remote.trial_worker import BoardWorker
 from op_profiler.tuning.candidate import Candidate, TrialResult
 from op_profiler.tuning.trials.process import WorkerProcess, forkserver, new_log
 from op_profiler.tuning.trials.runner import TrialLimits
@@ -230,7 +231,7 @@ class BoardRunner:
 
     def _start(self, slot: _Slot) -> None:
         """A new process for a board; none where the board does not answer."""
-        process = WorkerProcess(self._context, dataclasses.replace(self._setup, address=slot.address))
+        process = WorkerProcess(self._context, BoardWorker, dataclasses.replace(self._setup, address=slot.address))
         try:
             process.answer(_START_SECONDS)
             process.ask("describe")

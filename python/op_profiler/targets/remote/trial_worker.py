@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
 from op_profiler.measure.measurement import Device
 from op_profiler.targets.machine import Threads
-from op_profiler.targets.remote.board import COLD_MECHANISM, FLUSH
+from op_profiler.targets.remote.board import COLD_MECHANISM, FLUSH, Board
+from op_profiler.targets.remote.probe import upload
 from op_profiler.tuning.candidate import Candidate, TrialResult
 from op_profiler.tuning.reference import Reference
 from op_profiler.tuning.task import BuiltPoint
-from op_profiler.tuning.trials.device_clock import BuiltForDevice
 from op_profiler.tuning.trials.worker import Built, Worker
 
 
@@ -22,8 +23,6 @@ class BoardWorker(Worker):
     cold_mechanism = COLD_MECHANISM
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
-        from op_profiler.targets.remote.board import Board
-
         assert self.setup.place is not None
         self.board = Board(self.setup.name, self.target, self.setup.place, self.setup.address)
         return self.board.runtime, self.board.threads
@@ -69,9 +68,25 @@ class BoardWorker(Worker):
         reference: Reference | None,
         weights: list[DeviceArray],
     ) -> Built:
-        from op_profiler.targets.remote.probe import upload
-
         with self.board.guard("sending a candidate"):
             library = upload(self.board.connection.session, built.function, self.target)
         options = {"f_preproc": FLUSH} if self.setup.cache == "cold" else {}
         return BuiltForDevice(library, arrays, reference, None, built.output, None, options)
+
+
+@dataclasses.dataclass
+class BuiltForDevice(Built):
+    """A candidate that the device's own clock times; the first call of each timing is not counted.
+
+    Attributes:
+        options: of the time evaluator, that bring the caches into the wanted state.
+    """
+
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
+        calls = 1 if self.options else calls
+        evaluator = self.function.time_evaluator(
+            self.function.entry_name, device, number=calls, repeat=samples, **self.options
+        )
+        return tuple(float(s) * 1e6 for s in evaluator(*self.arrays).results)

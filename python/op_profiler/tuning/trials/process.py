@@ -14,7 +14,7 @@ from typing import Any
 from op_profiler.child_processes import python_path
 from op_profiler.cores import unbind
 from op_profiler.tuning.candidate import Failure, TaskSpec
-from op_profiler.tuning.trials.worker import WorkerSetup
+from op_profiler.tuning.trials.worker import Worker, WorkerSetup
 from op_profiler.tuning.trials.worker import main as worker_main
 
 
@@ -37,15 +37,18 @@ def new_log() -> Path:
 class WorkerProcess:
     """One worker and the pipe to it.
 
+    Args:
+        worker_class: what answers its commands.
+
     Attributes:
         task: that it has prepared last.
     """
 
-    def __init__(self, context: ForkServerContext, setup: WorkerSetup) -> None:
+    def __init__(self, context: ForkServerContext, worker_class: type[Worker], setup: WorkerSetup) -> None:
         self.task: TaskSpec | None = None
         self.connection: Connection
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=worker_main, args=(theirs, setup), daemon=True)
+        self._process = context.Process(target=worker_main, args=(theirs, worker_class, setup), daemon=True)
         self._process.start()
         theirs.close()
 

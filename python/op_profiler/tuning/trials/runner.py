@@ -142,7 +142,7 @@ class TrialRunner:
         if present is not None:
             return present
         for _ in range(_MOST_FAILED_STARTS):
-            worker = WorkerProcess(self._context, self._setup)
+            worker = WorkerProcess(self._context, self._worker_class, self._setup)
             try:
                 worker.answer(_START_SECONDS)
             except (EOFError, TimeoutError):

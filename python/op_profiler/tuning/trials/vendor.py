@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from op_profiler.cores import available_cores
+from op_profiler.cores import binding_order
 from op_profiler.errors import MeasureError, MissingPackageError
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
@@ -23,7 +23,7 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
         MeasureError: torch takes another number of threads.
     """
     # Without places the two of OpenMP's threads may share a core, each waiting for the other to use up its time slice.
-    os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in available_cores()[:threads])
+    os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in binding_order()[:threads])
     os.environ["OMP_PROC_BIND"] = "true"
     os.environ["OMP_NUM_THREADS"] = str(threads)
     try:

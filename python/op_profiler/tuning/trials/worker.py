@@ -20,19 +20,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.cores import unbind
 from op_profiler.errors import BoardLostError, MeasureError
-from op_profiler.measure.in_place import BoundKernel
 from op_profiler.measure.measurement import Cache, Settings
+from op_profiler.measure.threads import ThreadPool
 from op_profiler.targets.machine import Place, Threads
-from op_profiler.targets.target import kind_of
 from op_profiler.tuning.candidate import VENDOR, Candidate, Failure, TaskSpec, TrialResult
 from op_profiler.tuning.reference import Reference, reference_of, unwritten_array
 from op_profiler.tuning.task import BuiltPoint, InvalidPointError, Task
+from op_profiler.tuning.trials.vendor import vendor_kernels
 
 _PR_SET_PDEATHSIG = 1
 _SETTLING_SECONDS = 0.1
@@ -174,8 +175,6 @@ class Worker:
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
         """The device that kernels run on, and its threads."""
-        from op_profiler.measure.threads import ThreadPool
-
         return runtime_device(self.target), ThreadPool()
 
     def prepare(self, task: TaskSpec) -> TrialResult:
@@ -191,7 +190,7 @@ class Worker:
     def _prepare(self, task: TaskSpec) -> None:
         unbind()  # timing binds this thread, and builds are to run beside each other
         if task not in self.tasks:
-            self.tasks, self.inputs = {task: task.create(self.target)}, {}
+            self.tasks, self.inputs = {task: compiler_in_use().task(task, self.target)}, {}
         if task not in self.references:
             self.references = {task: self.tasks[task].reference() if self.setup.check else None}
 
@@ -234,8 +233,6 @@ class Worker:
         return min(right, key=lambda one: min(one.timed(self.device, 3, 5)))
 
     def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
-        from op_profiler.tuning.trials.vendor import vendor_kernels
-
         kernels = vendor_kernels(task, reference, self.setup.threads)
         return [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
 
@@ -346,15 +343,7 @@ class Worker:
         ]
 
 
-def _make(setup: WorkerSetup) -> Worker:
-    if setup.place is None:
-        return kind_of(setup.name).trial_worker()(setup)
-    from op_profiler.targets.remote.trial_worker import BoardWorker
-
-    return BoardWorker(setup)
-
-
-def main(connection: Connection, setup: WorkerSetup) -> None:
+def main(connection: Connection, worker_class: type[Worker], setup: WorkerSetup) -> None:
     """Answer commands until the pipe is closed."""
     if sys.platform == "linux":  # nobody is left to listen when the fork server has gone with its parent
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -362,7 +351,7 @@ def main(connection: Connection, setup: WorkerSetup) -> None:
     log = os.open(setup.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    worker = _make(setup)
+    worker = worker_class(setup)
     if setup.memory_bytes is not None:
         _limit_memory(setup.memory_bytes)
     connection.send("ready")

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from op_profiler.tuning.tuners.tuner import TunerFactory
 
 _HERE = "op_profiler.tuning.tuners"
-_AUTOTVM = "op_profiler.compilers.relay.tuners"
+_COMPILERS = "op_profiler.compilers"
+_AUTOTVM = f"{_COMPILERS}.relay.tuners"
 
 TUNERS: Registry[TunerFactory] = Registry(
     "tuners",
@@ -29,3 +30,11 @@ TUNERS: Registry[TunerFactory] = Registry(
         "droplet": Entry(f"{_AUTOTVM}.autotvm:droplet", "descent along the knobs (Droplet Search); may end early"),
     },
 )
+
+
+def tuners_of(compiler: str) -> list[str]:
+    """Names of the tuners that search for a compiler: all but those in the folder of another one."""
+    paths = {name: entry.path for name, entry in TUNERS.built_in.items()}
+    others = {name for name, path in paths.items() if path.startswith(f"{_COMPILERS}.")}
+    own = {name for name in others if paths[name].startswith(f"{_COMPILERS}.{compiler}.")}
+    return [name for name in TUNERS if name not in others - own]

@@ -31,7 +31,7 @@ _FAILED = 4.0
 """Times the slowest so far: what a failure counts as."""
 
 
-class Trees:
+class TreesTuner:
     """A `Tuner`."""
 
     def __init__(self, task: Task, seed: int) -> None:
@@ -120,7 +120,7 @@ class Trees:
 
 
 def trees(task: Task, seed: int) -> Tuner:
-    return Trees(task, seed)
+    return TreesTuner(task, seed)
 
 
 def _features(task: Task, point: int) -> list[float]:

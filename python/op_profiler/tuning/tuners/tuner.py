@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
-
-from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.tuning.tuners import TUNERS
 
 if TYPE_CHECKING:
     from op_profiler.tuning.candidate import TrialResult
@@ -37,19 +33,3 @@ class TunerFactory(Protocol):
         Raises:
             UsageError: it searches the tasks of another compiler only.
         """
-
-
-def make_tuner(name: str, task: Task, seed: int) -> Tuner:
-    """The tuner of a name for a task.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-        UsageError: it is none for this compiler.
-    """
-    factory = TUNERS.get(name)
-    load_tvm()
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    return factory(task, seed)

@@ -17,14 +17,14 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 
-from ....nursery import Nursery
+from ....nursery import forked_child
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
 def forked_importers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_models, "subprocess", Nursery())
+    monkeypatch.setattr(relay_models, "Child", forked_child())
 
 
 @pytest.fixture(scope="session")

@@ -346,7 +346,8 @@ def _network(r: Any, m: Maker) -> list[Any]:
     return [
         *(pooled, r.nn.softmax(r.nn.dense(dense, m.weight(10, 48)))),
         *(r.nn.relu(row), products, scores, gelu, r.sum(images, axis=[2, 3]), r.mean(images, axis=-1)),
-        *(r.tanh(images), r.transpose(images, (0, 2, 3, 1))),
+        *(r.tanh(images), r.transpose(images, (0, 2, 3, 1)), r.power(images, r.const(1.7))),
+        r.floor_mod(r.cast(images, "int32"), r.const(7)),
         *(r.nn.pad(images, ((0, 0), (0, 0), (1, 1), (2, 0)), pad_value=-1.5), r.nn.adaptive_avg_pool2d(images, (3, 4))),
     ]
 

@@ -13,12 +13,12 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relax.pipeline import lower
 from op_profiler.compilers.relax.vectors import divisor, vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.schedules import records
+from op_profiler.schedules import record_files
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.schedules.usable_records import UsableRecords
-from op_profiler.tuning.candidate import TaskSpec, candidate_of
+from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import unwritten_array
-from op_profiler.tuning.search import OperatorSearch
+from op_profiler.tuning.search import OperatorSearch, candidate_of
 from op_profiler.tuning.task import InvalidPointError
 from op_profiler.tuning.trials.runner import TrialRunner
 from op_profiler.tuning.tunable import Tunable
@@ -35,7 +35,7 @@ def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(quick
     assert [spec.template for spec in item.tasks] == [f"metaschedule.{number}" for number in range(len(item.tasks))]
     tvm, built, block = load_tvm(), 0, divisor(28, vectors_of(quick).lanes)
     for spec in item.tasks:
-        task = spec.create(quick)
+        task = compiler_in_use().task(spec, quick)
         assert {"tile_oh", "tile_ow", "split_ici", "unroll"} <= task.knobs.keys()
         default = task.point(task.default().knobs)
         assert default is not None and task.schedule(default) == task.applied(default) == task.default()
@@ -64,12 +64,12 @@ def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(quick
 
 def test_a_place_that_a_sketch_has_not_got_is_refused(target: Any) -> None:
     item = _automatic(target, (1, 6, 9, 14), convolution((28, 6, 3, 3), padding=1, strides=2))
-    places = [name for name in item.tasks[0].create(target).knobs if name.startswith("compute_at")]
+    places = [name for name in compiler_in_use().task(item.tasks[0], target).knobs if name.startswith("compute_at")]
     assert places == ["compute_at_data_pad"]
     text, template = json.loads(item.tasks[0].arguments[-1]), item.tasks[0].template
     text[2][places[0]][1].append(39)
     spec = TaskSpec(template, (*item.tasks[0].arguments[:-1], json.dumps(text)))
-    task = spec.create(target)
+    task = compiler_in_use().task(spec, target)
     point = task.point(task.default().knobs | {places[0]: 39})
     assert point is not None
     with pytest.raises(InvalidPointError, match="cannot be computed there"):
@@ -91,8 +91,8 @@ def test_a_search_of_the_automatic_space_gives_records_that_builds_use(
 
     task = best.candidate.task
     record = Record(str(target), task.template, task.arguments, best.config, (1e-5,), conditions=Conditions(1))
-    assert records.keep(tmp_path, record)
-    (read,) = records.read_records(tmp_path)[0]
+    assert record_files.keep(tmp_path, record)
+    (read,) = record_files.read_records(tmp_path)[0]
     assert (read.template, read.knobs) == (best.schedule.template, best.schedule.knobs)
     assert candidate_of(read, item.specs, target) == best.candidate
     model = model_of((7, 33), dense)

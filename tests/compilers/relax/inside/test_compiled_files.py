@@ -15,7 +15,6 @@ from op_profiler.building.build import build_model
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.pipelines import use_pipeline
 from op_profiler.compilers.relax.decoder.model import load_step
 from op_profiler.compilers.relax.relax_compiler import RELAX
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
@@ -71,12 +70,8 @@ def test_a_model_is_read_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     occurrence = read.compiled.occurrences[0]
     assert RELAX.single_operator(occurrence).inputs == RELAX.single_operator(made.compiled.occurrences[0]).inputs
     other = dataclasses.replace(REQUEST, pipeline="stock")
-    use_pipeline("stock")
-    try:
-        with pytest.raises(ModelError, match="built again"):
-            build_model(other, model, resolve_target("llvm"))
-    finally:
-        use_pipeline("default")
+    with pytest.raises(ModelError, match="built again"):
+        build_model(other, model, resolve_target("llvm"))
 
 
 def test_a_build_of_another_version_is_none(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.measure.threads import ThreadPool
-from op_profiler.report.page.loops import loops_of
+from op_profiler.report.page.operators import loops_of
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing import CompilerSuite
 

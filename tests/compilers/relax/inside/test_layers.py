@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import json
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ import pytest
 
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, use_pipeline
 from op_profiler.compilers.relax.compiled_files import read_compiled, write_compiled
 from op_profiler.compilers.relax.decoder.model import load_step
 from op_profiler.compilers.relax.imported_layers import NotedLayers
@@ -105,11 +105,7 @@ def test_a_build_has_them_and_so_has_one_that_was_kept(blocks: Path, tmp_path: P
 
 
 def test_other_pipelines_carry_them_too(blocks: Path) -> None:
-    use_pipeline("stock")
-    try:
-        layers = layers_of(operators(imported(blocks, "relax")))
-    finally:
-        use_pipeline(DEFAULT_PIPELINE)
+    layers = layers_of(operators(dataclasses.replace(imported(blocks, "relax"), pipeline="stock")))
     assert [names[0] for names in layers["nn.conv2d"]] == ["stem/conv", "body/conv"]
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from op_profiler.cores import available_cores
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.steadiness import PROBE_NAMES, SteadinessProbe
+from op_profiler.measure.steadiness import PROBE_NAMES
+from op_profiler.targets.llvm.reference_kernels import ReferenceKernels
 from op_profiler.targets.open_machine import open_machine
 
 
 def test_the_steadiness_probe_takes_time_and_reads_what_no_cache_holds(target: Any) -> None:
-    probe = SteadinessProbe(target)
+    probe = ReferenceKernels(target)
     timed = probe.timed()
     assert len(timed) == len(PROBE_NAMES) and min(timed) > 0
     compute, memory = probe.sizes_bytes

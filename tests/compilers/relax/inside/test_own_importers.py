@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.runtime.memory import bind_in_one_piece
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
+
+from ....frontends.lowered import agree
 
 
 def outputs_of(model: ImportedModel, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -57,6 +60,19 @@ def test_an_onnx_file_that_relay_refuses_is_imported_and_says_so(tmp_path: Path)
     bound = bind_in_one_piece(compiled, blocks, {"input.1": data})
     assert all(kernel.run() for kernel in bound.kernels)
     np.testing.assert_allclose(bound.output_arrays()[0], expected, atol=1e-5)
+
+
+def test_an_attribute_that_an_own_importer_ignores_is_refused(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto
+    values = [helper.make_tensor_value_info("x", kind.FLOAT, [4]), helper.make_tensor_value_info("y", kind.BOOL, [4])]
+    node = helper.make_node("IsInf", ["x"], ["y"], detect_positive=0)
+    file = tmp_path / "infinite.onnx"
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(file))
+    load_tvm()
+    with pytest.raises(ModelError, match="converter of IsInf ignores detect_positive=0"):
+        RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), importer="relax"))
 
 
 def test_a_batch_that_does_not_reach_the_outputs_of_an_own_import_is_refused(
@@ -115,36 +131,47 @@ def test_whole_numbers_of_an_exported_program_are_divided_as_fractions() -> None
         np.testing.assert_allclose(output, expected.numpy(), rtol=1e-6)
 
 
-PLACES = "leave out return_indices"
-OVERLOOKED: dict[str, tuple[Callable[..., Any], str]] = {
-    "divisor": (lambda torch, x: torch.nn.functional.avg_pool2d(x, 2, divisor_override=3), "has a divisor"),
-    "places": (lambda torch, x: torch.nn.functional.max_pool2d(x, 2, return_indices=True), PLACES),
-    "dropout": (lambda torch, x: torch.nn.functional.dropout(x, 0.5, training=True), "drops at random"),
-    "random": (lambda torch, x: x + torch.rand_like(x), "draws at random"),
-    "smooth": (
-        lambda torch, x: torch.nn.functional.interpolate(x, (3, 3), mode="bilinear", antialias=True),
-        "smooths what it makes smaller",
-    ),
-    "statistics": (
-        lambda torch, x: torch.nn.functional.batch_norm(x, torch.ones(3), torch.ones(3), training=True),
-        "as in training",
-    ),
-    "shape": (
-        lambda torch, x: torch.nn.functional.grid_sample(x, torch.zeros(2, 4, 5, 2)),
-        "became one of shape",
-    ),
-    "run time": (lambda torch, x: x[:, : int(x.sum())], "torch.export: Could not"),
+OVERLOOKED: dict[str, Callable[..., Any]] = {
+    "divisor": lambda torch, x: torch.nn.functional.avg_pool2d(x, 2, divisor_override=3),
+    "places": lambda torch, x: torch.nn.functional.max_pool2d(x, 2, return_indices=True),
+    "smooth": lambda torch, x: torch.nn.functional.interpolate(x, (3, 3), mode="bilinear", antialias=True),
+    "statistics": lambda torch, x: torch.nn.functional.batch_norm(x, torch.ones(3), torch.ones(3), training=True),
+    "shape": lambda torch, x: torch.nn.functional.grid_sample(x, torch.zeros(2, 4, 5, 2)),
 }
 
 
 @pytest.mark.parametrize("name", OVERLOOKED)
-def test_what_the_importer_of_exported_programs_would_overlook_is_refused(
+def test_what_the_importer_of_exported_programs_overlooks_is_found_by_its_outputs(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    class Module(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, data: Any) -> Any:
+            return OVERLOOKED[name](torch, data)
+
+    load_tvm()
+    with contextlib.suppress(ModelError):  # some are refused by the importer
+        model = torch_importer.lower(
+            Module(), [torch.randn(2, 3, 6, 6)], name="m", source="file", input_names=["x"], batch_size=2
+        )
+        agree(model, agrees=False, compiler="relax")
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
+    "dropout": (lambda torch, x: torch.nn.functional.dropout(x, 0.5, training=True), "drops at random"),
+    "random": (lambda torch, x: x + torch.rand_like(x), "draws at random"),
+    "run time": (lambda torch, x: x[:, : int(x.sum())], "torch.export: Could not"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_importer_of_exported_programs_cannot_take_is_refused(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     torch = pytest.importorskip("torch")
     from op_profiler.frontends.importers import torch as torch_importer
 
-    function, message = OVERLOOKED[name]
+    function, message = REFUSED[name]
 
     class Module(torch.nn.Module):  # type: ignore[name-defined]
         def forward(self, data: Any) -> Any:

@@ -12,7 +12,7 @@ from networks import small_network
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, use_pipeline
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import ModelError
 from op_profiler.targets.target import resolve_target
@@ -39,30 +39,28 @@ def unfinished(target):
 
 
 @pytest.fixture(autouse=True)
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_passes.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    yield
-    use_pipeline(DEFAULT_PIPELINE)
 
 
-def _model() -> ImportedModel:
+def _model(pipeline: str) -> ImportedModel:
     load_tvm()
-    return ImportedModel("small", "test", small_network(), {}, (InputSpec("data", (1, 16, 12, 12)),))
+    inputs = (InputSpec("data", (1, 16, 12, 12)),)
+    return ImportedModel("small", "test", small_network(), {}, inputs, pipeline=pipeline)
 
 
 def test_every_pipeline_gives_the_same_outputs_and_kernels_that_are_called_one_by_one() -> None:
     target = resolve_target("llvm")
     outputs, kernels = [], {}
     for name in (DEFAULT_PIPELINE, "stock", "own_passes:plain"):
-        use_pipeline(name)
-        built = compiler_in_use().build(_model(), target, NO_RECORDS)
+        built = compiler_in_use().build(_model(name), target, NO_RECORDS)
         loaded: Any = compiler_in_use().load(built.compiled, runtime_device(target), INPUTS)
         outputs.append(loaded.output_arrays()[0])
         kernels[name] = loaded.labels
         assert loaded.labels == [call.label for call in built.compiled.calls]
         operators = [built.compiled.by_label[label].operator for label in loaded.labels]
-        lowered = compiler_in_use().operators(_model(), target)
+        lowered = compiler_in_use().operators(_model(name), target)
         assert [occurrence.operator.key for occurrence in lowered] == [operator.key for operator in operators]
         assert min(loaded.walk("model", [True] * len(loaded.labels))) > 0
         if name != DEFAULT_PIPELINE:
@@ -80,6 +78,5 @@ def test_every_pipeline_gives_the_same_outputs_and_kernels_that_are_called_one_b
 
 
 def test_a_pipeline_that_never_comes_to_kernels_is_refused() -> None:
-    use_pipeline("own_passes:unfinished")
     with pytest.raises(ModelError, match="CallTIRRewrite"):
-        compiler_in_use().build(_model(), resolve_target("llvm"), NO_RECORDS)
+        compiler_in_use().build(_model("own_passes:unfinished"), resolve_target("llvm"), NO_RECORDS)

@@ -10,8 +10,8 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relax.relax_compiler import RELAX
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.predict.latency.loops import keep_loops, loops_of
-from op_profiler.predict.latency.traffic import NAMES
+from op_profiler.prediction.latency.loops import keep_loops, loops_of
+from op_profiler.prediction.latency.traffic import NAMES
 from op_profiler.targets.target import resolve_target
 
 TARGET = "llvm -mcpu=skylake-avx512"

@@ -17,12 +17,13 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relax.pipeline import lower
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import ModelError
-from op_profiler.schedules import records
+from op_profiler.schedules import record_files
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.testing.compiler import NO_RECORDS
-from op_profiler.tuning.candidate import Candidate, candidate_of
+from op_profiler.tuning.candidate import Candidate
+from op_profiler.tuning.search import candidate_of
 from op_profiler.tuning.tunable import Tunable
 
 SHAPE = (1, 16, 12, 12)
@@ -65,7 +66,7 @@ def test_records_are_databases_that_builds_and_tvm_s_own_pass_read(
     convolutions = [item for item in items if "conv2d" in item.anchor.anchor]
     place = tmp_path / "processor.metaschedule"
     for item in convolutions:
-        assert records.keep(place, record_of(target, item, {"tile_oh": 3, "tile_ow": 4, "compute_at": -1}))
+        assert record_files.keep(place, record_of(target, item, {"tile_oh": 3, "tile_ow": 4, "compute_at": -1}))
     usable = UsableRecords.of_file(place, Conditions(2))
     assert len(usable.chosen) == len(convolutions) == 2 and usable.skipped == 0
 
@@ -114,13 +115,13 @@ def test_a_record_is_the_candidate_that_it_was_made_of(
 ) -> None:
     item = small[1][0]
     record = record_of(target, item, {"unroll": 0})
-    records.keep(tmp_path, record)
-    (read,) = records.read_records(tmp_path)[0]
+    record_files.keep(tmp_path, record)
+    (read,) = record_files.read_records(tmp_path)[0]
     assert (read.computation, read.knobs, read.conditions) == (record.computation, record.knobs, record.conditions)
     assert candidate_of(read, item.specs, target) == Candidate(item.tasks[0], record.config["index"])
     again = dataclasses.replace(record_of(target, item, {"unroll": 2}), seconds=(2e-5,))
-    assert not records.keep(tmp_path, again) and records.keep(tmp_path, again, [read])
-    (kept,) = records.read_records(tmp_path)[0]
+    assert not record_files.keep(tmp_path, again) and record_files.keep(tmp_path, again, [read])
+    (kept,) = record_files.read_records(tmp_path)[0]
     assert kept.knobs["unroll"] == 2 and kept.seconds == (2e-5,)
 
 
@@ -142,7 +143,7 @@ def test_a_database_of_tvm_s_own_tools_is_applied(
     database = JSONDatabase(work_dir=str(tmp_path))
     database.commit_tuning_record(TuningRecord(schedule.trace, database.commit_workload(mod), [1e-6], target))
 
-    file = records.record_file(str(tmp_path), "relax/llvm", "some processor", compiler_in_use().record_form)
+    file = record_files.record_file(str(tmp_path), "relax/llvm", "some processor", compiler_in_use().record_form)
     assert file == tmp_path
     usable = UsableRecords.of_file(file, Conditions(1))
     built = compiler_in_use().build(model, target, usable)

@@ -19,9 +19,9 @@ def test_one_process_imports_a_model_and_begins_before_tvm_is_loaded_here(monkey
     load_tvm = tvm_build.load_tvm
 
     class Counted(relay_models._Import):
-        def __init__(self, request: ModelRequest) -> None:
+        def __init__(self, request: ModelRequest, *more: Any) -> None:
             begun.append("import")
-            super().__init__(request)
+            super().__init__(request, *more)
 
     def counted() -> Any:
         begun.append("tvm")
@@ -41,6 +41,6 @@ def test_an_import_that_nobody_took_is_not_given_to_a_later_call() -> None:
     stale = relay_models._begun[model]
     relay_models.begin(model)
     begun = relay_models._begun.pop(model)
-    begun.end()
+    begun.close()
     assert begun is not stale
     assert not any(Path(one.folder.name).exists() for one in (stale, begun))

@@ -81,7 +81,7 @@ def test_points_compute_what_the_kernel_does_before_it_is_scheduled(
     item = tunable(quick, shape, body, rule)
     (spec,) = item.tasks
     assert spec == item.default and spec.template == f"{rule}.relax"
-    task, tvm = spec.create(quick), load_tvm()
+    task, tvm = compiler_in_use().task(spec, quick), load_tvm()
     default = task.point(task.default().knobs)
     assert default is not None and task.schedule(default) == task.default()
     reference = task.reference()
@@ -112,7 +112,9 @@ def _corners(task: Task) -> list[int]:
 
 
 def test_what_the_knobs_do_stands_in_the_columns_of_the_dataset(target: Any) -> None:
-    task = tunable(target, (1, 64, 8, 6), convolution((32, 64, 3, 3), padding=1)).tasks[0].create(target)
+    task = compiler_in_use().task(
+        tunable(target, (1, 64, 8, 6), convolution((32, 64, 3, 3), padding=1)).tasks[0], target
+    )
     others = {"tile_oc": 1, "tile_oh": 2, "split_ici": 4, "fuse": 1, "compute_at": -1, "unroll": 2}
     knobs = task.default().knobs | others
     point = task.point(knobs | {"tile_ow": 3})
@@ -157,6 +159,6 @@ def test_operators_that_differ_in_a_number_only_have_one_key_as_under_relay_and_
 
 
 def test_a_cold_search_flushes_the_weights_only(target: Any) -> None:
-    reference = tunable(target, (7, 33), dense).tasks[0].create(target).reference()
+    reference = compiler_in_use().task(tunable(target, (7, 33), dense).tasks[0], target).reference()
     assert reference is not None
     assert [reference.is_weight(array.shape) for array in reference.arrays] == [False, True]

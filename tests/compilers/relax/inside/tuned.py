@@ -50,7 +50,7 @@ def drawn(task: Task, count: int) -> list[int]:
 def record_of(target: Any, item: Tunable, knobs: dict[str, int]) -> Record:
     """Of the default with other values of some knobs."""
     (spec,) = item.tasks
-    task = spec.create(target)
+    task = compiler_in_use().task(spec, target)
     point = task.point(task.default().knobs | knobs)
     assert point is not None
     config = task.config(point)

@@ -9,7 +9,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax import pipeline
 from op_profiler.compilers.relax.decoder import rope
-from op_profiler.compilers.relax.decoder.step import Decoder, Step
+from op_profiler.compilers.relax.decoder.step import Decoder, DecoderStep
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
 from op_profiler.operators.describe import Description
@@ -69,7 +69,7 @@ def symbol(name: str) -> str:
     return name.replace(".", "_")
 
 
-def calls(step: Step) -> list[Occurrence]:
+def calls(step: DecoderStep) -> list[Occurrence]:
     """The kernels that a step calls in each layer, in order."""
     if step.tokens == 1:
         names = [ROPE, APPEND, DECODE]
@@ -78,7 +78,7 @@ def calls(step: Step) -> list[Occurrence]:
     return [_occurrence(name, step) for name in names]
 
 
-def _occurrence(name: str, step: Step) -> Occurrence:
+def _occurrence(name: str, step: DecoderStep) -> Occurrence:
     """Pages are counted as far as they are read or written, and without the tables that tell where they lie."""
     one, rows = step.decoder, step.rows
     kv, query = _heads(rows, one.kv_heads, one.head_size), _heads(rows, one.heads, one.head_size)

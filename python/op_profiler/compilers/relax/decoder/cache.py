@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.relax.decoder import attention
-from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.relax.decoder.step import DecoderStep
 from op_profiler.compilers.tvm_build import load_tvm
 
 _NORMAL_ROPE = 1  # before keys are appended
@@ -18,7 +18,7 @@ Kernel = Callable[[str], Any]
 """The function of an operator's name."""
 
 
-def make_cache(step: Step, kernel: Kernel) -> Any:
+def make_cache(step: DecoderStep, kernel: Kernel) -> Any:
     """A cache in which every sequence has its past, of random values.
 
     Args:
@@ -58,7 +58,7 @@ def end_step(cache: Any) -> None:
     _builtin("kv_state_end_forward")(cache)
 
 
-def _sizes(step: Step) -> Any:
+def _sizes(step: DecoderStep) -> Any:
     """Sequences, tokens, tokens of a step, tokens of a page, no sliding window."""
     of_sequence = -(-(step.past + step.tokens) // attention.PAGE) * attention.PAGE
     total = step.sequences * of_sequence

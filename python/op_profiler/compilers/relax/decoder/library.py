@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.calls import BoundKernel
 from op_profiler.compilers.compiled_model import BuiltModel, Occurrence
-from op_profiler.compilers.relax.calls import Call
+from op_profiler.compilers.relax.calls import FfiCall
 from op_profiler.compilers.relax.decoder import attention
 from op_profiler.compilers.relax.decoder.cache import make_cache
 from op_profiler.compilers.relax.decoder.model import STEP
-from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.relax.decoder.step import DecoderStep
 from op_profiler.compilers.relax.kernels import VmKernels, kernels_of_run
 from op_profiler.compilers.relax.library import VmLibrary
 from op_profiler.compilers.tvm_build import load_tvm
@@ -32,12 +33,12 @@ class DecoderLibrary(VmLibrary):
     attention: the ``tvm.runtime.Module`` with the kernels of attention.
     """
 
-    step: Step
+    step: DecoderStep
     attention: Any
 
 
 def with_attention(
-    built: BuiltModel, step: Step, kernels: IRModule, schedules: Mapping[str, Schedule], target: Target
+    built: BuiltModel, step: DecoderStep, kernels: IRModule, schedules: Mapping[str, Schedule], target: Target
 ) -> BuiltModel:
     """A built step with the kernels of its attention.
 
@@ -74,13 +75,13 @@ def load_step(
     tvm = load_tvm()
     step = library.step
     tensors = [tvm.runtime.tensor(value, device) for value in inputs.values()]
-    kept: list[Call] = []
+    kept: list[BoundKernel] = []
 
     def noting(name: str) -> Any:
         function = library.attention.get_function(attention.symbol(name), True)
 
         def call(*arguments: Any) -> None:
-            kept.append(Call(name, function, arguments))
+            kept.append(FfiCall(name, name, function, arguments))
             function(*arguments)
 
         return tvm.runtime.convert(call)

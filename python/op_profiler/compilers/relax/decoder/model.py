@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.relax.decoder.step import Step, has_small_sizes, requested_step
+from op_profiler.compilers.relax.decoder.step import DecoderStep, has_small_sizes, requested_step
 from op_profiler.compilers.relax.layers import LayerVariables
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
@@ -40,7 +40,7 @@ def load_step(request: ModelRequest) -> ImportedModel:
     )
 
 
-def _check_memory(name: str, step: Step) -> None:
+def _check_memory(name: str, step: DecoderStep) -> None:
     decoder = step.decoder
     heads = (decoder.heads * 2 + decoder.kv_heads * 2) * decoder.head_size
     of_layer = decoder.hidden * (heads + 3 * decoder.intermediate)
@@ -59,7 +59,7 @@ def _check_memory(name: str, step: Step) -> None:
 class _Builder:
     """Makes the functions of one step."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: DecoderStep) -> None:
         self._step, self._decoder = step, step.decoder
         self._random = np.random.default_rng(0)
         self._relax = load_tvm().relax

@@ -52,7 +52,7 @@ class Decoder:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class DecoderStep:
     """A step: tokens of each sequence, behind those that the cache holds.
 
     Attributes:
@@ -70,7 +70,7 @@ class Step:
         return self.sequences * self.tokens
 
     @classmethod
-    def of(cls, module: IRModule) -> Step | None:
+    def of(cls, module: IRModule) -> DecoderStep | None:
         """That a module was made for; None of other models."""
         text = (module.attrs or {}).get(_STEP)
         return None if text is None else msgspec.json.decode(str(text), type=cls)
@@ -80,14 +80,14 @@ class Step:
         return module.with_attr(_STEP, msgspec.json.encode(self).decode())
 
 
-def requested_step(request: ModelRequest) -> Step:
+def requested_step(request: ModelRequest) -> DecoderStep:
     """The step of a request for one.
 
     Raises:
         ModelError: its configuration lacks a size, or asks for another structure.
     """
     tokens, past = request.sequence_length or 1, request.past or 0
-    return Step(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)
+    return DecoderStep(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)
 
 
 def has_small_sizes(name: str) -> bool:

@@ -120,13 +120,3 @@ def vectorize_and_unroll(schedule: Any, loops: Sequence[Any]) -> None:
     schedule.vectorize(loops[-1])
     for loop in loops[:-1]:
         schedule.unroll(loop)
-
-
-def sum_in_registers(
-    schedule: Any, anchor: Any, outer: Sequence[Any], reduction: Sequence[Any], tile: Sequence[Any]
-) -> None:
-    """Give every value of a tile a register for its sum: its loops inside, unrolled, the last one vectorized."""
-    schedule.reorder(*outer, *reduction, *tile)
-    vectorize_and_unroll(schedule, tile)
-    init = schedule.decompose_reduction(anchor, reduction[0])
-    vectorize_and_unroll(schedule, schedule.get_loops(init)[-len(tile) :])

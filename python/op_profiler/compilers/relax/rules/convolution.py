@@ -16,10 +16,10 @@ from op_profiler.compilers.relax.rules.blocks import (
     name_of,
     spatial_count,
 )
-from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
-from op_profiler.compilers.relax.rules.template import ROOT
+from op_profiler.compilers.relax.rules.nest import Anchored, nest_of, reduction_of
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.schedules.nest import ROOT, Axis
 
 _PADDED = ("pad", "dilate")
 _LAYOUT = re.compile(r"conv\dd_(n[cdhw]+)$")

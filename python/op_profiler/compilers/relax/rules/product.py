@@ -6,8 +6,9 @@ from typing import Any
 
 from op_profiler.compilers.relax.batched import TRANSPOSED
 from op_profiler.compilers.relax.rules.blocks import Unfit, anchor_of, epilogue, extent, inline, name_of, spatial_count
-from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
+from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
+from op_profiler.schedules.nest import Axis
 
 _VECTORS_OF_A_ROW = 4
 _DYNAMIC_ROWS = 4
@@ -43,7 +44,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     split = reduction[0][0] if reduction[0][1] > 1 else None
     tile = {"y": tall, "x": wide * lanes}
     nest = nest_of(axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=lanes)
-    return Anchored(schedule, nest.in_parts(), anchor, last, before)
+    return Anchored(schedule, in_parts(nest), anchor, last, before)
 
 
 def _block_of_columns(schedule: Any, anchor: Any) -> int | None:

@@ -16,9 +16,9 @@ from op_profiler.compilers.relax.rules.blocks import (
     spatial_count,
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
-from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
-from op_profiler.compilers.relax.rules.template import INLINE, ROOT
+from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.schedules.nest import INLINE, ROOT, Axis
 
 _PADDED = ("pad",)
 _MOST_PLACES, _MOST_VECTORS = 8, 4
@@ -70,4 +70,4 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
         vectorize=lanes,
         compute_at=(INLINE if of_blocks else ROOT) if len(padded) == 1 else None,
     )
-    return Anchored(schedule, nest.in_parts(), anchor, last, padded)
+    return Anchored(schedule, in_parts(nest), anchor, last, padded)

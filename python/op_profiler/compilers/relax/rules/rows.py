@@ -36,9 +36,9 @@ from op_profiler.compilers.relax.rules.blocks import (
     vectorize_and_unroll,
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
-from op_profiler.compilers.relax.rules.template import INLINE, ROOT, Knobs
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
+from op_profiler.schedules.nest import INLINE, ROOT, Knobs
 
 _DEAR = re.compile("exp(?!and)")
 """In the name of what is not computed again where it is read."""

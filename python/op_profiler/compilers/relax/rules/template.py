@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from op_profiler.compilers.relax.vectors import Vectors
     from op_profiler.schedules.factors import Factors
-
-Knobs = Mapping[str, int]
-
-ROOT, INLINE = 0, -1
-"""Of ``compute_at`` in all templates; 1 and more are loops."""
+    from op_profiler.schedules.nest import Knobs
 
 
 class Template(Protocol):

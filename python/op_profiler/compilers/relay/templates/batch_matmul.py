@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from op_profiler.compilers.relay.templates.conv2d import shape
-from op_profiler.compilers.relay.templates.nest import Nest
-from op_profiler.compilers.relay.templates.strategy import offer
+from op_profiler.compilers.relay.templates.nest import apply, nest_of
+from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
+from op_profiler.schedules.nest import Axis
 
 BATCH_MATMUL = "batch_matmul.op_profiler"
 _PACKED = "packed_b"
@@ -49,25 +51,14 @@ def _batch_matmul(
     return te.compute((batch, rows, columns), product, name="batch_matmul", tag=BATCH_MATMUL)
 
 
-def _schedule(cfg: Any, outs: Any) -> Any:
-    tvm = load_tvm()
-    outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
-    s = tvm.te.create_schedule([t.op for t in outs])
-
-    def visit(op: Any) -> None:
-        if op.tag != BATCH_MATMUL:
-            return
-        batch, rows, columns = shape(op.output(0))
-        lanes = _lanes(columns)
-        depth = int(op.reduce_axis[0].dom.extent)
-        spatial = (("b", batch), ("y", rows), ("x", columns // lanes))
-        packed = [t for t in op.input_tensors if t.op.name == _PACKED]
-        nest = Nest(spatial, lanes, (("k", depth),), ("k",), ("b",), len(packed), inner_tile_orders=True)
-        nest.define(cfg)
-        nest.apply(s, cfg, op.output(0), outs[0], packed)
-
-    tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
-    return s
+def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
+    batch, rows, columns = shape(op.output(0))
+    lanes = _lanes(columns)
+    depth = int(op.reduce_axis[0].dom.extent)
+    spatial = (Axis("b", batch, tiled=False), Axis("y", rows), Axis("x", columns // lanes))
+    packed = [t for t in op.input_tensors if t.op.name == _PACKED]
+    nest = nest_of(spatial, lanes, (("k", depth),), "k", producers=bool(packed), inner_tile_orders=True)
+    apply(nest, s, cfg, op.output(0), output, packed)
 
 
 def _applies(attrs: Any, inputs: Any) -> bool:
@@ -77,15 +68,11 @@ def _applies(attrs: Any, inputs: Any) -> bool:
 
 def register() -> None:
     """Register the template with AutoTVM and offer it for Relay's batch_matmul."""
-    tvm = load_tvm()
+    load_tvm()
     from tvm.relay.op.strategy import generic, x86
 
-    tunable = tvm.autotvm.register_topi_compute(BATCH_MATMUL, _batch_matmul)
-    schedule = tvm.autotvm.register_topi_schedule(BATCH_MATMUL, _schedule)
-    implementation = (
-        generic.wrap_compute_batch_matmul(tunable, need_out_dtype=True),
-        generic.wrap_topi_schedule(schedule),
-    )
+    wrap = functools.partial(generic.wrap_compute_batch_matmul, need_out_dtype=True)
+    implementation = registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap)
     originals = {"cpu": x86.batch_matmul_strategy_cpu}
     offer(generic.batch_matmul_strategy, originals, BATCH_MATMUL, implementation, _applies)
 

@@ -6,13 +6,16 @@ layout; what the register tile covers in channels is a multiple of it.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
-from op_profiler.compilers.relay.templates.nest import Nest
-from op_profiler.compilers.relay.templates.strategy import offer
+from op_profiler.compilers.relay.templates.nest import apply, nest_of
+from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
+from op_profiler.schedules.nest import Axis
 
 PADDING = "data_pad"
 CONV2D = "conv2d_NCHWc.op_profiler"
@@ -41,6 +44,16 @@ def output_size(extent: int, kernel: int, stride: int, dilation: int) -> int:
     return (extent - (kernel - 1) * dilation - 1) // stride + 1
 
 
+def _window(
+    padded: Any, kernel: Any, strides: Any, dilation: Any
+) -> tuple[list[Any], list[int], Callable[[Any, Any], list[Any]]]:
+    """The reduction axes of a window, height and width of the output, and what of the input a place of it reads."""
+    extents, steps, gaps = shape(kernel)[2:4], [int(v) for v in strides], [int(v) for v in dilation]
+    axes = [load_tvm().te.reduce_axis((0, extent), name=name) for name, extent in zip(("kh", "kw"), extents)]
+    sizes = [output_size(*one) for one in zip(shape(padded)[2:4], extents, steps, gaps)]
+    return axes, sizes, lambda *at: [o * step + k * gap for o, step, k, gap in zip(at, steps, axes, gaps)]
+
+
 def _conv2d(
     cfg: Any,
     data: Any,
@@ -53,35 +66,22 @@ def _conv2d(
     dtype: str,
 ) -> Any:
     """Blocked convolution; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels in a group."""
-    tvm = load_tvm()
-    te = tvm.te
+    te = load_tvm().te
     padded = pad_spatial(data, padding)
-    n, _, height, width, block = shape(padded)
-    chunks, group_chunks, kh_size, kw_size, kernel_block, lanes = shape(kernel)
+    n, *_, block = shape(padded)
+    chunks, group_chunks, *_, kernel_block, lanes = shape(kernel)
     channels = group_chunks * kernel_block
     groups = shape(data)[1] * block // channels
-    stride_h, stride_w = (int(v) for v in strides)
-    dilation_h, dilation_w = (int(v) for v in dilation)
     ic = te.reduce_axis((0, channels), name="ic")
-    kh = te.reduce_axis((0, kh_size), name="kh")
-    kw = te.reduce_axis((0, kw_size), name="kw")
+    (kh, kw), sizes, place = _window(padded, kernel, strides, dilation)
 
     def product(b: Any, oc: Any, oh: Any, ow: Any, lane: Any) -> Any:
         channel = ic if groups == 1 else (oc * lanes + lane) // (chunks * lanes // groups) * channels + ic
-        value = padded[
-            b, channel // block, oh * stride_h + kh * dilation_h, ow * stride_w + kw * dilation_w, channel % block
-        ]
+        value = padded[(b, channel // block, *place(oh, ow), channel % block)]
         weight = kernel[oc, ic // kernel_block, kh, kw, ic % kernel_block, lane]
         return te.sum(value.astype(dtype) * weight.astype(dtype), axis=[ic, kh, kw])
 
-    out_shape = (
-        n,
-        chunks,
-        output_size(height, kh_size, stride_h, dilation_h),
-        output_size(width, kw_size, stride_w, dilation_w),
-        lanes,
-    )
-    return te.compute(out_shape, product, name="conv2d", tag=CONV2D)
+    return te.compute((n, chunks, *sizes, lanes), product, name="conv2d", tag=CONV2D)
 
 
 def _depthwise(
@@ -98,58 +98,31 @@ def _depthwise(
     """Blocked depthwise convolution; data [n, C, h, w, c], kernel [C, 1, kh, kw, 1, c]."""
     te = load_tvm().te
     padded = pad_spatial(data, padding)
-    n, chunks, height, width, lanes = shape(padded)
-    _, _, kh_size, kw_size, _, _ = shape(kernel)
-    stride_h, stride_w = (int(v) for v in strides)
-    dilation_h, dilation_w = (int(v) for v in dilation)
-    kh = te.reduce_axis((0, kh_size), name="kh")
-    kw = te.reduce_axis((0, kw_size), name="kw")
+    n, chunks, *_, lanes = shape(padded)
+    (kh, kw), sizes, place = _window(padded, kernel, strides, dilation)
 
     def product(b: Any, oc: Any, oh: Any, ow: Any, lane: Any) -> Any:
-        value = padded[b, oc, oh * stride_h + kh * dilation_h, ow * stride_w + kw * dilation_w, lane]
+        value = padded[(b, oc, *place(oh, ow), lane)]
         return te.sum(value.astype(dtype) * kernel[oc, 0, kh, kw, 0, lane].astype(dtype), axis=[kh, kw])
 
-    out_shape = (
-        n,
-        chunks,
-        output_size(height, kh_size, stride_h, dilation_h),
-        output_size(width, kw_size, stride_w, dilation_w),
-        lanes,
-    )
-    return te.compute(out_shape, product, name="depthwise_conv2d", tag=DEPTHWISE)
+    return te.compute((n, chunks, *sizes, lanes), product, name="depthwise_conv2d", tag=DEPTHWISE)
 
 
-def _schedule(cfg: Any, outs: Any) -> Any:
-    tvm = load_tvm()
-    outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
-    s = tvm.te.create_schedule([t.op for t in outs])
-
-    def visit(op: Any) -> None:
-        if op.tag not in (CONV2D, DEPTHWISE):
-            return
-        padded = [t for t in op.input_tensors if t.op.name == PADDING]
-        nest = _nest(op, producers=len(padded))
-        nest.define(cfg)
-        nest.apply(s, cfg, op.output(0), outs[0], padded)
-
-    tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
-    return s
-
-
-def _nest(op: Any, producers: int) -> Nest:
+def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
+    padded = [t for t in op.input_tensors if t.op.name == PADDING]
     n, chunks, height, width, lanes = shape(op.output(0))
-    spatial = (("n", n), ("oc", chunks), ("oh", height), ("ow", width))
+    spatial = (Axis("n", n, tiled=False), Axis("oc", chunks), Axis("oh", height), Axis("ow", width))
     reduction = tuple((str(axis.var.name), int(axis.dom.extent)) for axis in op.reduce_axis)
-    split = ("ic",) if op.tag == CONV2D else ()
-    return Nest(spatial, lanes, reduction, split, untiled=("n",), producers=producers)
+    nest = nest_of(spatial, lanes, reduction, "ic" if op.tag == CONV2D else None, producers=bool(padded))
+    apply(nest, s, cfg, op.output(0), output, padded)
 
 
 def register() -> None:
     """Register both templates with AutoTVM and offer them for the blocked convolutions of Relay."""
-    tvm = load_tvm()
+    load_tvm()
     from tvm.relay.op.strategy import arm_cpu, generic, x86
 
-    autotvm = tvm.autotvm
+    wrap = functools.partial(generic.wrap_compute_conv2d, need_data_layout=True, need_out_layout=True)
     for name, compute, strategy, originals in (
         (
             CONV2D,
@@ -167,10 +140,7 @@ def register() -> None:
             },
         ),
     ):
-        tunable = autotvm.register_topi_compute(name, compute)
-        schedule = autotvm.register_topi_schedule(name, _schedule)
-        compute_for_relay = generic.wrap_compute_conv2d(tunable, need_data_layout=True, need_out_layout=True)
-        offer(strategy, originals, name, (compute_for_relay, generic.wrap_topi_schedule(schedule)), _is_float)
+        offer(strategy, originals, name, registered(name, compute, _schedule, wrap), _is_float)
 
 
 def _is_float(attrs: Any, inputs: Any) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relay.templates.conv2d import shape
-from op_profiler.compilers.relay.templates.nest import Nest
-from op_profiler.compilers.relay.templates.strategy import offer
+from op_profiler.compilers.relay.templates.nest import apply, nest_of
+from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
+from op_profiler.schedules.nest import Axis
 
 DENSE = "dense_pack.op_profiler"
 
@@ -28,23 +29,12 @@ def _dense(cfg: Any, data: Any, weight: Any, bias: Any = None, dtype: Any = None
     return te.compute((rows, blocks * lanes), product, name="dense", tag=DENSE)
 
 
-def _schedule(cfg: Any, outs: Any) -> Any:
-    tvm = load_tvm()
-    outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
-    s = tvm.te.create_schedule([t.op for t in outs])
-
-    def visit(op: Any) -> None:
-        if op.tag != DENSE:
-            return
-        rows, columns = shape(op.output(0))
-        lanes = shape(op.input_tensors[1])[-1]
-        depth = int(op.reduce_axis[0].dom.extent)
-        nest = Nest((("y", rows), ("x", columns // lanes)), lanes, (("k", depth),), ("k",), inner_tile_orders=True)
-        nest.define(cfg)
-        nest.apply(s, cfg, op.output(0), outs[0])
-
-    tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
-    return s
+def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
+    rows, columns = shape(op.output(0))
+    lanes = shape(op.input_tensors[1])[-1]
+    depth = int(op.reduce_axis[0].dom.extent)
+    spatial = (Axis("y", rows), Axis("x", columns // lanes))
+    apply(nest_of(spatial, lanes, (("k", depth),), "k", inner_tile_orders=True), s, cfg, op.output(0), output)
 
 
 def _applies(attrs: Any, inputs: Any) -> bool:
@@ -54,12 +44,10 @@ def _applies(attrs: Any, inputs: Any) -> bool:
 
 def register() -> None:
     """Register the template with AutoTVM and offer it for Relay's packed dense."""
-    tvm = load_tvm()
+    load_tvm()
     from tvm.relay.op.strategy import generic, x86
 
-    tunable = tvm.autotvm.register_topi_compute(DENSE, _dense)
-    schedule = tvm.autotvm.register_topi_schedule(DENSE, _schedule)
-    implementation = (generic.wrap_compute_dense(tunable), generic.wrap_topi_schedule(schedule))
+    implementation = registered(DENSE, _dense, _schedule, generic.wrap_compute_dense)
     offer(generic.dense_pack_strategy, {"cpu": x86.dense_pack_strategy_cpu}, DENSE, implementation, _applies)
 
 

@@ -1,16 +1,48 @@
-"""Adds an implementation to those from which Relay chooses for an op."""
+"""Makes a template known to AutoTVM, and adds it to the implementations from which Relay chooses for an op."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 
 LOWEST_PRIORITY = 1
 
 Implementation = tuple[Callable[..., Any], Callable[..., Any]]
 """Compute and schedule function, wrapped the way that Relay's strategies want them."""
+
+
+def registered(
+    name: str,
+    compute: Callable[..., Any],
+    schedule: Callable[[Any, Any, Any, Any], None],
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> Implementation:
+    """Register a template with AutoTVM.
+
+    Args:
+        name: also the tag of the operation that it schedules.
+        schedule: is given the ``te.Schedule``, AutoTVM's configuration, that operation and the output.
+        wrap: of a compute function of the op.
+    """
+    tvm = load_tvm()
+    from tvm.relay.op.strategy import generic
+
+    def scheduled(cfg: Any, outs: Any) -> Any:
+        outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
+        s = tvm.te.create_schedule([t.op for t in outs])
+
+        def visit(op: Any) -> None:
+            if op.tag == name:
+                schedule(s, cfg, op, outs[0])
+
+        tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
+        return s
+
+    tunable = tvm.autotvm.register_topi_compute(name, compute)
+    return wrap(tunable), generic.wrap_topi_schedule(tvm.autotvm.register_topi_schedule(name, scheduled))
 
 
 def offer(

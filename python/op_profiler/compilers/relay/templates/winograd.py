@@ -10,24 +10,20 @@ whether the stages meet block by block (1: padding too, 2: padding at the root) 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from op_profiler.compilers.relay.templates.conv2d import CONV2D, PADDING, shape
 from op_profiler.compilers.relay.templates.conv2d import tasks as direct_tasks
-from op_profiler.compilers.relay.templates.nest import (
-    MAXIMUM_REGISTER_TILE,
-    UNROLLED,
-    output_of,
-    restrict,
-    tile_sizes,
-    value,
-)
+from op_profiler.compilers.relay.templates.nest import output_of, restrict, tile_sizes, value
+from op_profiler.compilers.relay.templates.strategy import registered
 from op_profiler.compilers.relay.templates.template import Task, Template
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import Factors
+from op_profiler.schedules.nest import MOST_REGISTERS, MOST_UNROLLED, UNROLLED
 
 WINOGRAD = "conv2d_NCHWc_winograd.op_profiler"
 TILE = 4
@@ -119,9 +115,7 @@ def _define(cfg: Any, rows: int, columns: int, out_chunks: int, channels: int) -
     cfg.nest = _Stages()
     restrict(
         cfg,
-        lambda v: (
-            v["tile_oc"] * v["tile_oh"] * v["tile_ow"] <= MAXIMUM_REGISTER_TILE and v["tile_rows"] % v["tile_oh"] == 0
-        ),
+        lambda v: v["tile_oc"] * v["tile_oh"] * v["tile_ow"] <= MOST_REGISTERS and v["tile_rows"] % v["tile_oh"] == 0,
     )
 
 
@@ -141,19 +135,6 @@ class _Stages:
             unroll=UNROLLED[knobs["unroll"]],
             parallel="n oh" if by_block else "n oh oc, u v",
         )
-
-
-def _schedule(cfg: Any, outs: Any) -> Any:
-    tvm = load_tvm()
-    outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
-    s = tvm.te.create_schedule([t.op for t in outs])
-
-    def visit(op: Any) -> None:
-        if op.tag == WINOGRAD:
-            _schedule_stages(s, cfg, op, outs[0])
-
-    tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
-    return s
 
 
 def _schedule_stages(s: Any, cfg: Any, op: Any, output: Any) -> None:
@@ -246,7 +227,7 @@ def _schedule_products(s: Any, cfg: Any, products: Any, alone: bool) -> None:
         for axis in (oc, th, tw):
             s[accumulators].unroll(axis)
     tile = value(cfg, "tile_oc") * value(cfg, "tile_oh") * value(cfg, "tile_ow")
-    if unroll >= 2 and tile * value(cfg, "split_ic") <= 512:
+    if unroll >= 2 and tile * value(cfg, "split_ic") <= MOST_UNROLLED:
         s[accumulators].unroll(inner)
 
 
@@ -255,9 +236,8 @@ def register() -> None:
     tvm = load_tvm()
     from tvm.relay.op.strategy import arm_cpu, generic
 
-    tunable = tvm.autotvm.register_topi_compute(WINOGRAD, _winograd)
-    schedule = tvm.autotvm.register_topi_schedule(WINOGRAD, _schedule)
-    compute = generic.wrap_compute_conv2d(tunable, need_data_layout=True, need_out_layout=True)
+    wrap = functools.partial(generic.wrap_compute_conv2d, need_data_layout=True, need_out_layout=True)
+    implementation = registered(WINOGRAD, _winograd, _schedule_stages, wrap)
     strategy = generic.conv2d_winograd_without_weight_transform_strategy
     of_arm = arm_cpu.conv2d_winograd_without_weight_transform_strategy_arm_cpu
 
@@ -267,7 +247,7 @@ def register() -> None:
                 return of_arm(attrs, inputs, out_type, target)
             raise ValueError(f"no implementation of Winograd for layout {attrs.data_layout}")
         chosen = tvm.relay.op.OpStrategy()
-        chosen.add_implementation(compute, generic.wrap_topi_schedule(schedule), name=WINOGRAD)
+        chosen.add_implementation(*implementation, name=WINOGRAD)
         return chosen
 
     strategy.register(["cpu", "arm_cpu"], choose, True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Stage
 
-TRANSITIONS = 200_000
+_TRANSITIONS = 200_000
 """Stages that may be looked at, over all states: a few seconds."""
 _OPTIONS = 128
 """Stages that may be looked at in one state of a search in part."""
@@ -68,7 +68,7 @@ def ios_candidates(
     operators_per_group: int = 3,
     groups_per_stage: int = 8,
     count: int = 5,
-    transitions: int = TRANSITIONS,
+    transitions: int = _TRANSITIONS,
     stage_us: StageUs | None = None,
 ) -> IosResult:
     """The plans with the least sum of stages, which a caller can measure.
@@ -87,11 +87,11 @@ def ios_candidates(
         for node in range(len(graph))
     ]
     limits = _Limits(operators_per_group, groups_per_stage)
-    search = _Search(graph, stages, work_us, limits, count)
+    search = _StageSearch(graph, stages, work_us, limits, count)
     complete = search.run(transitions)
     if not complete:
         limits = limits.narrowed(graph, len(cores), transitions)
-        search = _Search(graph, stages, work_us, limits, count)
+        search = _StageSearch(graph, stages, work_us, limits, count)
         search.run(None)
     candidates = [tuple(stages.stage(members) for members in sets) for sets in search.best()]
     candidates.sort(key=lambda plan: simulate(graph, plan, costs).total_us)
@@ -124,7 +124,7 @@ class _Limits:
         return dataclasses.replace(self, operators_per_group=max(operators, default=1), window=window, beam=beam)
 
 
-class _Search:
+class _StageSearch:
     """The dynamic programme over sets of operators.
 
     Args:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.parallel.planning.costs import simulate
-from op_profiler.parallel.planning.games import Outcome, play
+from op_profiler.parallel.planning.games import GameOutcome, play
 from op_profiler.parallel.planning.plan import Stage
 from op_profiler.parallel.planning.policies.stage_costs import StageCosts, bits
 
@@ -41,7 +41,7 @@ class Fork:
 
     players: tuple[tuple[int, ...], ...]
     resources: tuple[tuple[int, ...], ...]
-    outcome: Outcome | None
+    outcome: GameOutcome | None
     stage: Stage
 
 

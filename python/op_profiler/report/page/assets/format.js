@@ -18,6 +18,10 @@ export const time = (us) => (isNumber(us) ? scaled(us, [["s", 1e6], ["ms", 1e3],
 /** Microseconds without the unit, for columns that name it. */
 export const microseconds = (us) => (isNumber(us) ? three(us) : "–");
 
+/** In microseconds without the unit; where the upper end is not known, the lower one is what it takes at least. */
+export const interval = (low, high, text = microseconds) =>
+  (isNumber(high) ? `${text(low)} to ${text(high)}` : isNumber(low) ? `at least ${text(low)}` : "–");
+
 export const percent = (share, digits = 1) => (isNumber(share) ? `${(share * 100).toFixed(digits)} %` : "–");
 
 /** Of FLOP a microsecond. */

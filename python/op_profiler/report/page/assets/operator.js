@@ -69,7 +69,7 @@ function times(body, model, operator) {
     operator.flops ? card("arithmetic", us ? format.flopRate(operator.flops / us) : "–", peak ? `${format.percent(peak.arithmetic, 0)} of the peak` : "peak not known") : null,
     card("memory", us ? format.byteRate(operator.bytes / us) : "–", peak ? `${format.percent(peak.memory, 0)} of the peak` : "peak not known")));
   if (time?.error) body.append(h("div", { class: "notice warning" }, h("strong", {}, "It failed"), h("p", {}, time.error)));
-  const remarks = [time?.foreign_load ? "Others used the machine while it was measured." : "", time?.settled === false ? "Its interval did not become narrow." : ""].filter(Boolean);
+  const remarks = [time?.foreign_load ? "Others used the machine while it was measured." : "", time?.disturbed_by ? `Its rounds were disturbed: ${time.disturbed_by}.` : "", time?.settled === false ? "Its interval did not become narrow." : ""].filter(Boolean);
   if (remarks.length) body.append(h("div", { class: "notice warning" }, remarks.join(" ")));
 }
 
@@ -245,7 +245,7 @@ function estimates(body, model, operator) {
     return;
   }
   place.append(h("p", { class: "label" }, model.predictor), table(["threads", "predicted, µs", "90 % interval, µs", "tier", "measured, µs", "predicted / measured"],
-    all.map(([n, one]) => [n, format.microseconds(one.us), format.isNumber(one.low_us) ? `${format.microseconds(one.low_us)} to ${format.microseconds(one.high_us)}` : "–", one.tier,
+    all.map(([n, one]) => [n, format.microseconds(one.us), format.interval(one.low_us, one.high_us), one.tier,
       model.predicted ? "–" : format.microseconds(timeOf(operator, n)), !model.predicted && one.us && timeOf(operator, n) ? (one.us / timeOf(operator, n)).toFixed(2) : "–"]), [0, 1, 2, 4, 5]));
 }
 

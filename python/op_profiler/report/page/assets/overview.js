@@ -42,13 +42,12 @@ function notices(kind, title, texts) {
 }
 
 function runs(model) {
-  const interval = (low, high) => (format.isNumber(low) ? `${format.microseconds(low)} to ${format.microseconds(high)}` : "–");
   return table(
     ["threads", "median, µs", "95 % interval, µs", "another run finds, µs", "before, µs", "after, µs", "sum of operators, µs",
       "sum / whole", "rounds", "energy, mJ", "measured"],
     (model.runs ?? []).map((run) => [
-      run.threads || "–", format.microseconds(run.whole.median_us), interval(run.whole.low_us, run.whole.high_us),
-      interval(run.whole.again_low_us, run.whole.again_high_us), format.microseconds(run.before_us),
+      run.threads || "–", format.microseconds(run.whole.median_us), format.interval(run.whole.low_us, run.whole.high_us),
+      format.interval(run.whole.again_low_us, run.whole.again_high_us), format.microseconds(run.before_us),
       format.microseconds(run.after_us), format.microseconds(run.sum_us), run.ratio ? run.ratio.toFixed(3) : "–",
       (run.whole.rounds_us ?? []).length || "–", run.whole.energy_mj?.toFixed(2) ?? "–", format.date(run.whole.measured_at),
     ]), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);

@@ -6,7 +6,7 @@ import * as format from "#format";
 import { runOf, timeOf, view } from "#state";
 import { css, SERIES } from "#theme";
 
-const TIERS = ["measured", "sampled", "interpolated", "regressed", "bound"];
+const TIERS = ["measured", "sampled", "interpolated", "regressed"];
 
 export const section = {
   id: "prediction",
@@ -34,8 +34,8 @@ function whole(model) {
   return table(["threads", "predicted, µs", "90 % interval, µs", "measured, µs", "predicted / measured", "of the sum by tier", "without an estimate"],
     model.predictions.map((one) => {
       const us = runOf(model, one.threads)?.whole.median_us;
-      return [one.threads, format.microseconds(one.us), `${format.microseconds(one.low_us)} to ${format.microseconds(one.high_us)}`, format.microseconds(us),
-        one.us && us ? (one.us / us).toFixed(2) : "–", Object.entries(one.tiers).map(([tier, share]) => `${tier} ${format.percent(share, 0)}`).join(", "), (one.unsupported ?? []).length];
+      return [one.threads, format.microseconds(one.us), format.interval(one.low_us, one.high_us), format.microseconds(us),
+        one.us && us ? (one.us / us).toFixed(2) : "–", Object.entries(one.tiers).map(([tier, share]) => `${tier} ${format.percent(share, 0)}`).join(", "), (one.without_estimate ?? []).length];
     }), [0, 1, 2, 3, 4, 6]);
 }
 
@@ -63,7 +63,7 @@ function scatter(parent, points) {
             } },
           { type: "scatter", name: tier, symbolSize: 9, cursor: "pointer", itemStyle: { color: colour(tier) }, data: mine.map(({ operator, estimate, us }) => ({ value: [us, estimate.us], operator, estimate })),
             tooltip: { formatter: ({ data }) => hint(format.title(data.operator), [["output", data.operator.outputs[0]], ["measured", format.time(data.value[0])], ["predicted", format.time(data.value[1])],
-              ["90 % interval", `${format.time(data.estimate.low_us)} to ${format.time(data.estimate.high_us)}`], ["tier", data.estimate.tier]]) } },
+              ["90 % interval", format.interval(data.estimate.low_us, data.estimate.high_us, format.time)], ["tier", data.estimate.tier]]) } },
         ];
       }),
     ],

@@ -1,0 +1,133 @@
+"""Is a time that another process disturbed marked as such? Collections beside a process that spins half of the time.
+
+    python benchmarks/disturbed_times.py [--keep FILE] [GROUP ...]     (eight minutes; --keep goes on where it stopped)
+
+squeezenet is measured at two threads, 20 times with the load of others read and 20 times by the rounds alone, as where
+it cannot be read. Meanwhile a process spins on one of its cores in phases of 5 to 500 ms. Two collections without it
+enclose each group of four, and their mean is the quiet time.
+
+Goal: no unmarked median is more than 5 % off the quiet time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from common import requests_of, run_of, store
+
+_MODEL = "local:squeezenet_v1.1"
+_THREADS = 2
+_OF_GROUP = 4
+_METERED, _ROUNDS_ALONE = "metered", "rounds-alone"
+GROUPS = tuple(f"{how}-{number}" for number in range(5) for how in (_METERED, _ROUNDS_ALONE))
+_PATIENCE_SECONDS = "3"
+_CLOSE = 0.05
+_SPIN = """
+import os, random, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while True:
+    until = time.monotonic() + random.uniform(0.005, 0.5)
+    while time.monotonic() < until:
+        pass
+    time.sleep(random.uniform(0.005, 0.5))
+"""
+
+
+@contextlib.contextmanager
+def spinning(core: int) -> Iterator[None]:
+    """Keep a core busy for a random half of the time."""
+    with subprocess.Popen([sys.executable, "-c", _SPIN, str(core)]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def measure(group: str) -> dict[str, Any]:
+    """``collections``: one a disturbed collection of the group, each beside the quiet time."""
+    os.environ["OP_PROFILER_PATIENCE_SECONDS"] = _PATIENCE_SECONDS
+    from op_profiler.building.build import build_model
+    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.targets.open_machine import open_machine
+
+    (request,) = requests_of(_MODEL)
+    model, _, target = load_model(request)
+    machine: Any = open_machine("llvm", target, None)
+    if group.startswith(_ROUNDS_ALONE):
+        machine.meter = lambda threads: None
+    built = build_model(request, model, target).compiled
+    loaded = machine.load(built, random_inputs(list(model.inputs)), 1)
+    first = _collected(machine, loaded, built)
+    with spinning(machine.threads.core_set(_THREADS)[-1]):
+        found = [_collected(machine, loaded, built) for _ in range(_OF_GROUP)]
+    last = _collected(machine, loaded, built)
+    quiet_us = float(np.mean([first["whole_us"], last["whole_us"]]))
+    moved = abs(last["whole_us"] / first["whole_us"] - 1)
+    return {
+        "collections": [
+            one
+            | {"quiet_us": round(quiet_us, 1), "off_percent": round(100 * (one["whole_us"] / quiet_us - 1), 1)}
+            | {"quiet_moved_percent": round(100 * moved, 1), "quiet_marked": bool(first["marked"] or last["marked"])}
+            for one in found
+        ]
+    }
+
+
+def _collected(machine: Any, loaded: Any, built: Any) -> dict[str, Any]:
+    """What a worker process does with a loaded model, and what it then stores of the whole model."""
+    import dataclasses
+
+    from op_profiler.collection.request import CollectRequest, Measuring
+    from op_profiler.collection.session import Session
+    from op_profiler.measure.samples import Samples
+
+    (request,) = requests_of(_MODEL)
+    build = dataclasses.replace(request, threads=(_THREADS,))
+    wanted = CollectRequest(build=build, measuring=Measuring(energy="none"))
+    operators = [built.by_label[label].operator for label in loaded.labels]
+    session = Session(wanted, machine, loaded, operators, remembered=False)
+    started = time.monotonic()
+    (result,) = session.measure({_THREADS: Samples()}, lambda *_: None)
+    timing, whole = result.timing, result.timing.whole_model
+    marks = ["foreign load" if whole.foreign_load else "", timing.disturbed_by or ""]
+    assert whole.median_us is not None and timing.sum_of_operators_us is not None
+    return {
+        "whole_us": round(whole.median_us, 1),
+        "median_of_all_us": round(float(np.median(whole.samples_us)), 1),
+        "sum_us": round(timing.sum_of_operators_us, 1),
+        "ratio": None if timing.ratio is None else round(timing.ratio, 4),
+        "quiet_share": whole.quiet_share,
+        "rounds": len(whole.samples_us),
+        "marked": "; ".join(filter(None, marks)),
+        "took_s": round(time.monotonic() - started, 1),
+    }
+
+
+def main() -> None:
+    run = run_of(__file__, __doc__, measure, GROUPS)
+    rows = [{"group": one.name, **row} for one in run.found for row in one.result["collections"]]
+    for row in rows:
+        print(row, flush=True)
+    unmarked = [row for row in rows if not row["marked"]]
+    unsure = sum(row["quiet_marked"] or row["quiet_moved_percent"] > 100 * _CLOSE for row in rows)
+    wrong = [row for row in unmarked if abs(row["off_percent"]) > 100 * _CLOSE]
+    most = max((abs(row["off_percent"]) for row in unmarked), default=0.0)
+    before = max((abs(row["median_of_all_us"] / row["quiet_us"] - 1) for row in rows), default=0.0)
+    headline = (
+        f"{len(rows) - len(unmarked)} of {len(rows)} disturbed collections are marked; of the others {len(wrong)} are "
+        f"more than {_CLOSE:.0%} off, the worst {most} % (medians of all rounds: up to {before:.0%}); "
+        f"the quiet time of {unsure} was disturbed itself"
+    )
+    print(headline)
+    store(__file__, headline, {"collections": rows}, whole=run.whole)
+
+
+if __name__ == "__main__":
+    main()

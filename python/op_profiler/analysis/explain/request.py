@@ -1,0 +1,81 @@
+"""What a user wants explained, checked before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Annotated
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.dataset import DEFAULT_DB, usual_dataset
+from op_profiler.errors import UsageError
+from op_profiler.frontends import FRONTENDS, source_and_name
+from op_profiler.option_values import parse_trials_from
+from op_profiler.options import MEASURING, OUTPUT, Option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExplainRequest:
+    """What to explain.
+
+    Attributes:
+        build: which model, and with which schedules; operators are explained at the largest of its thread counts.
+        operator: workload key of the only one that is asked for.
+        db: None for none.
+    """
+
+    build: BuildRequest
+    operator: str | None = None
+    top: Annotated[int, Option("How many operators at most.", OUTPUT)] = 10
+    shipped: Annotated[
+        bool,
+        Option(
+            "shipped (with the project) or none, beside --db: what says what searches bring.",
+            MEASURING,
+            name="trials_from",
+            parse=parse_trials_from,
+            shown="shipped",
+        ),
+    ] = True
+    db: Annotated[
+        str | None,
+        Option(
+            "SQLAlchemy address of a dataset: where an operator's key is from, whose trials and vendor's times of "
+            "this machine are compared with, and which keeps what is found of a model that it has, for op-profiler "
+            f"report. Default: {DEFAULT_DB} if it is there.",
+            OUTPUT,
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: an option is out of range, or the target is not this machine's processor.
+        """
+        if self.top < 1:
+            raise UsageError(f"--top {self.top} is out of range; give 1 or more")
+        if not self.build.on_host:
+            raise UsageError("explain reads the machine code of this machine's processor; give --target llvm")
+        self.build.check()
+
+    def of(self, subject: str) -> ExplainRequest:
+        """The same of a model, by its name, or of the 16 hex digits of an operator in its dataset.
+
+        Raises:
+            UsageError: no model in the dataset calls the operator, or none that can be explained.
+            OpProfilerError: there is no such model, or no such dataset.
+        """
+        from op_profiler.analysis.explain.keeping import build_of
+
+        db, operator = usual_dataset(self.db), subject if re.fullmatch(r"[0-9a-f]{16}", subject) else None
+        build = self.build
+        if operator is not None:
+            asked = build_of(operator, db or DEFAULT_DB)
+            same = ("target", "schedules", "threads", "check_outputs")
+            build = dataclasses.replace(asked, place=None, **{name: getattr(build, name) for name in same})
+        else:
+            source, name = source_and_name(subject, build.model.source)
+            build = dataclasses.replace(build, model=dataclasses.replace(build.model, source=source, name=name))
+        FRONTENDS.get(build.model.source).check(build.model)
+        return dataclasses.replace(self, build=build, operator=operator, db=db)

@@ -1,0 +1,172 @@
+"""Inputs with which an imported model is compared with its own framework, and when two outputs are the same.
+
+Both add in another order, so outputs differ by rounding, and a deep or badly conditioned network makes more of it. How
+much more is measured: the framework runs on inputs that are off in their last digit, too, and what that changes is what
+rounding may change (the condition of a problem; Higham, Accuracy and Stability of Numerical Algorithms, 2002, 1.6).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from op_profiler.compilers.imported_model import InputSpec
+
+_ROUNDINGS = 80
+"""What sums of some thousand products may lose, in units of the last digit. Chosen with room: errors of resnet18,
+squeezenet1_1 and bert were at most 4 % of what this allows (by hand); a planted fault is beyond it by far."""
+_CONDITION = 8
+"""How much more rounding in each layer may change than rounding of the inputs alone."""
+_QUANTIZED_STEP = 0.02
+"""A step of a number of eight bits, by which frameworks round differently, beside the values of a usual tensor."""
+_WHOLE_SHARE = 1e-3
+"""Of whole numbers, such as places of the largest, the share that ties may move."""
+_UNDECIDED = 0.2
+"""Errors that rounding may cause beyond this decide nothing."""
+_DEPENDS = 1e-3
+"""Outputs that move by less of their size when all inputs are others show little of what was computed."""
+SCALES = (1.0, 1e3, 1e6, 1e9)
+"""Of the inputs: networks with untrained weights may make signals smaller by layer, until only biases are left."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Two outputs beside each other.
+
+    Attributes:
+        why: what is of another kind: count, shape or type; empty where only values may differ.
+        error: largest difference over the size of a value and of a usual one; of whole numbers the share that differs.
+        allowed: error that rounding explains; infinite where rounding decides the values.
+        shows: whether agreement shows that the same was computed: not so where the values hardly depend on the inputs.
+    """
+
+    why: str = ""
+    error: float = 0.0
+    allowed: float = 0.0
+    shows: bool = True
+
+    @property
+    def agrees(self) -> bool:
+        return not self.why and self.error <= self.allowed
+
+    @property
+    def is_decided(self) -> bool:
+        return bool(self.why) or self.allowed <= _UNDECIDED
+
+
+def batches_of(
+    specs: Sequence[InputSpec], given: Mapping[str, np.ndarray], scale: float = 1.0
+) -> list[dict[str, np.ndarray]]:
+    """Two batches of inputs that differ in every element, and each of them off in its last digit.
+
+    The second is the mirror of the first: conditions on a sign, flags and counts are other ones there.
+
+    Args:
+        given: inputs of the user's, which are then turned around instead.
+        scale: of the numbers that are no whole ones.
+    """
+    rng = np.random.default_rng(0)
+    drawn = {s.name: s.random(rng) for s in specs}
+    drawn = {name: (a * scale).astype(a.dtype) if a.dtype.kind == "f" else a for name, a in drawn.items()}
+    first = drawn | dict(given)
+    second = {s.name: np.flip(first[s.name]) if s.name in given else _mirrored(first[s.name], s) for s in specs}
+    return [first, second, _moved(first, rng), _moved(second, rng)]
+
+
+def _mirrored(array: np.ndarray, spec: InputSpec) -> np.ndarray:
+    if array.dtype.kind == "f":
+        return (-2 * array).astype(array.dtype)
+    return (spec.low + spec.high - 1 - array.astype(np.int64)).astype(array.dtype)
+
+
+def _moved(batch: Mapping[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def one(array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind != "f":
+            return array
+        digits = np.finfo(array.dtype).eps * rng.uniform(-1, 1, array.shape)
+        return (array * (1 + digits)).astype(array.dtype)
+
+    return {name: one(array) for name, array in batch.items()}
+
+
+def dependence(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> float:
+    """By how much of their size outputs move when all inputs are others: of the one that moves least; infinite where
+    there is none of floating point numbers, NaN where some are not finite."""
+    pairs = [(a, b) for a, b in zip(first, second) if a.dtype.kind == "f" and a.shape == b.shape and a.size]
+    shares = [_rms(a.astype(np.float64) - b) / (_rms(a) or 1.0) for a, b in pairs]
+    return math.nan if any(map(math.isnan, shares)) else min(shares, default=math.inf)
+
+
+def _rms(values: np.ndarray) -> float:
+    with np.errstate(invalid="ignore", over="ignore"):
+        size = float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
+    return size if math.isfinite(size) else math.nan
+
+
+def depth_of(calls: int) -> float:
+    """By how much errors of the layers of a model add up: independent ones by the root of their number."""
+    return math.sqrt(max(calls, 1))
+
+
+def difference(
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    moved: np.ndarray,
+    other: np.ndarray,
+    *,
+    depth: float,
+    digits: str,
+    quantized: bool,
+) -> Difference:
+    """Compare an output.
+
+    Args:
+        moved: theirs for inputs that are off in their last digit.
+        other: theirs for other inputs.
+        depth: `depth_of` the model.
+        digits: type of the model's least exact numbers, such as ``float16``.
+        quantized: whether the model computes in integers of few bits.
+    """
+    if ours.shape != theirs.shape:
+        return Difference(why=f"has shape {ours.shape}, which is {theirs.shape} in its own framework")
+    if ours.dtype.kind != theirs.dtype.kind and "b" in (ours.dtype.kind, theirs.dtype.kind):
+        return Difference(why=f"is of {ours.dtype}, which is {theirs.dtype} in its own framework")
+    if (ours.dtype.kind == "f") != (theirs.dtype.kind == "f"):
+        return Difference(why=f"is of {ours.dtype}, which is {theirs.dtype} in its own framework")
+    if not theirs.size:
+        return Difference()
+    if theirs.dtype.kind == "f" or quantized:
+        unit = _ROUNDINGS * _eps(digits) if not quantized else _QUANTIZED_STEP
+        size = _rms(theirs)
+        moves = _rms(theirs.astype(np.float64) - other) if other.shape == theirs.shape else size
+        usual = min(size, moves) if moves > unit * size else size  # less is rounding, and no measure of anything
+        own = _relative(moved, theirs, usual)
+        allowed = depth * (unit + _CONDITION * own) if math.isfinite(own) else math.inf
+        shows = not moves < _DEPENDS * size and not (size and not moves)
+        return Difference(error=_relative(ours, theirs, usual), allowed=allowed, shows=shows)
+    own = float(np.mean(moved != theirs))
+    return Difference(error=float(np.mean(ours != theirs)), allowed=_WHOLE_SHARE + depth * _CONDITION * own)
+
+
+def _eps(digits: str) -> float:
+    """The distance from 1 to the next number; halves add up in float32 in most frameworks, and in TVM they do not."""
+    return {"float16": 2.0**-14, "bfloat16": 2.0**-11}.get(digits, 2.0**-23)
+
+
+def _relative(ours: np.ndarray, theirs: np.ndarray, usual: float) -> float:
+    """Largest difference, over the size of the value and a usual one; infinite where one of them is not finite and the
+    other is, or has another sign."""
+    a, b = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return math.inf
+    a, b = a[finite], b[finite]
+    if not a.size:
+        return 0.0
+    scale = np.abs(b) + (0.0 if math.isnan(usual) else usual)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.where(a == b, 0.0, np.abs(a - b) / scale)
+    return float(errors.max())

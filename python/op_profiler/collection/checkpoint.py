@@ -1,0 +1,54 @@
+"""What a run that was killed stored of its rounds, as samples that the next one adds to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.measure.measurement import Measurement, ModelTiming
+from op_profiler.measure.samples import Samples, numbers
+
+if TYPE_CHECKING:
+    from op_profiler.collection.session import Session
+
+
+def restored(session: Session, stored: dict[str, Measurement], timing: ModelTiming) -> Samples:
+    """Samples of one thread count from what an earlier process stored; no rounds where they do not fit together. The
+    counts of failed and of discarded rounds go on in either case.
+
+    Hot and cold operators may have been timed in some of the rounds only (`Rounds._wanted`). In which is not told, and
+    nothing depends on it: they come back in the first ones. What a call took then was taken off; what it takes now is
+    put in its place, as it will be taken off of all rounds.
+
+    Args:
+        stored: by workload key.
+    """
+    whole, failed = timing.whole_model, timing.details.get("failed_rounds", {})
+    rounds, discarded = len(whole.samples_us), whole.discarded_rounds or 0
+    counted = Counter({number: failed[key] for key, number in numbers(session.operators) if key in failed})
+    anew = Samples(failed=counted, discarded=discarded + int(timing.details.get("rounds", 0)))
+    overheads_us = [kept.call_overhead_us for kept in stored.values() if kept.error is None]
+    now_us = session.model.call_overhead_us() if overheads_us else None
+    if any((one is None) != (now_us is None) for one in overheads_us):
+        return anew  # an older version timed calls in another way
+    matrix = np.full((rounds, len(session.groups)), np.nan)
+    for group, operator in enumerate(session.operators):
+        columns = np.flatnonzero(session.groups == group)
+        kept = stored.get(operator.key)
+        if kept is None or kept.error is not None:
+            continue
+        rows = np.asarray(kept.samples_us)
+        expected = len(rows) if session.request.build.cache != "model" and len(rows) < rounds else rounds
+        if rows.shape != (expected, len(columns)):
+            return anew
+        matrix[: len(rows), columns] = rows + (now_us or 0.0)
+    return Samples(
+        [row[0] for row in whole.samples_us],
+        matrix.tolist(),
+        [whole.foreign_load] * rounds,
+        call_overhead_us=[] if now_us is None else [now_us],
+        failed=counted,
+        discarded=discarded,
+    )

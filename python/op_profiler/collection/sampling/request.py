@@ -1,0 +1,175 @@
+"""Which operators a user wants sampled, checked before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling import grid
+from op_profiler.collection.sampling.batch import Batch
+from op_profiler.collection.sampling.draw import Draw
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.sample import CACHED
+from op_profiler.option_values import or_nothing, parse_counts, parse_duration, parse_names
+from op_profiler.options import Only, Option
+
+_WHAT, _HOW_MUCH = "What", "How much"
+USUAL_ROUNDS = 21
+SampledRequest = Annotated[
+    CollectRequest,
+    Only("target", "compiler", "threads", "remeasure", "host", "port", "device_key", "db", schedules="none"),
+]
+"""The options of a collection that batches of sampled operators have."""
+
+
+def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
+    """A request for batches of sampled operators, each timed in so many rounds."""
+    measuring = dataclasses.replace(request.measuring, rounds=rounds, energy="none")
+    return dataclasses.replace(request.of(model=ModelRequest(source="sample")), measuring=measuring)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SampleRequest:
+    """Which operators, and how many."""
+
+    config: Annotated[Path | None, Option("Grid of convolutions in TinyNAS's format.", _WHAT)] = None
+    skip_rule: Annotated[
+        tuple[str, ...],
+        Option(
+            "Rules of the grid to leave out, by commas, or 'list'.",
+            _WHAT,
+            parse=or_nothing(parse_names),
+            shown="no_stem",
+        ),
+    ] = ("no_stem",)
+    kinds: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Kinds of operators to draw, by commas, 'all', or 'list'. Default: the usual ones.",
+            _WHAT,
+            parse=parse_names,
+        ),
+    ] = None
+    models: Annotated[
+        tuple[str, ...] | None,
+        Option("Take the operators of models: source:name, by commas.", _WHAT, parse=parse_names),
+    ] = None
+    batches: Annotated[tuple[int, ...], Option("Batch sizes of --models.", _WHAT, parse=parse_counts, shown="1")] = (1,)
+    resolutions: Annotated[
+        tuple[int, ...],
+        Option(
+            "Image sizes of --models: 160,224; default: the model's.", _WHAT, parse=or_nothing(parse_counts), shown=""
+        ),
+    ] = ()
+    sequence_lengths: Annotated[
+        tuple[int, ...],
+        Option("Tokens for --models; default: the model's.", _WHAT, parse=or_nothing(parse_counts), shown=""),
+    ] = ()
+    adaptive: Annotated[bool, Option("Draw where the predictor is least sure.", _WHAT)] = False
+    cached: Annotated[
+        bool, Option("Few random operators a batch, whose weights stay in the cache, as a recurrent cell's do.", _WHAT)
+    ] = False
+    count: Annotated[
+        int | None, Option("Operators to measure in all, and those that fill the last batch.", _HOW_MUCH)
+    ] = None
+    budget_seconds: Annotated[
+        float | None, Option("Time to spend: 90s, 10m, 2h.", _HOW_MUCH, flags=("--budget",), parse=parse_duration)
+    ] = None
+    rounds: Annotated[int, Option("Most times that each operator is run.", _HOW_MUCH)] = USUAL_ROUNDS
+    seed: Annotated[int, Option("Of everything that is drawn.", _HOW_MUCH)] = 0
+
+    def check(self) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            UsageError: names the options.
+        """
+        from op_profiler.collection.sampling.run import check_amount
+
+        chosen = [self.config is not None, self.models is not None, self.adaptive]
+        if sum(chosen) > 1 or (self.kinds is not None and any(chosen[:2])):
+            raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
+        if self.cached and any(chosen):
+            raise UsageError("--cached draws random operators; leave out --config, --models and --adaptive")
+        if self.models is None and (self.resolutions or self.sequence_lengths or self.batches != (1,)):
+            raise UsageError("--batches, --resolutions and --sequence-lengths go with --models")
+        if self.count is None and self.budget_seconds is None and self.config is None and self.models is None:
+            raise UsageError("say how much to measure: --count 500 or --budget 10m")
+        check_amount(self.count, self.rounds)
+
+    def drawn(self, request: CollectRequest, note: Callable[[str], None]) -> Iterator[Batch]:
+        """Batches of what is drawn, or of what the predictor of the request's dataset knows least about.
+
+        Args:
+            note: told what takes long.
+        """
+        if not self.adaptive:
+            return self.draw().batches()
+        from op_profiler.collection.sampling.adaptive import adaptive_batches
+
+        return adaptive_batches(request, self.kinds or (), self.seed, note)
+
+    def draw(self) -> Draw:
+        """What is measured.
+
+        Raises:
+            UsageError: there is no such rule or kind, or none of the models has what is varied.
+            OpProfilerError: the grid cannot be read.
+        """
+        if self.config is not None:
+            rules = self._rules()
+            return Draw(label=self.config.stem, seed=self.seed, grid=grid.read_grid(self.config), rules=rules)
+        if self.models is not None:
+            return Draw(label="models", models=tuple(self._variants(self.models)))
+        kinds = self.kinds or ()
+        return Draw(
+            label=f"draw{self.seed}{CACHED if self.cached else ''}", seed=self.seed, kinds=kinds, cached=self.cached
+        )
+
+    def _rules(self) -> tuple[str, ...]:
+        for name in self.skip_rule:
+            if name not in grid.RULES:
+                raise UnknownNameError("rule", name, grid.RULES, "--skip-rule list shows what each asks for.")
+        return tuple(name for name in grid.RULES if name not in self.skip_rule)
+
+    def _variants(self, names: tuple[str, ...]) -> list[ModelRequest]:
+        """Every model at every batch size, and at every length that is asked for; one without at image sizes."""
+        found = []
+        for text in names:
+            source, colon, name = text.partition(":")
+            if not colon or not name:
+                raise UsageError(f"--models takes source:name, such as local:resnet-18; not {text!r}")
+            frontend = FRONTENDS.get(source)
+            found += self._variants_of(ModelRequest(source=source, name=name), frontend.takes_sequence_length(name))
+            frontend.check(found[-1])
+        if self.sequence_lengths and not any(one.sequence_length for one in found):
+            given = _listed(self.sequence_lengths)
+            raise UsageError(f"--sequence-lengths {given}: none of the models has a sequence; leave it out")
+        if self.resolutions and not any(one.input_shapes for one in found):
+            given = _listed(self.resolutions)
+            raise UsageError(f"--resolutions {given}: none of the models takes images; leave it out")
+        return found
+
+    def _variants_of(self, model: ModelRequest, of_text: bool) -> list[ModelRequest]:
+        images = self.resolutions if not of_text else ()
+        tokens: tuple[int | None, ...] = (self.sequence_lengths if of_text else ()) or (None,)
+        return [
+            dataclasses.replace(
+                model,
+                batch_size=batch,
+                input_shapes=() if size is None else ((batch, 3, size, size),),
+                sequence_length=length,
+            )
+            for batch in self.batches
+            for size in images or (None,)
+            for length in tokens
+        ]
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))

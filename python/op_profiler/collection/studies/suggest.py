@@ -1,0 +1,162 @@
+"""The best known schedules of operators, and those that are predicted to be the best; nothing is searched."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from op_profiler.addresses import without_password
+from op_profiler.building.request import BuildRequest
+from op_profiler.compilers import COMPILERS
+from op_profiler.dataset import DEFAULT_DB, usual_dataset
+from op_profiler.errors import UsageError
+from op_profiler.option_values import parse_trials_from
+from op_profiler.options import OUTPUT, Option
+from op_profiler.shipped import shipped_trials
+
+if TYPE_CHECKING:
+    from op_profiler.operators.operator import Operator
+    from op_profiler.prediction.schedules.suggestions import Answer, ScheduleQuery
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleRequest:
+    """Whose schedules are wanted.
+
+    Attributes:
+        build: of a model, or with the 16 hex digits of an operator in its name's place; of its thread counts the
+            largest.
+    """
+
+    build: BuildRequest = BuildRequest()
+    device: Annotated[
+        str | None, Option("Whose trials tell what is known: a device's key or a part of its processor's name.")
+    ] = None
+    k: Annotated[int, Option("How many schedules to propose for an op that was never tuned.")] = 8
+    verify: Annotated[int, Option("Measure so many of them.")] = 0
+    shipped: Annotated[
+        bool,
+        Option(
+            "shipped (with the project) or none, beside --db.",
+            name="trials_from",
+            parse=parse_trials_from,
+            shown="shipped",
+        ),
+    ] = True
+    db: Annotated[
+        str | None, Option(f"SQLAlchemy address of the dataset. Default: {DEFAULT_DB} if it is there.", OUTPUT)
+    ] = None
+
+    def check(self) -> None:
+        """Refuse what cannot work, and use the compiler.
+
+        Raises:
+            UsageError: an option is out of range, or does not go with another.
+        """
+        from op_profiler.targets.target import use_build_for
+
+        if self.k < 1 or self.verify < 0:
+            raise UsageError("--k has to be 1 or more, --verify 0 or more")
+        COMPILERS.get(self.build.compiler).require("described_anchor", "schedule")
+        if self.verify and self.build.cache == "model":
+            raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
+        self.build.check(dry_run=not self.verify)
+        use_build_for(self.build.target, compiler=self.build.compiler)
+
+    def known(self, note: Callable[[str], None]) -> tuple[ScheduleQuery, str]:
+        """What answers, and the name of the device that it answers for.
+
+        Args:
+            note: told what of the trials cannot be read.
+        """
+        from op_profiler.prediction.schedules.suggestions import ScheduleQuery, load_trials
+        from op_profiler.targets.target import resolve_target
+
+        build = self.build
+        rows = load_trials(usual_dataset(self.db), shipped_trials() if self.shipped else None, note)
+        rows = [row for row in rows if row["device_kind"] == build.kind.name]
+        devices, named = _devices(rows, build, self.device)
+        file = build.record_file() if self.device is None else None  # records are of this machine's processor
+        return ScheduleQuery(rows, resolve_target(build.target), file, build.conditions, devices), named
+
+    def answers(self, query: ScheduleQuery, announce: Callable[[str], None]) -> list[Answer]:
+        """Schedules of the operator, or of each heavy operator of the model.
+
+        Args:
+            announce: told what takes long.
+
+        Raises:
+            OpProfilerError: there is no such operator or model, or it cannot be measured.
+        """
+        announce(f"fusing {self.build.model.name}")
+        anchors = _anchors(self.build, usual_dataset(self.db) or DEFAULT_DB)
+        if self.verify:
+            return _verified(self, query, anchors, announce)
+        announce("ranking schedules")
+        return [query.answer(anchor, self.k) for anchor in anchors]
+
+
+def _verified(
+    request: ScheduleRequest, query: ScheduleQuery, anchors: list[Operator], announce: Callable[[str], None]
+) -> list[Answer]:
+    """With the schedules that look best measured."""
+    from op_profiler.measure.turns import measuring
+    from op_profiler.targets.target import locks_of, resolve_target
+    from op_profiler.tuning.trials.runner import TrialRunner
+
+    answers, build = [], request.build
+    target = str(resolve_target(build.target))
+    names = locks_of([build.target])
+    runner = TrialRunner(target, build.threads[0], cache=build.cache, name=build.target)
+    with measuring(names, announce), runner:
+        for number, anchor in enumerate(anchors, 1):
+            announce(f"measuring {request.verify} schedules of operator {number} of {len(anchors)}")
+            answers.append(query.answer(anchor, request.k, runner, request.verify))
+    return answers
+
+
+def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | None) -> tuple[dict[str, str], str]:
+    """Devices by key whose trials count, all alike, and what to call them."""
+    from op_profiler.targets.llvm.identity import host_fingerprint, processor_name
+
+    if device is None and request.on_host:
+        alike = host_fingerprint()
+        return {r["device_key"]: "" for r in rows if r["host_fingerprint"] == alike}, processor_name()
+    wanted = (device or "").lower()
+    found = {r["device_key"]: r["processor"] for r in rows if wanted in (r["device_key"], "") or _names(wanted, r)}
+    if len(found) > 1 or (device is not None and not found):
+        fitting = [row for row in rows if not found or row["device_key"] in found]
+        there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in fitting}))
+        raise UsageError(f"--device {device or 'is needed'}: {len(found)} devices fit; there are trials of {there}")
+    return found, next(iter(found.values()), request.target)
+
+
+def _names(wanted: str, row: dict[str, Any]) -> bool:
+    return wanted in str(row["processor"]).lower()
+
+
+def _anchors(request: BuildRequest, db: str) -> list[Operator]:
+    """The anchor of an operator's key, or those of a model that can be tuned."""
+    from op_profiler.collection.studies.tune import tunables_of
+    from op_profiler.dataset import Dataset
+    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends.lowered_cache import load_cached
+    from op_profiler.prediction.schedules.suggestions import anchor_of_key
+    from op_profiler.targets.target import resolve_target
+
+    name = request.model.name
+    if re.fullmatch(r"[0-9a-f]{16}", name):
+        with Dataset.open(db, create=False, read_only=True) as dataset:
+            anchor = anchor_of_key(dataset, name)
+        if anchor is None:
+            place = without_password(db)
+            raise UsageError(
+                f"{place} has no operator {name}; op-profiler export --output operators.csv lists the keys"
+            )
+        return [anchor]
+    frontend = FRONTENDS.get(request.model.source)
+    frontend.check(request.model)
+    items, _ = tunables_of(load_cached(frontend, request.model), resolve_target(request.target), None)
+    return [item.anchor for item in items]

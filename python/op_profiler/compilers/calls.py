@@ -1,0 +1,131 @@
+"""Calls of a compiler's kernels with their arguments bound, and their times.
+
+What is timed in its place among others is timed by a loop in native code: one reading of the clock and one call after
+the other, and nothing of Python between two kernels, which pushed their data and code out of the caches. The loop is a
+function that TVM compiles for this processor, so it takes no C compiler. What it calls is the compiler's: the parts of
+`op_profiler.compilers.runtime_contract` about calls.
+"""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
+
+More = Sequence[ctypes.c_int64]
+"""Arguments that a function does not take (`op_profiler.measure.stack`)."""
+
+WORDS = 6
+"""Of `BoundKernel.addresses`."""
+_EMPTY_KERNELS = 64
+_EMPTY_RUNS = 15
+
+
+class BoundKernel(abc.ABC):
+    """A call of a function with its arguments bound.
+
+    Args:
+        name: of the function.
+        label: the compiler's name of the kernel that it is; empty where it is none.
+        arguments: tensors, and numbers where the runtime takes them.
+    """
+
+    def __init__(self, name: str, label: str, function: PackedFunction, arguments: Sequence[Any] = ()) -> None:
+        self.name = name
+        self.label = label
+        self.function: Any = function  # with what each runtime has of its own
+        self.arguments = tuple(arguments)  # keeps what the addresses point to
+        self.arrays: list[DeviceArray] = [one for one in arguments if not isinstance(one, (int, float))]
+        self._call, self._bound = self._bind()
+
+    @abc.abstractmethod
+    def _bind(self) -> tuple[Any, tuple[Any, ...]]:
+        """The C function that makes the call, and its arguments."""
+
+    @property
+    @abc.abstractmethod
+    def addresses(self) -> tuple[int, int, int, int, int, int]:
+        """Function, values, their type codes, count, result and its code, as numbers that hold as long as this object;
+        0 for what this interface of TVM has not got."""
+
+    def run(self, more: More = ()) -> bool:
+        """Call it once; raises nothing, and is False where it failed.
+
+        Args:
+            more: arguments that it does not take.
+        """
+        return bool(self._call(*self._bound, *more) == 0)
+
+    def error(self) -> str | None:
+        """Call it with TVM's checks: None, or what is wrong with it."""
+        try:
+            self.function(*self.arguments)
+        except (RuntimeError, ValueError, TypeError) as error:  # TVM's own errors are of the first
+            return last_line(error)
+        return None
+
+
+class TimedCalls:
+    """Calls that are made one right after the other, each timed where it stands."""
+
+    def __init__(self, calls: Sequence[BoundKernel]) -> None:
+        compiler, device = compiler_in_use(), load_tvm().cpu()
+        self._calls = tuple(calls)  # keeps what the table points to
+        table = np.array([call.addresses for call in calls], dtype=np.int64).reshape(-1, WORDS)
+        self._clock = compiler.array_on(np.zeros((len(calls) + 1, 2), dtype=np.int64), device)
+        self._failed = compiler.array_on(np.zeros(len(calls), dtype=np.int32), device)
+        arrays = [self._failed, compiler.array_on(table, device), self._clock]
+        self._walk = compiler.bound_kernel("walk", "", compiler.call_library()["walk"], arrays)
+
+    def run(self, more: More = ()) -> np.ndarray:
+        """Make every call once; microseconds of each, shape (calls,), NaN where it failed.
+
+        A time runs from one reading of the clock to the next: it holds the call (`call_overhead_us`).
+
+        Args:
+            more: as in `BoundKernel.run`.
+        """
+        self._walk.run(more)
+        read = self._clock.numpy()
+        times = np.diff(read[:, 0] * 1_000_000_000 + read[:, 1]) / 1e3
+        return np.where(self._failed.numpy() == 0, times, np.nan)
+
+
+def call_overhead_us() -> float:
+    """What a call of a kernel takes in `TimedCalls` beyond what it takes in a model, microseconds, now.
+
+    Told by a model of kernels that do nothing: both ways call the same kernels over the same arrays, so what the
+    kernel's own checks of its arguments and the executor's step to the next kernel take is left in a time. Sums of
+    times without the overhead are therefore times of whole models. It is below zero under Relax, whose virtual machine
+    also makes the kernel's output a tensor.
+    """
+    kernels, whole = _empty_model()
+    both = np.array([(kernels.run().sum(), whole.run()[0]) for _ in range(_EMPTY_RUNS)])
+    walked_us, run_us = both.min(axis=0)  # of a few microseconds an interruption is all that can differ
+    return float(walked_us - run_us) / _EMPTY_KERNELS
+
+
+@functools.cache
+def _empty_model() -> tuple[TimedCalls, TimedCalls]:
+    """The kernels of a chain that computes nothing, and what runs them as a model."""
+    kernels, whole = compiler_in_use().chain("nothing", _EMPTY_KERNELS, "float32")
+    return TimedCalls(kernels), TimedCalls([whole])
+
+
+def flusher() -> Callable[[BoundKernel], BoundKernel] | None:
+    """What makes the call that flushes the tensors of a kernel from the caches; None where this build of TVM cannot."""
+    tvm, compiler = load_tvm(), compiler_in_use()
+    flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
+    if flush is None:
+        return None
+    first = compiler.array_on(np.zeros(1, dtype=np.float32), tvm.cpu())  # is left alone
+    return lambda kernel: compiler.bound_kernel("flush", "", flush, [first, *kernel.arrays])

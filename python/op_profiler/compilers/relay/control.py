@@ -1,0 +1,25 @@
+"""Branches and loops of Relay that only run time decides, which the virtual machine alone runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule
+
+
+def open_control(module: IRModule) -> tuple[str, ...]:
+    """Which of ``branches`` and ``loops`` a module has. A loop is a function that has a name inside an expression."""
+    relay = load_tvm().relay
+    found: set[str] = set()
+
+    def note(one: Any) -> None:
+        if isinstance(one, relay.If):
+            found.add("branches")
+        elif isinstance(one, relay.Let) and isinstance(one.value, relay.Function):
+            found.add("loops")
+
+    for function in module.functions.values():
+        if isinstance(function, relay.Function):
+            relay.analysis.post_order_visit(function, note)
+    return ("loops",) if "loops" in found else tuple(found)  # a loop ends by a branch

@@ -1,0 +1,96 @@
+"""Changing calls of a module of Relay in Python, without the recursion of TVM's own mutators, which deep models exceed;
+among it the layers that spans of calls name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
+
+Replace = Callable[[Call, list[Node]], Node | None]
+"""From a call and its new arguments to what takes its place; None for the same call."""
+
+
+def main_of(module: IRModule) -> Function | None:
+    """The function ``main`` of a module; None where it has none in Relay."""
+    found = (function for variable, function in module.functions.items() if variable.name_hint == "main")
+    main: Function | None = next(found, None)
+    return main if isinstance(main, load_tvm().relay.Function) else None
+
+
+def rebuilt(module: IRModule, replace: Replace) -> Node | None:
+    """The body of ``main`` with calls replaced; None where nothing is, and where it is more than a graph of calls.
+
+    What is not replaced keeps the type that it had.
+    """
+    tvm = load_tvm()
+    relay = tvm.relay
+    main = main_of(module)
+    if main is None:
+        return None
+    new: dict[int, Node] = {}  # by address: TVM's own hashes and comparisons take most of the time
+    only_calls = True
+
+    def current(nodes: Iterable[Node]) -> tuple[list[Node], bool]:
+        """What the nodes have become, and whether that is something new."""
+        before = list(nodes)
+        after = [new.get(node.handle.value, node) for node in before]
+        return after, any(one is not other for one, other in zip(after, before))
+
+    def visit(node: Node) -> None:
+        nonlocal only_calls
+        if isinstance(node, relay.Call):
+            arguments, changed = current(node.args)
+            found = replace(node, arguments)
+            if found is None and changed:
+                found = relay.expr.CallWithFields(node, None, arguments, None, None, None, None)
+            if found is not None:
+                new[node.handle.value] = found
+        elif isinstance(node, relay.Tuple):
+            fields, changed = current(node.fields)
+            if changed:
+                new[node.handle.value] = relay.expr.TupleWithFields(node, fields, None, None)
+        elif isinstance(node, relay.TupleGetItem):
+            (value,), changed = current([node.tuple_value])
+            if changed:
+                new[node.handle.value] = relay.expr.TupleGetItemWithFields(node, value, None, None, None)
+        elif not isinstance(node, (relay.Var, relay.Constant, tvm.ir.Op)):
+            only_calls = False
+
+    relay.analysis.post_order_visit(main.body, visit)
+    return new.get(main.body.handle.value) if only_calls else None
+
+
+def with_layers(module: IRModule, layer_of: Callable[[Call], str]) -> IRModule:
+    """A module whose calls name their layers in their spans.
+
+    Args:
+        layer_of: the layer of a call; empty where it has none.
+    """
+    tvm = load_tvm()
+    relay = tvm.relay
+
+    def named(call: Call, arguments: list[Node]) -> Node | None:
+        layer = layer_of(call)
+        if layer == layer_in_span(call):
+            return None
+        span = relay.Span(relay.SourceName(layer), 0, 0, 0, 0)
+        return relay.expr.CallWithFields(call, None, arguments, None, None, None, span)
+
+    return with_body(tvm.IRModule(module.functions, module.type_definitions), rebuilt(module, named))
+
+
+def layer_in_span(call: Call) -> str:
+    """The layer that a frontend named in the span of a call; empty where it did not."""
+    span = call.span
+    return str(span.source_name.name) if span else ""
+
+
+def with_body(module: IRModule, body: Node | None) -> IRModule:
+    """Give ``main`` another body with the same types."""
+    if body is not None:
+        variable = module.get_global_var("main")
+        change = load_tvm().relay.function.FunctionWithFields
+        module.update_func(variable, change(module[variable], None, body, None, None, None, None, None))
+    return module

@@ -1,0 +1,85 @@
+"""Weights of a model in a file, one behind the other: TVM's own format holds all of them in memory twice more."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import DeviceArray
+
+_MUCH_BYTES = 1 << 26
+_KINDS = {"bool": "uint8", "bfloat16": "uint16"}
+"""Types of TVM that numpy does not have, or has in other bytes, and the type that holds the same bytes."""
+
+
+def bytes_of(array: DeviceArray) -> int:
+    """How much memory an array takes."""
+    return math.prod(map(int, array.shape)) * _width(str(array.dtype))
+
+
+def _width(dtype: str) -> int:
+    import numpy as np
+
+    return np.dtype(_KINDS.get(dtype, dtype)).itemsize
+
+
+def drop_copies(weights: Mapping[str, DeviceArray]) -> None:
+    """Free copies of a large model's weights that only garbage holds, as errors do with the frames of an importer."""
+    if sum(map(bytes_of, weights.values())) > _MUCH_BYTES:
+        gc.collect()
+        return_freed_memory()
+
+
+def return_freed_memory() -> None:
+    """Return freed blocks to the system: glibc keeps those of up to 32 MB, and the next weight may not fit in them."""
+    with contextlib.suppress(AttributeError):  # a C library other than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def write_weights(path: Path, weights: Mapping[str, DeviceArray]) -> None:
+    """Write arrays in the memory of this machine.
+
+    Raises:
+        OSError: the disk is full, or the like.
+    """
+    about = [[name, str(array.dtype), [int(size) for size in array.shape]] for name, array in weights.items()]
+    head = json.dumps(about).encode()
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        for array in weights.values():
+            array.numpy().tofile(file)
+
+
+def read_weights(path: Path) -> dict[str, DeviceArray]:
+    """What `write_weights` wrote.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the file is something else, or cut off.
+    """
+    import numpy as np
+
+    tvm = load_tvm()
+    empty = tvm.runtime.empty if hasattr(tvm.runtime, "empty") else tvm.nd.empty  # without Relay, with it
+    weights: dict[str, Any] = {}
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > path.stat().st_size:
+            raise ValueError(f"{path} holds no weights")
+        for name, dtype, shape in json.loads(file.read(size)):
+            count = math.prod(shape)
+            values = np.fromfile(file, np.dtype(_KINDS.get(dtype, dtype)), count)
+            if len(values) < count:
+                raise ValueError(f"{path} is cut off")
+            array = empty(tuple(shape), dtype)
+            array.copyfrom(values.reshape(shape).view("bool") if dtype == "bool" else values.reshape(shape))
+            weights[name] = array
+    return weights

@@ -1,0 +1,334 @@
+"""What the templates of AutoTVM compute: the call of Relay that a task of each stands for.
+
+A task lists its tensors and arguments without names, and each template has its own layouts (`autotvm_names.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from op_profiler.compilers.tvm_types import Call
+from op_profiler.operators.kinds.shapes import sizes
+from op_profiler.operators.operator import TensorSpec
+
+_LARGEST_SIZE = 2**31
+_DTYPE = re.compile(r"(u?int|float|bfloat)\d{1,2}")
+_SPATIAL = "DHW"
+_OTHER_VERSION = "arguments of another version of the template"
+_WINOGRAD_KERNELS = range(3, 8)  # TVM's Winograd computes no others
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """How the tasks of one template are read.
+
+    Attributes:
+        call: makes the call of Relay from the template and a task.
+        data, weight: layouts that its first and second tensor may have, told apart by their number of axes; a small
+            letter is a block, whose size the tensor has.
+        op: Relay's name where several fit.
+        tile: of a Winograd convolution whose weight comes transformed: edge of the tiles of the output, from the height
+            of the input.
+    """
+
+    call: Callable[[ModuleType, Template, Task], Call]
+    data: tuple[str, ...] = ()
+    weight: tuple[str, ...] = ()
+    op: str = ""
+    tile: Callable[[int], int] = lambda height: 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """The arguments of a task: tensors first, and what follows them.
+
+    Attributes:
+        tensors: data and weight, and what else the template computes with.
+        lists: whole numbers that belong together, such as strides; the arguments that hold one number for all axes too.
+        layouts: of data and result, where they are named.
+        numbers: single whole numbers behind the lists, such as groups.
+        out_dtype: of the result.
+    """
+
+    tensors: tuple[TensorSpec, ...]
+    lists: tuple[tuple[int, ...], ...]
+    layouts: tuple[str, ...]
+    numbers: tuple[int, ...]
+    out_dtype: str
+
+    @classmethod
+    def of(cls, arguments: Sequence[Any], *, windows: int) -> Task:
+        """From AutoTVM's serialized form.
+
+        Args:
+            windows: arguments behind the tensors that are lists, or one number for all axes.
+
+        Raises:
+            ValueError: there is something else; of a null as a size, above all, TVM dies.
+        """
+        tensors = [_tensor(argument) for argument in arguments if _is_tensor(argument)]
+        rest = [argument for argument in arguments if not _is_tensor(argument)]
+        lists = [_whole(one if isinstance(one, tuple) else (one,)) for one in rest[:windows]]
+        rest = rest[windows:]
+        words = [one for one in rest if isinstance(one, str)]
+        dtypes = [word for word in words if _DTYPE.fullmatch(word)]
+        if len(tensors) < 2 or len(lists) < windows or len(dtypes) > 1:
+            raise ValueError(_OTHER_VERSION)
+        return cls(
+            tuple(tensors),
+            (*lists, *(_whole(one) for one in rest if isinstance(one, tuple))),
+            tuple(word for word in words if word not in dtypes),
+            _whole(tuple(int(one) for one in rest if isinstance(one, int))),
+            dtypes[0] if dtypes else tensors[0].dtype,
+        )
+
+    @property
+    def result(self) -> dict[str, str]:
+        """The type of the result as Relay is given it: only where it is not that of the data, as in its own models."""
+        return {} if self.out_dtype == self.tensors[0].dtype else {"out_dtype": self.out_dtype}
+
+
+def _is_tensor(argument: Any) -> bool:
+    return isinstance(argument, tuple) and argument[:1] == ("TENSOR",) and len(argument) > 2
+
+
+def _tensor(argument: Any) -> TensorSpec:
+    shape, dtype, *views = argument[1:]
+    if views:
+        raise ValueError(_OTHER_VERSION)
+    if not shape or min(_whole(shape)) < 1 or not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+        raise ValueError("a tensor without a fixed shape and type")
+    return TensorSpec(shape, dtype)
+
+
+def _whole(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, tuple) or not all(type(v) is int and abs(v) < _LARGEST_SIZE for v in values):
+        raise ValueError("an argument that is no list of whole numbers")
+    return values
+
+
+def _variables(relay: ModuleType, tensors: Sequence[TensorSpec], names: Sequence[str]) -> list[Any]:
+    return [relay.var(name, shape=one.shape, dtype=one.dtype) for name, one in zip(names, tensors, strict=True)]
+
+
+def _layout(choices: Sequence[str], tensor: TensorSpec) -> str:
+    """The layout with as many axes as a tensor, its blocks with their sizes: ``NCHW16c``."""
+    for choice in choices:
+        if len(choice) == len(tensor.shape):
+            return "".join(f"{size if axis.islower() else ''}{axis}" for axis, size in zip(choice, tensor.shape))
+    raise ValueError(f"a tensor of {len(tensor.shape)} dimensions, which no layout of the template has")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Convolution:
+    """A task of a convolution with its axes by their names.
+
+    Attributes:
+        data, weight: size of each axis, with its blocks multiplied into it.
+        layouts: attributes of Relay that name them; empty where they are Relay's own.
+        padding, strides: as they were given; of one number for each axis.
+    """
+
+    data: dict[str, int]
+    weight: dict[str, int]
+    axes: str
+    layouts: dict[str, str]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+
+    @classmethod
+    def of(cls, template: Template, task: Task) -> _Convolution:
+        data, weight = (_layout(*one) for one in ((template.data, task.tensors[0]), (template.weight, task.tensors[1])))
+        plain = re.sub(r"[^A-Z]", "", data)
+        if any(layout not in (plain, data) for layout in task.layouts[:1]):
+            raise ValueError(f"data of the shape {list(task.tensors[0].shape)} in the layout {task.layouts[0]}")
+        layouts = {}
+        if plain not in ("NCW", "NCHW", "NCDHW") or data != plain or not weight.isalpha():
+            layouts = {"data_layout": data, "kernel_layout": weight}
+        if block := re.search(r"\d+o", weight):
+            layouts |= {"out_layout": re.sub(r"\d+c", f"{block[0][:-1]}c", data)} if data != plain else {}
+        axes = "".join(axis for axis in _SPATIAL if axis in plain)
+        strides, padding = _each(task.lists[0], axes), task.lists[1]
+        if len(strides) != len(axes) or min(strides) < 1 or len(padding) % len(axes) * len(padding[1:]):
+            raise ValueError("strides or padding of other axes than the data's")
+        return cls(sizes(task.tensors[0], data), sizes(task.tensors[1], weight), axes, layouts, strides, padding)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        return tuple(self.weight[axis] for axis in self.axes)
+
+
+def _each(values: tuple[int, ...], axes: str) -> tuple[int, ...]:
+    return values * len(axes) if len(values) == 1 else values
+
+
+def convolution(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A convolution of any number of axes, in groups where data has more channels than the weight."""
+    conv = _Convolution.of(template, task)
+    in_channels, channels = conv.data["C"], conv.weight["O"]
+    groups, rest = divmod(in_channels, conv.weight["I"])
+    if rest or channels % max(groups, 1) or any(number != groups for number in task.numbers):
+        raise ValueError(f"{in_channels} channels do not fit a weight for {conv.weight['I']}")
+    return _call(relay, template, task, conv, groups=groups, channels=channels, kernel_size=conv.kernel)
+
+
+def winograd(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A convolution whose weight the template transforms itself, or has in five axes where the data has four."""
+    if len(task.tensors[1].shape) == 5 and len(task.tensors[0].shape) == 4:
+        ready = dataclasses.replace(template, call=transformed_winograd, weight=("AAOIo",))
+        return transformed_winograd(relay, ready, task)
+    kernel = _Convolution.of(template, task).kernel
+    if len(set(kernel)) > 1 or kernel[0] not in _WINOGRAD_KERNELS:
+        raise ValueError(f"a kernel of {' x '.join(map(str, kernel))}, which Winograd's algorithm does not compute")
+    return convolution(relay, template, task)
+
+
+def depthwise(relay: ModuleType, template: Template, task: Task) -> Call:
+    """Filters of single channels. The weight has the channels first, and how many filters each of them has."""
+    conv = _Convolution.of(template, task)
+    groups, channels = conv.data["C"], conv.weight["O"] * conv.weight["I"]
+    if groups != conv.weight["O"]:
+        raise ValueError(f"{groups} channels do not fit filters for {conv.weight['O']}")
+    return _call(relay, template, task, conv, groups=groups, channels=channels, kernel_size=conv.kernel)
+
+
+def gemm(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A convolution as a product, with a weight whose axes are gone; its arguments name kernel and channels."""
+    conv = _Convolution.of(dataclasses.replace(template, weight=("IO", "OIio", "OIoi")), task)
+    if len(task.lists) != 4 or len(task.numbers) != 1:
+        raise ValueError(_OTHER_VERSION)
+    conv = dataclasses.replace(conv, layouts={"data_layout": "NHWC", "kernel_layout": "HWIO"})
+    return _call(relay, template, task, conv, channels=task.numbers[0], kernel_size=task.lists[3])
+
+
+def transformed_winograd(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A convolution whose weight was transformed before: alpha x alpha, where alpha = tile + kernel - 1.
+
+    The kernel follows from the tile that the template takes for such data.
+
+    Raises:
+        ValueError: the padding fits a kernel of another tile better, so that versions of the template may differ.
+    """
+    alpha, other = task.tensors[1].shape[:2]
+    conv = _Convolution.of(template, task)
+    tile = template.tile(conv.data["H"])
+    kernel = alpha - tile + 1
+    weight = f"a transformed weight of {alpha} x {other}"
+    if alpha != other or kernel not in _WINOGRAD_KERNELS:
+        raise ValueError(f"{weight}, which no kernel becomes with tiles of {tile}")
+    for size in {alpha - others + 1 for others in (2, 4, 6)} - {kernel}:
+        if size in _WINOGRAD_KERNELS and _keeps_size(conv, size) and not _keeps_size(conv, kernel):
+            raise ValueError(f"{weight}, which is ambiguous: its kernel is {kernel} x {kernel} or {size} x {size}")
+    channels = conv.weight["O"]
+    if conv.weight["I"] != conv.data["C"]:
+        raise ValueError(f"{conv.data['C']} channels do not fit a weight for {conv.weight['I']}")
+    if conv.layouts:  # as TVM passes the layout of the weight on that it transforms
+        of_weight = "HWIO" if conv.layouts["data_layout"].startswith("NHWC") else "OIHW"
+        conv = dataclasses.replace(conv, layouts=conv.layouts | {"kernel_layout": of_weight})
+    return _call(relay, template, task, conv, tile_size=tile, channels=channels, kernel_size=(kernel, kernel))
+
+
+def _keeps_size(conv: _Convolution, kernel: int) -> bool:
+    padding = conv.padding if len(conv.padding) == 4 else _each(conv.padding, conv.axes) * 2
+    return padding[0] + padding[2] == kernel - 1 == padding[1] + padding[3]
+
+
+def transposed_convolution(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A transposed convolution; the padding of its result is 0 where older logs have none."""
+    conv = _Convolution.of(template, task)
+    groups = task.numbers[0] if task.numbers else 1
+    if len(task.lists) > 3 or len(task.numbers) > 1 or conv.weight["I"] != conv.data["C"]:
+        raise ValueError(f"{conv.data['C']} channels do not fit a weight for {conv.weight['I']}")
+    more: dict[str, Any] = {"output_padding": _each(task.lists[2], conv.axes)} if len(task.lists) == 3 else {}
+    return _call(
+        relay,
+        template,
+        dataclasses.replace(task, lists=(*task.lists[:2], (1,) * len(conv.axes))),
+        conv,
+        groups=groups,
+        channels=conv.weight["O"] * groups,
+        kernel_size=conv.kernel,
+        **more,
+    )
+
+
+def deformable(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A convolution whose taps are moved by the second of its three tensors."""
+    if len(task.tensors) != 3 or len(task.numbers) != 2:
+        raise ValueError(_OTHER_VERSION)
+    conv = _Convolution.of(template, dataclasses.replace(task, tensors=task.tensors[::2]))
+    deformable_groups, groups = task.numbers
+    if conv.data["C"] != conv.weight["I"] * groups:
+        raise ValueError(f"{conv.data['C']} channels do not fit a weight for {conv.weight['I']}")
+    attrs = {"deformable_groups": deformable_groups, "groups": groups, "channels": conv.weight["O"]}
+    return _call(relay, template, task, conv, ("data", "offset", "weight"), **attrs, kernel_size=conv.kernel)
+
+
+def _call(
+    relay: ModuleType,
+    template: Template,
+    task: Task,
+    conv: _Convolution,
+    names: Sequence[str] = ("data", "weight"),
+    **attrs: Any,
+) -> Call:
+    if len(task.tensors) != len(names):
+        raise ValueError(f"{len(task.tensors)} tensors in place of {len(names)}")
+    op = template.op if template.op and (conv.layouts or not template.op.endswith("nchwc")) else _OPS[template.call]
+    return getattr(relay.nn, op.format(len(conv.axes)))(
+        *_variables(relay, task.tensors, names),
+        strides=conv.strides,
+        padding=conv.padding,
+        dilation=_each(task.lists[2], conv.axes),
+        **conv.layouts,
+        **attrs,
+        **task.result,
+    )
+
+
+def dense(relay: ModuleType, template: Template, task: Task) -> Call:
+    """A product with a weight, whose rows are multiplied, and a bias where there is a third tensor."""
+    data, weight = _variables(relay, task.tensors[:2], ("data", "weight"))
+    layout = _layout(template.weight, task.tensors[1])
+    transposes = tuple(map(bool, task.numbers)) or (False, True)
+    rows, packed = sizes(task.tensors[0], "KN" if transposes[0] else "NK"), sizes(task.tensors[1], layout)
+    if len(task.tensors[0].shape) != 2 or rows["K"] != packed["C" if transposes[1] else "N"] or len(transposes) != 2:
+        raise ValueError("rows of data and weight that are not of one length")
+    if layout != "NC":
+        call = relay.nn.contrib_dense_pack(data, weight, layout, **task.result)
+    elif transposes == (False, True) and template.op != "matmul":
+        call = relay.nn.dense(data, weight, **task.result)
+    else:
+        call = relay.nn.matmul(data, weight, transpose_a=transposes[0], transpose_b=transposes[1], **task.result)
+    if len(task.tensors) == 3:
+        return relay.nn.bias_add(call, *_variables(relay, task.tensors[2:], ("weight",)))
+    return call
+
+
+def batch_matmul(relay: ModuleType, template: Template, task: Task) -> Call:
+    """Products of two tensors of activations. Older logs have no flags: the second is then transposed."""
+    if len(task.tensors) != 2 or len(task.numbers) not in (0, 2):
+        raise ValueError(_OTHER_VERSION)
+    transpose_a, transpose_b = map(bool, task.numbers or (0, 1))
+    a, b = _variables(relay, task.tensors, ("a", "b"))
+    return relay.nn.batch_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, **task.result)
+
+
+_OPS: dict[Callable[..., Call], str] = {
+    convolution: "conv{}d",
+    winograd: "conv2d",
+    depthwise: "conv2d",
+    gemm: "contrib_conv2d_gemm_without_weight_transform",
+    transformed_winograd: "contrib_conv2d_winograd_without_weight_transform",
+    transposed_convolution: "conv{}d_transpose",
+    deformable: "deformable_conv2d",
+}
+WINDOWS: dict[Callable[..., Call], int] = {
+    **dict.fromkeys((convolution, winograd, depthwise, gemm, transformed_winograd, deformable), 3),
+    transposed_convolution: 2,
+}
+"""Arguments behind the tensors that are lists (`Task.of`): strides, padding, dilation."""

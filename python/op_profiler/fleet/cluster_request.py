@@ -1,0 +1,47 @@
+"""Which machines of a cluster are asked, checked before there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from op_profiler.errors import UsageError
+from op_profiler.fleet.needs import Needs, parse_needs
+from op_profiler.options import DEVICE, Option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterRequest:
+    """Which machines measure, in place of this one."""
+
+    cluster: Annotated[
+        str | None,
+        Option(
+            "Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', local:N for N workers here, "
+            "slurm:FILE for jobs of SLURM, or kubernetes:FILE for pods of Kubernetes.",
+            DEVICE,
+        ),
+    ] = None
+    each: Annotated[
+        bool,
+        Option(
+            "With --cluster: on every distinct device, or on any free one of the target's kind.",
+            DEVICE,
+            flags=("--each/--any",),
+        ),
+    ] = False
+    needs: Annotated[
+        Needs | None,
+        Option(
+            "With --cluster: what a machine has to have: features of its processor, words of its name, memory, by "
+            "commas: avx512f,EPYC,60GiB.",
+            DEVICE,
+            parse=parse_needs,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is of several machines where there is no cluster to ask it of; raises UsageError."""
+        for option, given in (("--each", self.each), ("--needs", self.needs is not None)):
+            if given and not self.cluster:
+                raise UsageError(f"{option} is for several machines; add --cluster")

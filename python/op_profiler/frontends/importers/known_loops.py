@@ -1,0 +1,208 @@
+"""Loops and branches of Relay whose course follows from constants: the graph executor needs a model without them.
+
+A loop whose condition depends on counters alone becomes its steps, as long as the model does not grow too large; an If
+on a known condition becomes its branch. What is left needs the virtual machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, IRModule
+
+_MOST_CALLS = 3000
+"""Of all steps of all loops: as many kernels as the largest networks have."""
+_DEEPEST = 16
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "cast": np.copy,  # each result gets the type of its node
+    "copy": np.copy,
+    "equal": np.equal,
+    "expand_dims": np.copy,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_not": np.logical_not,
+    "logical_or": np.logical_or,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "not_equal": np.not_equal,
+    "reshape": np.copy,
+    "squeeze": np.copy,
+    "subtract": np.subtract,
+    "where": np.where,
+}
+"""What counters and conditions are computed by; of single values only."""
+
+
+def with_known_loops(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, tuple[str, ...]]:
+    """The typed module without the loops and branches that are known, and what the user should know of it.
+
+    Args:
+        params: weights by the variable of ``main`` that each is bound to.
+    """
+    relay = load_tvm().relay
+    written_out = _WrittenOut()
+    with contextlib.suppress(RecursionError):  # a deep model stays as it is, for the virtual machine
+        for _ in range(_DEEPEST):
+            main = module["main"]
+            known = {v: params[v.name_hint] for v in main.params if v.name_hint in params}
+            single = {v: value.numpy() for v, value in known.items() if math.prod(map(int, value.shape)) == 1}
+            replaced = written_out.replacements(main, single)
+            if not replaced:
+                break
+            functions = {**module.functions, module.get_global_var("main"): _replaced(main, replaced)}
+            module = relay.transform.InferType()(load_tvm().IRModule(functions, module.type_definitions))
+            if written_out.steps:  # stacks of results grow by a known size now
+                module = relay.transform.DynamicToStatic()(module)
+    steps = ", ".join(map(str, written_out.steps))
+    return module, (f"loops of {steps} steps are written out step by step",) if steps else ()
+
+
+class _WrittenOut:
+    """Loops that became their steps.
+
+    Attributes:
+        steps: of each loop.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self._calls_left = _MOST_CALLS
+
+    def replacements(self, main: Any, weights: Mapping[Any, np.ndarray]) -> dict[Any, Any]:
+        """What the loops and branches become that are inside no other one that is replaced as well."""
+        relay = load_tvm().relay
+        found: list[Any] = []
+        relay.analysis.post_order_visit(
+            main.body, lambda n: found.append(n) if isinstance(n, relay.If) or _is_loop(n) else None
+        )
+        made: dict[Any, Any] = {}
+        inside: set[Any] = set()
+        known = _Known(weights)
+        for node in reversed(found):  # outer ones first
+            if node in inside:
+                continue
+            if isinstance(node, relay.If):
+                condition = known.value(node.cond)
+                taken = None if condition is None else node.true_branch if condition.all() else node.false_branch
+            else:
+                taken = self._steps_of(node, known)
+            if taken is not None:
+                made[node] = taken
+                relay.analysis.post_order_visit(node, inside.add)
+        return made
+
+    def _steps_of(self, call: Any, known: _Known) -> Any | None:
+        """The results of a loop after its last step; None where the number of steps is not known or too large."""
+        relay = load_tvm().relay
+        params, choice = call.op.value.params, call.op.value.body
+        goes_on = isinstance(choice.true_branch, relay.Call) and choice.true_branch.op == call.op.var
+        again, ends = (choice.true_branch, choice.false_branch)[:: 1 if goes_on else -1]
+        count, course = 0, [[known.value(argument) for argument in call.args]]
+        calls = max(_count_calls(again), 1)
+        while True:
+            inside = known.inside(params, course[-1])
+            condition = inside.value(choice.cond)
+            if condition is None:
+                return None
+            if bool(condition.all()) != goes_on:
+                break
+            count += 1
+            if count * calls > self._calls_left:
+                return None
+            course.append([inside.value(argument) for argument in again.args])
+        self._calls_left -= count * calls
+        self.steps.append(count)
+        state = _constants(call.args, course[0])
+        for values in course[1:]:
+            step = relay.bind(relay.Tuple(again.args), dict(zip(params, state)))
+            state = _constants(step.fields, values)
+        return relay.bind(ends, dict(zip(params, state)))
+
+
+class _Known:
+    """Single values that follow from constants.
+
+    Args:
+        values: of variables; those that it does not have are unknown.
+    """
+
+    def __init__(self, values: Mapping[Any, np.ndarray | None]) -> None:
+        self._relay = load_tvm().relay
+        self._values: dict[Any, np.ndarray | None] = dict(values)
+        self._variables = values
+
+    def inside(self, params: Sequence[Any], values: Sequence[np.ndarray | None]) -> _Known:
+        """The same where a function's parameters have values."""
+        return _Known({**self._variables, **dict(zip(params, values))})
+
+    def value(self, node: Any) -> np.ndarray | None:
+        """None where it is not known, or no single value."""
+        if node not in self._values:
+            self._values[node] = self._value(node)
+        return self._values[node]
+
+    def _value(self, node: Any) -> np.ndarray | None:
+        shape = getattr(node.checked_type, "shape", None)
+        if shape is None or any(getattr(size, "value", None) != 1 for size in shape):
+            return None
+        if isinstance(node, self._relay.Constant):
+            return np.asarray(node.data.numpy())
+        operation = _OF_NUMBERS.get(getattr(node.op, "name", "")) if isinstance(node, self._relay.Call) else None
+        if operation is None:
+            return None
+        values = [self.value(argument) for argument in node.args]
+        if any(value is None for value in values):
+            return None
+        with np.errstate(all="ignore"):
+            made = np.asarray(operation(*values))
+        return made.astype(str(node.checked_type.dtype)).reshape([1] * len(shape))
+
+
+def _is_loop(node: Any) -> bool:
+    """Whether a node calls a loop, as TVM's importers make them: a function that ends, or calls itself last."""
+    relay = load_tvm().relay
+    if not isinstance(node, relay.Call) or not isinstance(node.op, relay.Let) or node.op.body != node.op.var:
+        return False
+    function = node.op.value
+    if not isinstance(function, relay.Function) or not isinstance(function.body, relay.If):
+        return False
+    calls: list[Any] = []
+    relay.analysis.post_order_visit(
+        function.body, lambda n: calls.append(n) if isinstance(n, relay.Call) and n.op == node.op.var else None
+    )
+    branches = (function.body.true_branch, function.body.false_branch)
+    return len(calls) == 1 and calls[0] in branches
+
+
+def _count_calls(node: Any) -> int:
+    relay = load_tvm().relay
+    found: list[Any] = []
+    relay.analysis.post_order_visit(node, lambda n: found.append(n) if isinstance(n, relay.Call) else None)
+    return len(found)
+
+
+def _constants(nodes: Sequence[Any], values: Sequence[np.ndarray | None]) -> list[Any]:
+    """The nodes, those with a known value as constants."""
+    relay = load_tvm().relay
+    return [node if value is None else relay.const(value, str(value.dtype)) for node, value in zip(nodes, values)]
+
+
+def _replaced(main: Any, made: Mapping[Any, Any]) -> Any:
+    relay = load_tvm().relay
+
+    class Replace(relay.ExprMutator):  # type: ignore[name-defined]  # TVM has no types
+        def visit(self, node: Any) -> Any:
+            return super().visit(made.get(node, node))
+
+    return Replace().visit(main)

@@ -1,0 +1,251 @@
+"""Branches and loops of ONNX graphs whose course is known before they run: the graph executor needs a model without.
+
+An If on a constant becomes its branch. A Loop of a known number of steps and a Scan become their steps, as long as the
+graph does not grow too large. What is left needs the virtual machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_nodes import NodeWriter
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting
+
+_MOST_NODES = 3000
+"""Of all steps of a loop: as many kernels as the largest networks have."""
+_DEEPEST = 16
+
+
+class KnownControl(Rewriting):
+    """Of one model.
+
+    Attributes:
+        unrolled: number of steps of each loop that was written out.
+    """
+
+    def spell_out(self) -> tuple[str, ...]:
+        """Rewrite the graph until nothing more is known; what the user should know of it."""
+        self.unrolled: list[int] = []
+        for depth in range(_DEEPEST):
+            one = KnownControl(self.model, self.shapes, self.name)
+            one.unrolled, one.place = self.unrolled, depth
+            if not one.spell_out_once():
+                break
+        steps = ", ".join(map(str, self.unrolled))
+        return (f"loops of {steps} steps are written out step by step",) if self.unrolled else ()
+
+    place = 0
+
+    def spell_out_once(self) -> bool:
+        """Rewrite the nodes of the graph itself; whether anything changed."""
+        graph, nodes, changed = self.model.graph, [], False
+        for number, node in enumerate(graph.node):
+            self._prefix = f"__{node.op_type.lower()}{self.place}_{number}_"
+            made = None
+            if node.domain in ("", "ai.onnx") and node.op_type in ("If", "Loop", "Scan"):
+                made = {"If": self._branch, "Loop": self._loop, "Scan": self._scan}[node.op_type](graph, node)
+            nodes += [node] if made is None else made
+            changed |= made is not None
+        replace(graph.node, nodes)
+        return changed
+
+    def _branch(self, graph: Any, node: Any) -> list[Any] | None:
+        condition = self.constants.value(node.input[0])
+        if condition is None:
+            return None
+        body = attribute(node, "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch", None)
+        nodes, outputs = _inlined(graph, body, {}, self._prefix)
+        return _named(nodes, outputs, node.output)
+
+    def _loop(self, graph: Any, node: Any) -> list[Any] | None:
+        body = attribute(node, "body", None)
+        most = self.constants.value(node.input[0]) if node.input[0] else None
+        begins = self.constants.value(node.input[1]) if len(node.input) > 1 and node.input[1] else True
+        count = None if most is None else max(int(most.reshape(-1)[0]), 0)
+        if begins is not None and not bool(begins):
+            count = 0
+        if count is None or begins is None or (count and not _goes_on(body)) or not self._fits(count, body):
+            return None
+        states = list(node.input[2:])
+        stacks: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
+        if stacks and not count:
+            return None  # an empty tensor, whose other sizes only the body tells
+        writer = NodeWriter(graph, node, self.opset)
+        nodes: list[Any] = []
+        for step in range(count):
+            given = [writer.constant(step, "int64"), writer.constant(True, "bool"), *states]
+            made, outputs = _inlined(graph, body, _mapped(body, given), f"{self._prefix}{step}_")
+            nodes += made
+            states = outputs[1 : 1 + len(states)]
+            for stack, name in zip(stacks, outputs[1 + len(states) :], strict=True):
+                stack.append(name)
+        self.unrolled.append(count)
+        stacked = [_stacked(writer, stack, 0) for stack in stacks]
+        return _named(nodes + writer.nodes, [*states, *stacked], node.output)
+
+    def _scan(self, graph: Any, node: Any) -> list[Any] | None:
+        if self.opset < 9:
+            return None  # it has lengths of sequences, and a batch
+        body, scanned = attribute(node, "body", None), attribute(node, "num_scan_inputs", 1)
+        states, inputs = list(node.input[:-scanned]), list(node.input[-scanned:])
+        axes = attribute(node, "scan_input_axes", [0] * scanned)
+        backward = attribute(node, "scan_input_directions", [0] * scanned)
+        outs = len(body.output) - len(states)
+        out_axes = attribute(node, "scan_output_axes", [0] * outs)
+        out_backward = attribute(node, "scan_output_directions", [0] * outs)
+        dims = self.sizes.get(inputs[0])
+        count = dims[axes[0]] if dims else None
+        if not count or not self._fits(count, body):
+            return None
+        writer = NodeWriter(graph, node, self.opset)
+        nodes: list[Any] = []
+        stacks: list[list[str]] = [[] for _ in range(outs)]
+        for step in range(count):
+            taken = NodeWriter(graph, node, self.opset)
+            taken.prefix(f"{self._prefix}{step}_given")
+            places = [count - 1 - step if back else step for back in backward]
+            parts = [taken.take(data, at, axis) for data, at, axis in zip(inputs, places, axes, strict=True)]
+            made, outputs = _inlined(graph, body, _mapped(body, [*states, *parts]), f"{self._prefix}{step}_")
+            nodes += taken.nodes + made
+            states = outputs[: len(states)]
+            for stack, name in zip(stacks, outputs[len(states) :], strict=True):
+                stack.append(name)
+        self.unrolled.append(count)
+        ordered = [stack[::-1] if back else stack for stack, back in zip(stacks, out_backward, strict=True)]
+        stacked = [_stacked(writer, stack, axis) for stack, axis in zip(ordered, out_axes, strict=True)]
+        return _named(nodes + writer.nodes, [*states, *stacked], node.output)
+
+    def _fits(self, count: int, body: Any) -> bool:
+        return count * len(body.node) <= _MOST_NODES
+
+
+def _goes_on(body: Any) -> bool:
+    """Whether a loop never ends by its condition: what its body returns is true, or the condition that it was given."""
+    from onnx import numpy_helper
+
+    makers = {name: node for node in body.node for name in node.output}
+    constants = {t.name: t for t in body.initializer}
+    name = body.output[0].name
+    while name in makers and makers[name].op_type in ("Identity", "Cast"):
+        name = makers[name].input[0]
+    if name in makers and makers[name].op_type == "Constant":
+        constants[name] = attribute(makers[name], "value", None)
+    if constants.get(name) is not None:
+        return bool(numpy_helper.to_array(constants[name]).reshape(-1)[0])
+    return bool(name == body.input[1].name)
+
+
+def _mapped(body: Any, given: Sequence[str]) -> dict[str, str]:
+    return {one.name: name for one, name in zip(body.input, given, strict=True)}
+
+
+def _inlined(graph: Any, body: Any, given: Mapping[str, str], prefix: str) -> tuple[list[Any], list[str]]:
+    """Nodes of a body under names of their own, and the names of its outputs.
+
+    Args:
+        graph: that gets the constants of the body.
+        given: the names outside of the body's inputs.
+    """
+    from onnx import TensorProto
+
+    names = {**{t.name: prefix + t.name for t in body.initializer}, **given}
+    names |= {name: prefix + name for node in body.node for name in node.output if name}
+    for tensor in body.initializer:
+        copy = TensorProto()
+        copy.CopyFrom(tensor)
+        copy.name = names[tensor.name]
+        graph.initializer.append(copy)
+    nodes = [_renamed(node, names, prefix) for node in body.node]
+    return nodes, [names.get(one.name, one.name) for one in body.output]
+
+
+def _renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
+    """A copy of a node whose names outside its own bodies are others."""
+    from onnx import NodeProto
+
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    replace(copy.input, [names.get(name, name) for name in node.input])
+    replace(copy.output, [names.get(name, name) for name in node.output])
+    copy.name = f"{prefix}{node.name}" if node.name else ""
+    for inner in _bodies(copy):
+        own = {t.name for t in inner.initializer} | {one.name for one in inner.input}
+        own |= {name for one in inner.node for name in one.output}
+        outside = {name: other for name, other in names.items() if name not in own}
+        replace(inner.node, [_renamed(one, outside, "") for one in inner.node])
+        for output in inner.output:
+            output.name = outside.get(output.name, output.name)
+    return copy
+
+
+def _bodies(node: Any) -> Iterator[Any]:
+    for one in node.attribute:
+        yield from ([one.g] if one.HasField("g") else [])
+        yield from one.graphs
+
+
+def _stacked(writer: NodeWriter, names: Sequence[str], axis: int) -> str:
+    """The tensors of all steps as one, along a new axis."""
+    rows = [writer.unsqueeze(name, [axis]) for name in names]
+    return writer.add("Concat", *rows, axis=axis)
+
+
+def _named(nodes: Sequence[Any], made: Sequence[str], names: Sequence[str]) -> list[Any]:
+    """The nodes under the names that the rest of the graph has for what they make; what they pass on is copied."""
+    from onnx import helper
+
+    own = {name for node in nodes for name in node.output}
+    new: dict[str, str] = {}
+    copies = []
+    for value, name in zip(made, names):
+        if not name:
+            continue
+        if value in own and value not in new:
+            new[value] = name
+        else:
+            copies.append(helper.make_node("Identity", [new.get(value, value)], [name]))
+    return [_renamed(node, new, "") for node in nodes] + copies
+
+
+@contextlib.contextmanager
+def one_variable_an_input(frontend: Any) -> Iterator[None]:
+    """While TVM converts a graph: an input that branches read stays one variable. TVM types each branch by itself,
+    which makes a new variable of it, and then finds it under none of its names.
+
+    Args:
+        frontend: TVM's importer of ONNX, a module.
+    """
+    usual = {kind: kind.get_converter for kind in (frontend.If, frontend.Loop, frontend.Scan)}
+
+    def converter_of(kind: Any, opset: int) -> Any:
+        convert = usual[kind](opset)
+
+        def converted(inputs: Any, attributes: Any, params: Any) -> Any:
+            scope = frontend.GraphProto.current
+            before = {name: one for name, one in scope._nodes.items() if isinstance(one, relay.Var)}
+            named = dict(scope._inputs)
+            made = convert(inputs, attributes, params)
+            scope._nodes.update(before)
+            scope._inputs.update(named)
+            whole = made.astuple() if isinstance(made, relay.TupleWrapper) else made
+            free = relay.analysis.free_vars(whole)
+            others = {v: before[v.name_hint] for v in free if v.name_hint in before and v is not before[v.name_hint]}
+            if not others:
+                return made
+            bound = relay.bind(whole, others)
+            return relay.TupleWrapper(bound, len(made)) if isinstance(made, relay.TupleWrapper) else bound
+
+        return converted
+
+    relay = load_tvm().relay
+    for kind in usual:
+        kind.get_converter = classmethod(converter_of)
+    try:
+        yield
+    finally:
+        for kind in usual:
+            del kind.get_converter

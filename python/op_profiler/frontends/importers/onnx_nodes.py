@@ -1,0 +1,85 @@
+"""Writing the nodes that take the place of one node of an ONNX graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class NodeWriter:
+    """Adds nodes and constants under names that begin with the name of the replaced node's first output.
+
+    Args:
+        graph: that holds the node; constants become its initializers.
+        opset: of ONNX's own operators.
+        kind: numpy's name for the type of floating-point constants.
+
+    Attributes:
+        nodes: what was written, in order.
+    """
+
+    def __init__(self, graph: Any, node: Any, opset: int, kind: str = "float32") -> None:
+        self.graph, self.opset, self.kind = graph, opset, kind
+        self.nodes: list[Any] = []
+        self._name = node.name
+        self._prefix = next(name for name in node.output if name)
+        self._constants: dict[tuple[Any, ...], str] = {}
+
+    def prefix(self, name: str) -> None:
+        """Let names begin with another one."""
+        self._prefix = name
+
+    def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Write a node of one output; the name of that output."""
+        from onnx import helper
+
+        made = output or f"{self._prefix}__{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [made], name=self._name, **attributes))
+        return made
+
+    def split(self, data: str, parts: int, axis: int) -> list[str]:
+        """Divide a tensor into equal parts; their names."""
+        from onnx import helper
+
+        made = [f"{self._prefix}__Split_{len(self.nodes)}_{part}" for part in range(parts)]
+        given = {"num_outputs": parts} if self.opset >= 18 else {}
+        self.nodes.append(helper.make_node("Split", [data], made, name=self._name, axis=axis, **given))
+        return made
+
+    def constant(self, values: Any, kind: str = "") -> str:
+        """The name of a constant, which is of `kind` or of the floating-point type of this writer."""
+        import numpy as np
+        from onnx import numpy_helper
+
+        array = np.asarray(values, kind or self.kind)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = f"{self._prefix}__constant_{len(self._constants)}"
+            self.graph.initializer.append(numpy_helper.from_array(array, self._constants[key]))
+        return self._constants[key]
+
+    def reshape(self, data: str, shape: list[int], output: str = "") -> str:
+        return self.add("Reshape", data, self.constant(shape, "int64"), output=output)
+
+    def take(self, data: str, index: Any, axis: int = 0, output: str = "") -> str:
+        """One element along an axis, which then is no more, or several."""
+        return self.add("Gather", data, self.constant(index, "int64"), axis=axis, output=output)
+
+    def unsqueeze(self, data: str, axes: list[int]) -> str:
+        """Insert dimensions of one element."""
+        if self.opset < 13:
+            return self.add("Unsqueeze", data, axes=axes)
+        return self.add("Unsqueeze", data, self.constant(axes, "int64"))
+
+    def clip(self, data: str, bound: float) -> str:
+        """Bound values by a number and its negative."""
+        if self.opset < 11:
+            return self.add("Clip", data, min=-bound, max=bound)
+        return self.add("Clip", data, self.constant(-bound), self.constant(bound))
+
+
+def trimmed(node: Any) -> Any:
+    """The node without the names that stand for nothing behind its last input and its last output."""
+    for names in (node.input, node.output):
+        while names and not names[-1]:
+            names.pop()
+    return node

@@ -1,0 +1,91 @@
+"""Padding that ONNX leaves to be calculated, as plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting
+
+_WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""Which input holds the weights."""
+_POOLS = ("AveragePool", "LpPool", "MaxPool")
+
+
+class Padding(Rewriting):
+    """Of one model, whose sizes are known along the axes that are padded."""
+
+    def spell_out(self) -> None:
+        """Rewrite the graph.
+
+        Raises:
+            ModelError: a size is not known, or a window is padded by less than nothing.
+        """
+        self.rewrite({**dict.fromkeys(_WEIGHTS, self._pad), **dict.fromkeys(_POOLS, self._pad)})
+
+    def _pad(self, graph: Any, node: Any) -> list[Any]:
+        mode = attribute(node, "auto_pad", b"NOTSET")
+        if node.op_type == "ConvTranspose" and (
+            mode not in (b"NOTSET", b"VALID") or attribute(node, "output_shape", 0)
+        ):
+            return self._transposed(node, mode)
+        if mode in (b"SAME_UPPER", b"SAME_LOWER"):
+            spans = self._spans(node)
+            totals = [max((-(-size // step) - 1) * step + reach - size, 0) for size, reach, step in spans]
+            self._set(node, "pads", _shared(totals, lower=mode == b"SAME_LOWER"), "auto_pad", "ceil_mode")
+        elif mode == b"VALID":
+            kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
+            replace(node.attribute, kept)
+        if min(attribute(node, "pads", [0]), default=0) < 0:
+            raise self.refused(node, "is padded by less than nothing; export it with pads of 0 or more")
+        return [node]
+
+    def _transposed(self, node: Any, mode: bytes) -> list[Any]:
+        """Of a transposed convolution the size that comes out is asked for, and its padding follows."""
+        spans = self._spans(node)
+        more = attribute(node, "output_padding", [0] * len(spans))
+        wanted = attribute(node, "output_shape", None) or [size * step for size, _, step in spans]
+        wanted = wanted[-len(spans) :]
+        totals = [
+            step * (size - 1) + extra + reach - out
+            for (size, reach, step), extra, out in zip(spans, more, wanted, strict=True)
+        ]
+        if attribute(node, "output_shape", None) and min(totals) < 0:
+            raise self.refused(node, "asks for a larger output than it computes; export it with output_padding")
+        totals = [max(total, 0) for total in totals]
+        # onnxruntime leaves an output that is too small as it is, and has the odd one behind for SAME_UPPER only
+        self._set(node, "pads", _shared(totals, lower=mode != b"SAME_UPPER"), "auto_pad", "output_shape")
+        return [node]
+
+    def _spans(self, node: Any) -> list[tuple[int, int, int]]:
+        """Along each axis the size of the data, how far a window reaches, and its step."""
+        data = self.sizes.get(node.input[0], ())[2:]
+        if not data or None in data:
+            raise self.refused(node, "has auto_pad, and sizes that are only known at run time; export it with pads")
+        kernel = self._kernel(node)
+        ones = [1] * len(data)
+        apart = attribute(node, "dilations", ones)
+        steps = attribute(node, "strides", ones)
+        return [(d, (k - 1) * a + 1, s) for d, k, a, s in zip(data, kernel, apart, steps, strict=True)]
+
+    def _kernel(self, node: Any) -> list[int]:
+        given = attribute(node, "kernel_shape", None)
+        if given:
+            return list(given)
+        sizes = self.sizes.get(node.input[_WEIGHTS[node.op_type]], ())[2:]
+        if not sizes or None in sizes:
+            raise self.refused(node, "has a kernel whose size is only known at run time; export it with kernel_shape")
+        return list(sizes)
+
+    def _set(self, node: Any, name: str, values: list[int], *without: str) -> None:
+        """Give a node an attribute, in place of it and of others."""
+        from onnx import helper
+
+        kept = [a for a in node.attribute if a.name not in (name, *without)]
+        replace(node.attribute, [*kept, helper.make_attribute(name, values)])
+
+
+def _shared(totals: list[int], *, lower: bool) -> list[int]:
+    """Padding in front and behind; an odd one is in front where `lower` is."""
+    front = [total - total // 2 if lower else total // 2 for total in totals]
+    return [*front, *(total - before for total, before in zip(totals, front, strict=True))]

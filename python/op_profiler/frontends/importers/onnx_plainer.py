@@ -1,0 +1,284 @@
+"""ONNX operators in forms that Relay's importer takes: with inputs that are optional, in numbers that it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.frontends.importers.onnx_graph import attribute, replace, types_in
+from op_profiler.frontends.importers.onnx_nodes import NodeWriter
+from op_profiler.frontends.importers.onnx_resize import FractionalScales
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting
+
+_SHIFT = 128  # from numbers of eight bits without a sign to those with one
+
+
+class PlainerForms(Rewriting):
+    """Of one model that Relay imports."""
+
+    def spell_out(self) -> None:
+        """Rewrite the graph.
+
+        Raises:
+            ModelError: a node cannot be written in another way.
+        """
+        self.rewrite(
+            {
+                "Dropout": self._dropout,
+                "GatherND": self._from_the_front,
+                "GlobalLpPool": self._global_lp_pool,
+                "LpPool": self._lp_pool,
+                "Mod": self._mod,
+                "NonMaxSuppression": self._suppression,
+                "TopK": self._top_k,
+                "Unsqueeze": self._unsqueeze,
+                **dict.fromkeys(("ConvInteger", "MatMulInteger"), self._integer_product),
+                **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), self._zero_point),
+                "ScatterElements": lambda graph, node: self._axis(graph, self._scatter(graph, node)[0]),
+                **dict.fromkeys(("Gather", "GatherElements", "Scatter"), self._axis),
+                "ScatterND": lambda graph, node: self._from_the_front(graph, self._scatter(graph, node)[0]),
+            }
+        )
+        FractionalScales(self.model, self.shapes, self.name).spell_out()
+
+    def _dropout(self, graph: Any, node: Any) -> list[Any]:
+        """In use it drops nothing, whatever its ratio, and its mask is true everywhere."""
+        from onnx import helper
+
+        data, made = node.input[0], list(node.output)
+        replace(node.input, [data])
+        replace(node.output, made[:1])
+        nodes = [node]
+        if len(made) > 1 and made[1]:
+            mask = NodeWriter(graph, node, self.opset)
+            size = mask.add("Shape", data)
+            true = helper.make_tensor("value", 9, [1], [True])
+            mask.add("ConstantOfShape", size, output=made[1], value=true)
+            nodes += mask.nodes
+        return nodes
+
+    def _zero_point(self, graph: Any, node: Any) -> list[Any]:
+        """A zero point that is left out is 0, and has the shape of the scale."""
+        import numpy as np
+        from onnx import TensorProto, helper
+
+        if len(node.input) > 2 and node.input[2]:
+            return [node]
+        known = self.constants.value(node.input[1])
+        shape = self.sizes.get(node.input[1]) if known is None else known.shape
+        if shape is None or None in shape:
+            raise self.refused(node, "has no zero point, and a scale whose shape is only known at run time")
+        kind = attribute(node, "output_dtype", 0) or TensorProto.UINT8
+        if node.op_type == "DequantizeLinear":
+            kind = self._element(node.input[0]) or TensorProto.UINT8
+        zeros = np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind))
+        replace(node.input, [*node.input[:2], NodeWriter(graph, node, self.opset).constant(zeros, str(zeros.dtype))])
+        return [node]
+
+    def _writer(self, graph: Any, node: Any) -> NodeWriter:
+        """Whose constants are of the type of the node's data."""
+        from onnx import TensorProto
+
+        kinds = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
+        return NodeWriter(graph, node, self.opset, kinds.get(self._element(node.input[0]), "float32"))
+
+    def _element(self, name: str) -> int:
+        """The type of a value's elements, as ONNX numbers it; 0 where that is not known."""
+        types = types_in(self.model, self.shapes)
+        return types[name].tensor_type.elem_type if name in types else 0
+
+    def _scatter(self, graph: Any, node: Any) -> list[Any]:
+        """`none` is what happens without the attribute."""
+        if attribute(node, "reduction", b"none") == b"none":
+            replace(node.attribute, [a for a in node.attribute if a.name != "reduction"])
+        return [node]
+
+    def _axis(self, graph: Any, node: Any) -> list[Any]:
+        """An axis that counts from behind: Relay moves negative indices by the size of the first axis instead."""
+        from onnx import helper
+
+        axis = attribute(node, "axis", 0)
+        if axis < 0:
+            kept = [a for a in node.attribute if a.name != "axis"]
+            replace(node.attribute, [*kept, helper.make_attribute("axis", axis + self.rank(node))])
+        return [node]
+
+    def _mod(self, graph: Any, node: Any) -> list[Any]:
+        """One of constants: the importer compiles it before `whole_quotients` gives it a form that LLVM takes."""
+        from onnx import numpy_helper
+
+        known = self.constants.value(node.output[0])
+        if known is None:
+            return [node]
+        graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
+        return []
+
+    def _top_k(self, graph: Any, node: Any) -> list[Any]:
+        """The least are the largest of the negative; of whole numbers, some of which have none, of `top - x`.
+
+        Sorted ones are a valid order of those that need none.
+        """
+        import numpy as np
+        from onnx import helper
+
+        smallest = not attribute(node, "largest", 1)
+        replace(
+            node.attribute, [a for a in node.attribute if a.name not in ("largest", "sorted")]
+        )  # any order is valid
+        if not smallest:
+            return [node]
+        kind = self.kind_of(node.input[0])
+        writer = NodeWriter(graph, node, self.opset, kind)
+        top = "" if kind.startswith("float") else writer.constant(np.iinfo(kind).max if kind.startswith("u") else -1)
+        turn, before = ("Sub", [top]) if top else ("Neg", [])
+        inputs = [writer.add(turn, *before, node.input[0]), *node.input[1:]]
+        values, places = [*node.output, ""][:2]
+        made = f"{values or places}__largest"
+        largest = helper.make_node("TopK", inputs, [made, places], name=node.name)
+        largest.attribute.extend(node.attribute)
+        back = [helper.make_node(turn, [*before, made], [values], name=node.name)] if values else []
+        return [*writer.nodes, largest, *back]
+
+    def _unsqueeze(self, graph: Any, node: Any) -> list[Any]:
+        """Axes from behind count in the result, which Relay's importer grows axis by axis."""
+        from onnx import helper
+
+        axes = attribute(node, "axes", None) or self.known(node, 1, "axes").reshape(-1).tolist()
+        if min(axes, default=0) >= 0 and sorted(axes) == list(axes):
+            return [node]
+        rank = self.rank(node) + len(axes)
+        writer = NodeWriter(graph, node, self.opset)
+        plain = sorted(axis % rank for axis in axes)
+        if self.opset < 13:
+            return [helper.make_node("Unsqueeze", node.input[:1], node.output, name=node.name, axes=plain)]
+        replace(node.input, [node.input[0], writer.constant(plain, "int64")])
+        return [node]
+
+    def _integer_product(self, graph: Any, node: Any) -> list[Any]:
+        """Factors of which one has signs and the other has none: both get signs, and so do their zero points."""
+        from onnx import TensorProto
+
+        kinds = [self._element(name) for name in node.input[:2]]
+        if kinds[0] == kinds[1] or TensorProto.UINT8 not in kinds:
+            return [node]
+        unsigned = kinds.index(TensorProto.UINT8)
+        writer = NodeWriter(graph, node, self.opset)
+        shift = writer.constant(_SHIFT, "int32")
+        inputs = [*node.input, "", ""][:4]
+        inputs[unsigned] = self._with_sign(writer, inputs[unsigned], shift)
+        zero = inputs[2 + unsigned]
+        inputs[2 + unsigned] = self._with_sign(writer, zero, shift) if zero else writer.constant(-_SHIFT, "int8")
+        inputs[3 - unsigned] = inputs[3 - unsigned] or writer.constant(0, "int8")
+        replace(node.input, inputs)
+        return [*writer.nodes, node]
+
+    def _with_sign(self, writer: NodeWriter, name: str, shift: str) -> str:
+        known = self.constants.value(name)
+        if known is not None:
+            return writer.constant(known.astype("int32") - _SHIFT, "int8")
+        from onnx import TensorProto
+
+        wide = writer.add("Cast", name, to=TensorProto.INT32)
+        return writer.add("Cast", writer.add("Sub", wide, shift), to=TensorProto.INT8)
+
+    def _from_the_front(self, graph: Any, node: Any) -> list[Any]:
+        """Indices that count from behind, or that may: Relay reads other memory by these."""
+        import numpy as np
+
+        known = self.constants.value(node.input[1])
+        if known is not None and (not known.size or known.min() >= 0):
+            return [node]
+        data, indices = self.sizes.get(node.input[0]), self.sizes.get(node.input[1])
+        batch = attribute(node, "batch_dims", 0)
+        if not data or not indices or indices[-1] is None or None in data[batch : batch + indices[-1]]:
+            raise self.refused(
+                node, "has indices and sizes that are only known at run time; export it with known sizes"
+            )
+        sizes = np.array(data[batch : batch + indices[-1]], "int64")
+        writer = NodeWriter(graph, node, self.opset)
+        if known is not None:
+            node.input[1] = writer.constant(np.where(known < 0, known + sizes, known), "int64")
+            return [node]
+        behind = writer.add("Less", node.input[1], writer.constant(0, "int64"))
+        moved = writer.add("Add", node.input[1], writer.constant(sizes, "int64"))
+        node.input[1] = writer.add("Where", behind, moved, node.input[1])
+        return [*writer.nodes, node]
+
+    def _suppression(self, graph: Any, node: Any) -> list[Any]:
+        """Thresholds that are left out: TVM selects no score below zero, and drops boxes that touch no other."""
+        import numpy as np
+
+        most = self.constants.value(node.input[2]) if len(node.input) > 2 and node.input[2] else 0
+        if most is not None and not np.any(most):  # TVM takes it for all
+            raise self.refused(node, "selects 0 boxes of a class; give max_output_boxes_per_class")
+        writer = NodeWriter(graph, node, self.opset)
+        inputs = [*node.input, "", "", ""][:5]
+        overlap = self.constants.value(inputs[3]) if inputs[3] else 0
+        if overlap is not None and overlap <= 0:
+            inputs[3] = writer.constant([1e-30])
+        if not inputs[4]:  # the order of scores decides: all become positive
+            least = [0, 1, 2]
+            by_input = self.opset >= 18
+            lowest = (
+                writer.add("ReduceMin", inputs[1], writer.constant(least, "int64"))
+                if by_input
+                else writer.add("ReduceMin", inputs[1], axes=least)
+            )
+            inputs[1] = writer.add("Add", writer.add("Sub", inputs[1], lowest), writer.constant(1.0))
+            inputs[4] = writer.constant([0.0])
+        if not attribute(node, "center_point_box", 0):
+            inputs[0] = self._with_corners_in_order(writer, inputs[0])
+        replace(node.input, inputs)
+        return [*writer.nodes, node]
+
+    def _with_corners_in_order(self, writer: NodeWriter, boxes: str) -> str:
+        """Boxes by their least corner and their largest; ONNX takes any two that lie opposite, and TVM these alone."""
+        top, left, bottom, right = writer.split(boxes, 4, 2)
+        corners = [writer.add(kind, *pair) for kind in ("Min", "Max") for pair in ((top, bottom), (left, right))]
+        return writer.add("Concat", *corners, axis=2)
+
+    def _global_lp_pool(self, graph: Any, node: Any) -> list[Any]:
+        """The root of a sum of powers; Relay's importer leaves the signs, and takes the square root of some."""
+        power = float(attribute(node, "p", 2))
+        axes = list(range(2, self.rank(node)))
+        writer = self._writer(graph, node)
+        powers = writer.add("Pow", writer.add("Abs", node.input[0]), writer.constant(power))
+        if self.opset < 13:
+            total = writer.add("ReduceSum", powers, axes=axes, keepdims=1)
+        else:
+            total = writer.add("ReduceSum", powers, writer.constant(axes, "int64"), keepdims=1)
+        writer.add("Pow", total, writer.constant(1 / power), output=node.output[0])
+        return writer.nodes
+
+    def _lp_pool(self, graph: Any, node: Any) -> list[Any]:
+        """The root of a sum of powers, over windows that may stick out: their padding is written out."""
+        power = float(attribute(node, "p", 2))
+        kernel = attribute(node, "kernel_shape", [])
+        ones, rank = [1] * len(kernel), len(kernel)
+        steps, apart = attribute(node, "strides", ones), attribute(node, "dilations", ones)
+        pads = list(attribute(node, "pads", [0] * 2 * rank))
+        if attribute(node, "ceil_mode", 0):
+            data = self.sizes.get(node.input[0], ())[2:]
+            if not data or None in data:
+                raise self.refused(node, "rounds up, and has sizes that are only known at run time")
+            for axis, (size, k, s, a) in enumerate(zip(data, kernel, steps, apart, strict=True)):
+                room = size + pads[axis] + pads[rank + axis] - ((k - 1) * a + 1)
+                last = -(-room // s) * s
+                if last < size + pads[axis]:  # a window behind the data is left out
+                    pads[rank + axis] += last - room
+        writer = self._writer(graph, node)
+        powers = writer.add("Pow", writer.add("Abs", node.input[0]), writer.constant(power))
+        if any(pads):
+            wide = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
+            if self.opset < 11:
+                powers = writer.add("Pad", powers, pads=wide)
+            else:
+                powers = writer.add("Pad", powers, writer.constant(wide, "int64"), writer.constant(0.0))
+        windows: dict[str, Any] = {"kernel_shape": kernel, "strides": steps}
+        windows |= {"dilations": apart} if apart != ones else {}
+        mean = writer.add("AveragePool", powers, **windows)
+        count = 1
+        for size in kernel:
+            count *= size
+        total = writer.add("Mul", mean, writer.constant(float(count)))
+        writer.add("Pow", total, writer.constant(1 / power), output=node.output[0])
+        return writer.nodes

@@ -1,0 +1,96 @@
+"""Rewrites of ONNX operators that Relay's importer refuses for one of their forms: defaults, broadcasts, shorter
+indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
+
+_DEFAULTS = {"ReverseSequence": {"batch_axis": 1, "time_axis": 0}}
+"""Attributes that the importer wants to be written."""
+
+
+class SmallRepairs(Rewriting):
+    """Of one model that Relay imports."""
+
+    def for_relay(self) -> None:
+        """Rewrite all of it."""
+        self.rewrite(
+            {
+                "CastLike": self._cast_like,
+                "GatherElements": self._gather_elements,
+                "Mean": self._mean,
+                "SplitToSequence": self._split,
+                **dict.fromkeys(_DEFAULTS, self._with_defaults),
+            }
+        )
+
+    def _with_defaults(self, graph: Any, node: Any) -> list[Any]:
+        from onnx import helper
+
+        given = {one.name for one in node.attribute}
+        usual = {name: value for name, value in _DEFAULTS[node.op_type].items() if name not in given}
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in usual.items())
+        return [node]
+
+    def _cast_like(self, graph: Any, node: Any) -> list[Any]:
+        """How a cast to fewer than eight bits rounds says nothing of other types."""
+        replace(node.attribute, [one for one in node.attribute if one.name != "saturate"])
+        return [node]
+
+    def _mean(self, graph: Any, node: Any) -> list[Any]:
+        """The importer stacks tensors of one shape. A sum is broadcast."""
+        from onnx import helper
+
+        if len(node.input) == 1:
+            return [helper.make_node("Identity", node.input, node.output, name=node.name)]
+        total, like = f"{node.output[0]}__sum", f"{node.output[0]}__count"
+        count = add_constant(graph, node, "number", float(len(node.input)), "float32")
+        return [
+            helper.make_node("Sum", node.input, [total], name=node.name),
+            helper.make_node("CastLike", [count, total], [like], name=node.name),
+            helper.make_node("Div", [total, like], node.output, name=node.name),
+        ]
+
+    def _gather_elements(self, graph: Any, node: Any) -> list[Any]:
+        """Indices may be fewer than the data along other axes: the importer wants as many."""
+        from onnx import helper
+
+        data, indices = (self.sizes.get(name, ()) for name in node.input)
+        axis = attribute(node, "axis", 0)
+        if not data or len(data) != len(indices) or None in (*data, *indices):
+            return [node]
+        ends = [size if place == axis % len(data) else indices[place] for place, size in enumerate(data)]
+        if ends == [*data]:
+            return [node]
+        cut = f"{node.output[0]}__cut"
+        bounds = [
+            add_constant(graph, node, what, v, "int64") for what, v in (("starts", [0] * len(ends)), ("ends", ends))
+        ]
+        part = helper.make_node("Slice", [node.input[0], *bounds], [cut], name=node.name)
+        node.input[0] = cut
+        return [part, node]
+
+    def _split(self, graph: Any, node: Any) -> list[Any]:
+        """Parts of known sizes are those of a Split: the importer cannot read the sizes."""
+        from onnx import helper
+
+        if len(node.input) < 2 or not node.input[1]:
+            return [node]
+        sizes = self.known(node, 1, "sizes of parts")
+        axis = attribute(node, "axis", 0)
+        if not sizes.shape:
+            whole = self.sizes.get(node.input[0], ())
+            if not whole or whole[axis] is None:
+                raise self.refused(node, "divides a size that is only known at run time")
+            full, rest = divmod(whole[axis], int(sizes))
+            sizes = [int(sizes)] * full + ([rest] if rest else [])
+        parts = [f"{node.output[0]}__part_{place}" for place in range(len(sizes))]
+        length = add_constant(graph, node, "sizes", [int(one) for one in sizes], "int64")
+        if self.opset < 13:
+            split = helper.make_node("Split", node.input[:1], parts, axis=axis, split=[int(one) for one in sizes])
+        else:
+            split = helper.make_node("Split", [node.input[0], length], parts, axis=axis)
+        return [split, helper.make_node("SequenceConstruct", parts, node.output, name=node.name)]

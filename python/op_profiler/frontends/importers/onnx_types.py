@@ -1,0 +1,65 @@
+"""Types of elements that Relay's importer of ONNX does not compute some operators in, though ONNX does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.frontends.importers.onnx_graph import types_in
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting
+
+_SMALL = ("INT8", "UINT8", "BOOL")
+_UNSIGNED = ("UINT8", "UINT16", "UINT32")
+_WHOLE = ("INT8", "INT16", "INT32", "INT64", *_UNSIGNED)
+
+_COMPUTED_IN: dict[str, dict[str, str]] = {
+    # LLVM ends the process: TVM calls functions of C for halves as if they took them
+    **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh"), {"FLOAT16": "FLOAT"}),
+    # the least number of the type is where TVM begins, and wins beside itself with the place -1
+    **dict.fromkeys(("ArgMax", "ArgMin"), {**dict.fromkeys(("INT8", "INT16", "UINT8", "UINT16"), "INT32")}),
+    "Erf": dict.fromkeys(_WHOLE, "DOUBLE"),  # an approximation of floats, computed with integers
+    **dict.fromkeys(("GridSample", "RoiAlign"), dict.fromkeys(("FLOAT16", "DOUBLE", *_SMALL, *_WHOLE), "FLOAT")),
+    **dict.fromkeys(("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), dict.fromkeys(_WHOLE, "DOUBLE")),
+    "Sign": dict.fromkeys(_UNSIGNED, "INT64"),
+    "Unique": dict.fromkeys(_SMALL, "INT32"),
+}
+"""By the operator and the type of its first input: the type that it is computed in, with casts around it."""
+
+
+class TypeRepairs(Rewriting):
+    """Of one model that Relay imports."""
+
+    def for_relay(self) -> None:
+        """Compute in another type where the importer does not know one."""
+        nodes = {node.op_type for node in self.model.graph.node}
+        if nodes & _COMPUTED_IN.keys():
+            self._types = types_in(self.model, self.shapes)
+            self.rewrite(dict.fromkeys(_COMPUTED_IN, self._cast_around))
+
+    def _cast_around(self, graph: Any, node: Any) -> list[Any]:
+        from onnx import TensorProto, helper
+
+        table = _COMPUTED_IN[node.op_type]
+        own = self._type_of(node.input[0])
+        if own not in table:
+            return [node]
+        computed = table[own]
+        before, after = [], []
+        for place, name in enumerate(node.input):
+            if name and self._type_of(name) == own:
+                node.input[place] = f"{node.output[0]}__in_{place}"
+                made = helper.make_node("Cast", [name], [node.input[place]], to=TensorProto.DataType.Value(computed))
+                before.append(made)
+        for place, name in enumerate(node.output):
+            if name and self._type_of(name) == own:
+                node.output[place] = f"{name}__computed"
+                back = helper.make_node("Cast", [node.output[place]], [name], to=TensorProto.DataType.Value(own))
+                after.append(back)
+        return [*before, node, *after]
+
+    def _type_of(self, name: str) -> str:
+        """The name of the type of a tensor's elements; empty where it is not known."""
+        from onnx import TensorProto
+
+        known = self._types.get(name)
+        number = known.tensor_type.elem_type if known is not None else 0
+        return str(TensorProto.DataType.Name(number)) if number else ""

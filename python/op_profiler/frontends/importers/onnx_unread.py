@@ -1,0 +1,158 @@
+"""Attributes and inputs of ONNX nodes that TVM's converters never look up: a node that has one is refused.
+
+It would be another program without a word. What a converter looks up and then leaves out is not found here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from op_profiler.frontends.importers.onnx_graph import graphs_in
+
+_RECURRENT = ("hidden_size", "direction")  # weights have both: `onnx_recurrent` leaves no reverse direction
+WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
+    "BatchNormalization": ("consumed_inputs", "is_test", "momentum"),
+    "Gemm": ("broadcast",),  # before opset 7; since then always
+    "GRU": _RECURRENT,
+    "LSTM": _RECURRENT,
+    "RNN": _RECURRENT,
+    "Split": ("num_outputs",),  # is the number of outputs; `onnx_repairs` gives sizes that differ
+}
+"""Attributes that change nothing where TVM's converters never look them up, by the operator."""
+
+
+class RecordingAttributes(dict[str, Any]):
+    """The attributes of a node, which remember the names that a converter looked up.
+
+    Iterating over the names is no look-up: TVM's `AttrCvt` goes through all of them, and leaves out those it ignores.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.looked_up: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.looked_up.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.looked_up.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.looked_up.add(name)
+        return super().get(name, default)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.looked_up.add(name)
+        return super().pop(name, *default)
+
+    def __iter__(self) -> Iterator[str]:
+        # without an `__iter__` of this class, CPython copies `**attributes` past `__getitem__`
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.looked_up |= set(self)
+        return super().items()
+
+    def values(self) -> Any:
+        self.looked_up |= set(self)
+        return super().values()
+
+
+class RecordingInputs(list[Any]):
+    """The inputs of a node, which remember the places that a converter looked up. There is None behind the last one."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        super().__init__(values)
+        self.looked_up: set[int] = set()
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            stop = len(self) if place.stop is None else place.stop
+            return [self[at] for at in range(stop)[place]]
+        at = place if place >= 0 else len(self) + place
+        self.looked_up.add(at)
+        return super().__getitem__(at) if at < len(self) else None
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[at] for at in range(len(self)))
+
+    def __add__(self, others: Any) -> Any:
+        return [*self, *others]
+
+    def pop(self, place: Any = -1) -> Any:
+        self.looked_up.add(place if place >= 0 else len(self) + place)
+        return super().pop(place)
+
+
+@contextlib.contextmanager
+def unread_refused(graph: Any, importer: Any) -> Iterator[None]:
+    """While an importer of TVM converts a graph, refuse nodes with something that its converters never look up.
+
+    The importer then raises a ValueError that names operator, node, and attribute or input.
+
+    Args:
+        importer: class of TVM's with a method `_convert_operator`.
+    """
+    convert = importer._convert_operator
+    domains = {node.op_type: node.domain for one in graphs_in(graph) for node in one.node}
+
+    def checked(self: Any, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
+        given, attributes = RecordingInputs(inputs), RecordingAttributes(attrs)
+        converted = convert(self, op_name, given, attributes, opset)
+        schema = _schema(op_name, opset, domains.get(op_name, ""))
+        what = _unread_attribute(op_name, attrs, attributes.looked_up, schema)
+        what = what or _unread_input(op_name, inputs, given.looked_up, schema)
+        if what:
+            node = attrs["tvm_custom"]["name"]
+            raise ValueError(f"TVM's converter of {op_name} ignores {what} of node {node}; export the model without it")
+        return converted
+
+    importer._convert_operator = checked
+    try:
+        yield
+    finally:
+        importer._convert_operator = convert
+
+
+def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[str], schema: Any) -> str | None:
+    """The first attribute that changes the result and was not looked up."""
+    without_effect = WITHOUT_EFFECT.get(operator, ())
+    for name, value in values.items():
+        if name in ("tvm_custom", *looked_up, *without_effect) or _is_usual(name, value, schema):
+            continue
+        return f"{name}={value.decode(errors='replace') if isinstance(value, bytes) else value!r}"
+    return None
+
+
+def _unread_input(operator: str, values: Iterable[Any], looked_up: set[int], schema: Any) -> str | None:
+    """The first input that is there and was not looked up."""
+    unread = [at for at, value in enumerate(values) if value is not None and at not in looked_up]
+    if not unread:
+        return None
+    named = schema.inputs[min(unread[0], len(schema.inputs) - 1)].name if schema is not None else "of another vendor's"
+    return f"input {unread[0]} ({named})"
+
+
+def _schema(operator: str, opset: int, domain: str) -> Any:
+    """What ONNX says of an operator; None of another vendor's."""
+    from onnx import defs
+
+    try:
+        return defs.get_schema(operator, opset, "" if domain == "ai.onnx" else domain)
+    except defs.SchemaError:
+        return None
+
+
+def _is_usual(name: str, value: Any, schema: Any) -> bool:
+    """Whether an attribute has the default value of its schema; where there is none, whether it is zero or empty."""
+    from onnx import helper
+
+    known = schema.attributes.get(name) if schema is not None else None
+    if known is None or not known.default_value.type:
+        return not value
+    usual = helper.get_attribute_value(known.default_value)
+    return bool((tuple(usual) if isinstance(usual, list) else usual) == value)

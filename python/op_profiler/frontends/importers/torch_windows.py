@@ -1,0 +1,169 @@
+"""Converters of torch's operators over windows and channels of images, where Relay or TVM's importer lacks a case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+
+_POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
+
+
+def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::_convolution(data, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...). Relay
+    has no transposed convolution with dilation, and none of groups in 3-D: these are convolutions of the data spread
+    out by the stride, with the kernel turned around."""
+    data, weight, bias, strides, padding, dilation, transposed, beyond, groups, *rest = inputs
+    rank = len(shape_of(weight)) - 2
+    special = transposed and (any(int(one) != 1 for one in dilation) or (rank == 3 and int(groups) > 1))
+    if not special:
+        return usual_converters().convolution(inputs, types)
+    relay = load_tvm().relay
+    inner, outer, *kernel = _sizes(weight)
+    weight = relay.reshape(weight, (groups, inner // groups, outer, *kernel))
+    weight = relay.transpose(weight, (0, 2, 1, *range(3, 3 + rank)))
+    weight = relay.reshape(weight, (groups * outer, inner // groups, *kernel))
+    for axis in range(rank):
+        weight = relay.reverse(weight, 2 + axis)
+    data = relay.nn.dilate(data, [1, 1, *strides])
+    ones = [1] * rank
+    reach = [step * (size - 1) - around for step, size, around in zip(dilation, kernel, padding, strict=True)]
+    data = _padded(data, [(lost, lost + more) for lost, more in zip(reach, beyond, strict=True)])
+    given = [data, weight, bias, ones, [0] * rank, dilation, False, [0] * rank, groups, *rest]
+    return usual_converters().convolution(given, types)
+
+
+def _padded(data: Any, around: Sequence[tuple[int, int]]) -> Any:
+    """Return data with so many zeros before and behind along its last axes; less than none cuts off."""
+    relay = load_tvm().relay
+    shape = _sizes(data)
+    first = len(shape) - len(around)
+    begins = [0] * first + [max(0, -before) for before, _ in around]
+    ends = shape[:first] + [size - max(0, -behind) for size, (_, behind) in zip(shape[first:], around, strict=True)]
+    if begins != [0] * len(shape) or ends != shape:
+        data = relay.strided_slice(data, begins, ends)
+    wide = [(0, 0)] * first + [(max(0, before), max(0, behind)) for before, behind in around]
+    return relay.nn.pad(data, wide) if any(map(any, wide)) else data
+
+
+def _col2im(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::col2im(columns, size, kernel, dilation, padding, stride): the sum of windows, where they were."""
+    relay = load_tvm().relay
+    data, sizes, kernel, dilation, padding, strides = inputs
+    if len(shape_of(data)) == 2:
+        batched = _col2im([relay.expand_dims(data, 0), *inputs[1:]], _)
+        return relay.squeeze(batched, [0])
+    batch, rows, _count = _sizes(data)
+    sizes = [int(_number(size)) for size in sizes]
+    options = list(zip(sizes, kernel, dilation, padding, strides, strict=True))
+    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in options]
+    channels = rows // int(np.prod(kernel))
+    if all(s == k and d == 1 and n % k == 0 and not p for n, k, d, p, s in options):
+        places = relay.reshape(data, (batch, channels, *kernel, *counts))
+        return relay.reshape(relay.transpose(places, (0, 1, 4, 2, 5, 3)), (batch, channels, *sizes))
+    windows = relay.reshape(data, (batch, channels, int(np.prod(kernel)), *counts))
+    total = None
+    for number, place in enumerate(np.ndindex(*kernel)):
+        part = relay.squeeze(relay.strided_slice(windows, [number], [number + 1], axes=[2]), [2])
+        part = relay.nn.dilate(part, [1, 1, *strides])
+        around = []
+        for at, count, (n, _k, d, p, s) in zip(place, counts, options, strict=True):
+            before = at * d - p
+            around.append((before, n - before - (count - 1) * s - 1))
+        part = _padded(part, around)
+        total = part if total is None else relay.add(total, part)
+    return total
+
+
+def _pixel_unshuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::pixel_unshuffle(data, factor): blocks of pixels as channels, of any number of leading dimensions."""
+    relay = load_tvm().relay
+    data, factor = inputs
+    *leading, channels, height, width = _sizes(data)
+    inner = (channels, height // factor, factor, width // factor, factor)
+    turned = relay.transpose(relay.reshape(data, (-1, *inner)), (0, 1, 3, 5, 2, 4))
+    return relay.reshape(turned, (*leading, channels * factor**2, height // factor, width // factor))
+
+
+def _pixel_shuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::pixel_shuffle(data, factor). TVM's own takes four dimensions only."""
+    relay = load_tvm().relay
+    data, factor = inputs
+    if len(shape_of(data)) == 4:
+        return usual_converters().pixel_shuffle(inputs, _)
+    *leading, channels, height, width = _sizes(data)
+    less = channels // factor**2
+    turned = relay.transpose(relay.reshape(data, (-1, less, factor, factor, height, width)), (0, 1, 4, 2, 5, 3))
+    return relay.reshape(turned, (*leading, less, height * factor, width * factor))
+
+
+def _pool(kind: str) -> Any:
+    """aten::max_pool2d(data, ...) and its kin, whose data may have no batch."""
+    rank = int(kind[-2])
+
+    def pool(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        usual = usual_converters().convert_map[kind]
+        data, *rest = inputs
+        if len(shape_of(data)) != rank + 1:
+            return usual(inputs, types)
+        made = usual([relay.expand_dims(data, 0), *rest], types)
+        if isinstance(made, tuple):  # with the places of the largest, which are none
+            return relay.squeeze(made[0], [0]), *made[1:]
+        return relay.squeeze(made, [0])
+
+    return pool
+
+
+def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::pad(data, widths, mode, value). TVM's own has no circular mode: parts of the data stand around it."""
+    relay = load_tvm().relay
+    data, widths, *options = inputs
+    if not options or options[0] != "circular":
+        return usual_converters().pad(inputs, types)
+    for place in range(0, len(widths), 2):
+        before, behind = (int(_number(one)) for one in widths[place : place + 2])
+        axis = len(shape_of(data)) - 1 - place // 2
+        size = _sizes(data)[axis]
+        if before < 0 or behind < 0:
+            raise NotImplementedError("circular padding with negative widths; slice the data instead")
+        parts = [relay.strided_slice(data, [size - before], [size], axes=[axis])] if before else []
+        parts += [data, *([relay.strided_slice(data, [0], [behind], axes=[axis])] if behind else [])]
+        data = relay.concatenate(parts, axis) if len(parts) > 1 else data
+    return data
+
+
+def _group_norm(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::group_norm(data, groups, weight, bias, epsilon, _). TVM's own takes it with a weight and a bias only."""
+    data, groups, weight, bias, *rest = inputs
+    channels, kind = _sizes(data)[1], dtype_of(data)
+    weight = load_tvm().relay.const(np.ones(channels, kind)) if weight is None else weight
+    bias = load_tvm().relay.const(np.zeros(channels, kind)) if bias is None else bias
+    return usual_converters().group_norm([data, groups, weight, bias, *rest], types)
+
+
+def _sizes(data: Any) -> list[int]:
+    return [int(size) for size in shape_of(data)]
+
+
+def _number(value: Any) -> float:
+    """A plain number, or one that was computed while tracing."""
+    if isinstance(value, (int, float)):
+        return value
+    return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
+
+
+WINDOW_CONVERTERS = {
+    "aten::_convolution": _convolution,
+    "aten::col2im": _col2im,
+    "aten::pixel_unshuffle": _pixel_unshuffle,
+    "aten::pixel_shuffle": _pixel_shuffle,
+    "aten::pad": _pad,
+    "aten::group_norm": _group_norm,
+    **{kind: _pool(kind) for kind in _POOLS},
+}
+"""By the name of the operator."""

@@ -1,0 +1,107 @@
+"""Models that live in the caller's Python: written to a file in the cache folder, which every process reads.
+
+Nothing is pickled. A module of torch becomes a program of `torch.export`, an ``onnx.ModelProto`` an ONNX file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from op_profiler.cache import cache_folder
+from op_profiler.errors import ModelError, UsageError
+from op_profiler.files import atomic_file
+from op_profiler.frontends import source_and_name
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
+    Inputs: TypeAlias = "torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]"
+    LiveModel: TypeAlias = "str | Path | torch.nn.Module | onnx.ModelProto | tuple[torch.nn.Module, Inputs]"
+
+
+def source_and_name_of(model: LiveModel, inputs: Inputs | None, source: str) -> tuple[str, str]:
+    """A source, and a name of it: of a name or a path, or of a file that the model is written to.
+
+    Args:
+        model: a name, source:name, a path, a module of torch, or an ``onnx.ModelProto``.
+        source: of a plain name.
+        inputs: of a module, example tensors by place or by name; their shapes are what it is measured with.
+
+    Raises:
+        UsageError: inputs are missing, or given to what has its own.
+        ModelError: `torch.export` cannot export the module.
+    """
+    if _is_a(model, "torch", "nn.Module"):
+        if inputs is None:
+            raise UsageError(f"{type(model).__name__} is a torch module; give example inputs too: (module, inputs)")
+        return "file", str(_exported(model, inputs))
+    if inputs is not None:
+        raise UsageError("inputs are for a torch module; give shapes of others as input_shapes")
+    if _is_a(model, "onnx", "ModelProto"):
+        content = model.SerializeToString(deterministic=True)  # type: ignore[union-attr]
+        name = model.graph.name or "model"  # type: ignore[union-attr]
+        return "file", str(_kept(name, ".onnx", content, lambda path: path.write_bytes(content)))
+    if not isinstance(model, str | Path):
+        raise UsageError(
+            f"{type(model).__name__} is no model: give a name, a path, a torch module with its inputs, or an onnx model"
+        )
+    return source_and_name(str(model), source)
+
+
+def _is_a(model: object, package: str, name: str) -> bool:
+    """Whether it is of a class of a package, which is imported already if it is."""
+    found: Any = sys.modules.get(package)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return isinstance(found, type) and isinstance(model, found)
+
+
+def _exported(module: torch.nn.Module, inputs: Inputs) -> Path:
+    import torch
+
+    by_name: dict[str, Any] = dict(inputs) if isinstance(inputs, Mapping) else {}
+    by_place = () if by_name else (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    try:
+        with _evaluating(module), torch.no_grad():
+            program = torch.export.export(module, by_place, by_name)
+    except Exception as error:  # of every kind, since the module's own code runs
+        raise ModelError(f"{type(module).__name__} cannot be exported by torch.export: {error}") from error
+    content = hashlib.sha256(str(program).encode())
+    for name, tensor in {**program.state_dict, **program.constants}.items():
+        content.update(name.encode())
+        if isinstance(tensor, torch.Tensor):
+            content.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            torch.export.save(program, file)
+
+    return _kept(type(module).__name__, ".pt2", content.digest(), write)
+
+
+@contextlib.contextmanager
+def _evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """As it computes outside of training; each part of it is as before afterwards."""
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def _kept(name: str, suffix: str, content: bytes, write: Callable[[Path], object]) -> Path:
+    """The file of a model in the cache folder, by its content, so that the same model has the same file."""
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    path = cache_folder() / "live" / digest / f"{''.join(c if c.isalnum() else '_' for c in name)}{suffix}"
+    if not path.is_file():
+        with atomic_file(path) as temporary:
+            write(temporary)
+    return path

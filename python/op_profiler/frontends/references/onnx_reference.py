@@ -1,0 +1,75 @@
+"""An ONNX model in onnxruntime, or, where that is missing, in onnx's own evaluator."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, Opened
+from op_profiler.frontends.references import other_process
+from op_profiler.frontends.references.values import varying
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class OnnxReference(FrameworkReference):
+    """A model in a file.
+
+    Args:
+        path: of the file.
+        resized: gives the model in the sizes that it is imported with; None where these are those of the file.
+        lower: imports the model with other outputs, by their names.
+    """
+
+    framework = "onnxruntime"
+
+    def __init__(
+        self,
+        path: Path,
+        inputs: Sequence[InputSpec],
+        resized: Callable[[], Any] | None,
+        lower: Callable[[Sequence[str]], ImportedModel],
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self._path = path
+        self._resized = resized
+        self._lower = lower
+
+    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        return self._run(batches).outputs
+
+    def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        ran = self._run(batches, nodes=True)
+        kept = varying(ran.outputs)
+        names = [ran.names[place] for place in kept]
+        nodes = _nodes(self._path)
+        values = [[values[place] for place in kept] for values in ran.outputs]
+        return Opened(self._lower(names), tuple(nodes.get(name, name) for name in names), values)
+
+    def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            path, data = self._path, self._path.resolve().parent
+            if self._resized is not None:
+                import onnx
+
+                path, data = Path(folder) / "model.onnx", Path(folder)
+                large = {"save_as_external_data": True, "location": "model.data"}
+                onnx.save(self._resized(), str(path), **large)
+            names = tuple(spec.name for spec in self.inputs)
+            what = other_process.ReferenceRun(
+                form="onnx", model=str(path), data=str(data), inputs=names, batches=len(batches), nodes=nodes
+            )
+            ran = other_process.run(what, batches)
+        self.framework = ran.framework
+        return ran
+
+
+def _nodes(path: Path) -> dict[str, str]:
+    """What computes a value, by the value's name."""
+    import onnx
+
+    graph = onnx.load(str(path), load_external_data=False).graph
+    return {name: f"{node.op_type} {node.name or name}" for node in graph.node for name in node.output}

@@ -1,0 +1,215 @@
+"""onnxruntime and LiteRT, in a process of their own: a crash of theirs ends no command, and their threads, which go on
+looking for work, and their copy of the weights are gone before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from op_profiler.child_processes import Child, carry_out
+from op_profiler.compilers.imported_model import NoReference
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SECONDS = 600
+_SMALL_BYTES = 64 << 20
+"""Weights of a model that onnx's evaluator runs, which computes in numpy, a node at a time."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReferenceRun:
+    """What the process is to run.
+
+    Attributes:
+        form: of the file.
+        model: the file.
+        data: the folder that its weights lie in, where they lie beside it.
+        inputs: names, in the order of the model.
+        batches: how many arrays of each there are.
+        nodes: whether the values of all nodes are outputs.
+    """
+
+    form: Literal["onnx", "tflite"]
+    model: str
+    data: str
+    inputs: tuple[str, ...]
+    batches: int
+    nodes: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What came of it.
+
+    Attributes:
+        framework: that ran the model, with its version.
+        names: of the outputs.
+        outputs: for each batch, in the order of `names`.
+    """
+
+    framework: str
+    names: tuple[str, ...]
+    outputs: list[list[np.ndarray]]
+
+
+def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
+    """Run a model.
+
+    Raises:
+        NoReference: the framework is not installed, or does not run it.
+    """
+    import numpy as np
+
+    with tempfile.TemporaryDirectory(prefix="op_profiler-") as name:
+        folder = Path(name)
+        for number, batch in enumerate(batches):
+            _write(folder / f"in{number}.npz", [batch[name] for name in what.inputs])
+        with tempfile.TemporaryFile("w+") as log, Child(__name__, (name, what), log) as child:
+            told = next(child.events(), None)
+            code = child.process.wait()
+        if code == -signal.SIGALRM:
+            raise NoReference(f"its own framework took more than {_SECONDS} s")
+        if told is None:
+            raise NoReference(f"the process of its own framework ended with {code}")
+        if "error" in told:
+            raise NoReference(told["error"])
+        outputs = []
+        for number in range(len(batches)):
+            with np.load(folder / f"out{number}.npz", allow_pickle=False) as arrays:
+                outputs.append([arrays[str(i)] for i in range(len(told["names"]))])
+    return Ran(told["framework"], tuple(told["names"]), outputs)
+
+
+def main() -> int:
+    """The process."""
+    signal.alarm(_SECONDS)
+    return carry_out(tuple[str, ReferenceRun], _run)
+
+
+def _run(task: tuple[str, ReferenceRun], tell: Callable[..., None]) -> None:
+    """Read the inputs, write the outputs."""
+    import numpy as np
+
+    folder, what = Path(task[0]), task[1]
+    try:
+        batches = []
+        for number in range(what.batches):
+            with np.load(folder / f"in{number}.npz", allow_pickle=False) as arrays:
+                batches.append([arrays[str(i)] for i in range(len(what.inputs))])
+        framework, names, outputs = _FORMS[what.form](what, batches)
+        for number, values in enumerate(outputs):
+            _write(folder / f"out{number}.npz", values)
+    except NoReference as error:
+        tell(error=str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a framework raises
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        tell(error=f"its own framework does not run it on random inputs: {line[:300]}")
+    else:
+        tell(framework=framework, names=names)
+
+
+def _write(path: Path, arrays: Sequence[np.ndarray]) -> None:
+    import numpy as np
+
+    named: dict[str, Any] = {str(place): array for place, array in enumerate(arrays)}
+    np.savez(path, **named)
+
+
+_Ran = tuple[str, list[str], list[list[Any]]]
+
+
+def _onnx(what: ReferenceRun, batches: Sequence[list[Any]]) -> _Ran:
+    import onnx
+
+    model = onnx.load(what.model, load_external_data=False)
+    names = [one.name for one in model.graph.output]
+    if what.nodes:
+        made = [name for node in model.graph.node for name in node.output if name]
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in names)
+        names = made
+    try:
+        import onnxruntime
+    except ImportError:
+        return _by_evaluator(what, batches, names, "onnxruntime is not installed (source ./env_var.sh models)")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", what.data)
+    content = what.model if not what.nodes else model.SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        ran = [session.run(names, dict(zip(what.inputs, batch))) for batch in batches]
+    except Exception as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return _by_evaluator(what, batches, names, f"onnxruntime does not run it on random inputs: {line[:300]}")
+    return f"onnxruntime {onnxruntime.__version__}", names, [_arrays(values) for values in ran]
+
+
+def _by_evaluator(what: ReferenceRun, batches: Sequence[list[Any]], names: list[str], why: str) -> _Ran:
+    """By onnx's own evaluator, where the model is small."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    files = [Path(what.model), *(f for f in Path(what.data).iterdir() if f.suffix == ".data")]
+    if what.nodes or sum(file.stat().st_size for file in files) > _SMALL_BYTES:
+        raise NoReference(why)
+    try:
+        evaluator = ReferenceEvaluator(onnx.load(what.model))
+        ran = [evaluator.run(names, dict(zip(what.inputs, batch))) for batch in batches]
+    except Exception as error:
+        raise NoReference(why) from error
+    return f"onnx {onnx.__version__}", names, [_arrays(values) for values in ran]
+
+
+def _tflite(what: ReferenceRun, batches: Sequence[list[Any]]) -> _Ran:
+    from importlib import metadata
+
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise NoReference("LiteRT is not installed (source ./env_var.sh models)") from error
+    interpreter = Interpreter(model_path=what.model, experimental_preserve_all_tensors=what.nodes)
+    given = interpreter.get_input_details()
+    for one, array in zip(given, batches[0], strict=True):
+        if tuple(one["shape"]) != array.shape:
+            interpreter.resize_tensor_input(one["index"], array.shape)
+    interpreter.allocate_tensors()
+    made = [one["index"] for one in interpreter.get_output_details()]
+    if what.nodes:
+        ops = interpreter._get_ops_details()
+        made = [int(index) for op in ops for index in op["outputs"]]
+    names = [str(index) for index in made]
+    ran = []
+    for batch in batches:
+        for one, array in zip(given, batch, strict=True):
+            interpreter.set_tensor(one["index"], array)
+        interpreter.invoke()
+        ran.append(_arrays([interpreter.get_tensor(index) for index in made]))
+    return f"LiteRT {metadata.version('ai-edge-litert')}", names, ran
+
+
+def _arrays(values: Sequence[Any]) -> list[Any]:
+    """Plain arrays of numbers; the elements of a sequence one by one.
+
+    Raises:
+        NoReference: something else.
+    """
+    import numpy as np
+
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += _arrays(value)
+            continue
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise NoReference(f"an output holds {array.dtype}, which is not compared")
+        found.append(array)
+    return found
+
+
+_FORMS: dict[str, Callable[[ReferenceRun, Sequence[list[Any]]], _Ran]] = {"onnx": _onnx, "tflite": _tflite}

@@ -1,0 +1,50 @@
+"""A TFLite model in LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, Opened
+from op_profiler.frontends.references import other_process
+from op_profiler.frontends.references.values import varying
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class TfliteReference(FrameworkReference):
+    """A model in a file.
+
+    Args:
+        path: of the file.
+        lower: imports the model with other tensors as outputs, by their numbers.
+    """
+
+    framework = "LiteRT"
+
+    def __init__(
+        self, path: Path, inputs: Sequence[InputSpec], lower: Callable[[Sequence[int]], tuple[ImportedModel, list[str]]]
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self._path = path
+        self._lower = lower
+
+    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        return self._run(batches).outputs
+
+    def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        ran = self._run(batches, nodes=True)
+        kept = varying(ran.outputs)
+        model, names = self._lower([int(ran.names[place]) for place in kept])
+        return Opened(model, tuple(names), [[values[place] for place in kept] for values in ran.outputs])
+
+    def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:
+        names = tuple(spec.name for spec in self.inputs)
+        what = other_process.ReferenceRun(
+            form="tflite", model=str(self._path), data="", inputs=names, batches=len(batches), nodes=nodes
+        )
+        ran = other_process.run(what, batches)
+        self.framework = ran.framework
+        return ran

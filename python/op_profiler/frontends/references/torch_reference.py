@@ -1,0 +1,168 @@
+"""A torch module in eager mode."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, NoReference, Opened
+from op_profiler.frontends.importers.torch_layers import unwrapped
+from op_profiler.frontends.references.values import varying
+from op_profiler.lean_imports import quiet
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class TorchReference(FrameworkReference):
+    """A module whose outputs are one tensor or a flat tuple of tensors.
+
+    Args:
+        load: returns the module, called with one tensor per input.
+        inputs: in the order of the arguments.
+        lower: imports a module of the same inputs.
+    """
+
+    def __init__(
+        self, load: Callable[[], Any], inputs: Sequence[InputSpec], lower: Callable[[Any], ImportedModel]
+    ) -> None:
+        import torch
+
+        self.framework = f"torch {torch.__version__.partition('+')[0]}"
+        self.inputs = tuple(inputs)
+        self._load = load
+        self._lower = lower
+
+    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        model = self._load()
+        return [self._run(model, batch) for batch in batches]
+
+    def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        import torch
+
+        model = self._load()
+        inner = unwrapped(model)
+        if isinstance(inner, torch.jit.ScriptModule):
+            return None
+        graph = inner if isinstance(inner, torch.fx.GraphModule) else None
+        opened = _of_nodes(graph) if graph is not None else _of_modules(model, inner)
+        values = [self._run(opened, batch) for batch in batches]
+        kept = [place for place in varying(values) if opened.names[place]]
+        opened.keep(kept)
+        return Opened(
+            self._lower(opened),
+            tuple(opened.names[place] for place in kept),
+            [[value[place] for place in kept] for value in values],
+        )
+
+    def _run(self, model: Any, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        import torch
+
+        tensors = [torch.from_numpy(batch[i.name].copy()).to(getattr(torch, i.dtype)) for i in self.inputs]
+        try:
+            with quiet(), torch.no_grad():
+                made = model(*tensors)
+        except Exception as error:  # whatever the model's code raises
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise NoReference(f"torch does not run it on random inputs: {line[:200]}") from error
+        return [_array(tensor) for tensor in (made if isinstance(made, (tuple, list)) else (made,))]
+
+
+def _array(tensor: Any) -> Any:
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return (plain.to(torch.float32) if plain.dtype == torch.bfloat16 else plain).contiguous().numpy().copy()
+
+
+def _opened(model: Any, values: Callable[..., tuple[list[str], list[Any]]]) -> Any:
+    """A module whose outputs are values inside a model.
+
+    Args:
+        model: whose weights it has.
+        values: of inputs, and the names of what computed them.
+    """
+    import torch
+
+    class _Opened(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+            self.names: list[str] = []
+            self.kept: list[int] | None = None
+
+        def keep(self, places: list[int]) -> None:
+            self.kept = places
+
+        def forward(self, *inputs: Any) -> Any:
+            names, tensors = values(*inputs)
+            if self.kept is None:
+                self.names = names
+            return tuple(tensors if self.kept is None else [tensors[place] for place in self.kept])
+
+    return _Opened().eval() if not isinstance(model, torch.fx.GraphModule) else _Opened()
+
+
+def _of_modules(model: Any, inner: Any) -> Any:
+    """Outputs of the modules that have none of their own inside, in the order of their calls.
+
+    Args:
+        model: takes the inputs.
+        inner: the user's, whose modules have names.
+    """
+    import torch
+
+    def values(*inputs: Any) -> tuple[list[str], list[Any]]:
+        names: list[str] = []
+        seen: list[Any] = []
+
+        def note(name: str) -> Callable[..., None]:
+            def hook(_module: Any, _given: Any, made: Any) -> None:
+                for leaf in torch.utils._pytree.tree_leaves(made):
+                    if isinstance(leaf, torch.Tensor) and leaf.dtype.is_floating_point:
+                        names.append(name)
+                        seen.append(leaf * 1)  # the next module may write over it
+
+            return hook
+
+        leaves = [(name, one) for name, one in inner.named_modules() if name and not any(one.children())]
+        with _removed([one.register_forward_hook(note(name)) for name, one in leaves]):
+            model(*inputs)
+        return names, seen
+
+    return _opened(model, values)
+
+
+def _of_nodes(program: Any) -> Any:
+    """Values of the nodes of an exported program, in their order."""
+    import torch
+
+    class _Nodes(torch.fx.Interpreter):
+        def __init__(self) -> None:
+            super().__init__(program)
+            self.names: list[str] = []
+            self.seen: list[Any] = []
+
+        def run_node(self, n: Any) -> Any:
+            made = super().run_node(n)
+            if n.op.startswith("call") and isinstance(made, torch.Tensor):
+                self.names.append(n.name)
+                self.seen.append(made)
+            return made
+
+    def values(*inputs: Any) -> tuple[list[str], list[Any]]:
+        nodes = _Nodes()
+        nodes.run(*inputs)
+        return nodes.names, nodes.seen
+
+    return _opened(program, values)
+
+
+@contextlib.contextmanager
+def _removed(handles: Sequence[Any]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

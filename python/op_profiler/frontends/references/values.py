@@ -1,0 +1,28 @@
+"""Values of the nodes of a model, as its own framework computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
+    """Which tensors of numbers depend on the inputs, by their places; the others are constants, which
+    importers compute themselves.
+
+    Args:
+        values: one list of tensors for each batch of inputs.
+    """
+    import numpy as np
+
+    first, *others = values
+    found = []
+    for place, one in enumerate(first):
+        alike = all(one.shape == other[place].shape for other in others)
+        same = all(np.array_equal(one, other[place], equal_nan=one.dtype.kind == "f") for other in others)
+        if one.dtype.kind in "fiu" and one.size and alike and not same:
+            found.append(place)
+    return found

@@ -1,0 +1,99 @@
+"""Times of the heavy kernels of a model by state of the caches and thread count: in the model, hot and cold.
+
+All of them are taken in turns in one run, so that they saw the same minutes of the machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from op_profiler.errors import OpProfilerError
+from op_profiler.measure.measurement import Cache
+from op_profiler.targets.machine import LoadedModel, Machine
+
+_ROUNDS = 40
+_FEWEST_ROUNDS = 7
+_SECONDS = 20.0
+_TOLD_SECONDS = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheStateTimes:
+    """Microseconds.
+
+    Attributes:
+        kernels: by state of the caches and thread count, shape (rounds, kernels); NaN for kernels that are not heavy.
+        whole: by thread count, shape (rounds,).
+        heavy: numbers of the kernels that make up most of the model.
+        foreign_load: whether others used the machine meanwhile; None where that cannot be told.
+    """
+
+    kernels: dict[tuple[Cache, int], np.ndarray]
+    whole: dict[int, np.ndarray]
+    heavy: list[int]
+    foreign_load: bool | None
+
+
+def time_cache_states(
+    machine: Machine,
+    model: LoadedModel,
+    counts: Sequence[int],
+    choose: Callable[[np.ndarray], list[int]],
+    announce: Callable[[str], None],
+) -> CacheStateTimes:
+    """Take all times, in rounds.
+
+    Args:
+        counts: thread counts, 1 among them; cold times are taken at the largest.
+        choose: told every kernel's time in the model at the largest count, answers which are heavy.
+    """
+    most = max(counts)
+    overhead_us = _overhead_us(machine, model, most)
+    heavy = choose(np.median([_walk(machine, model, "model", most, None) for _ in range(3)], axis=0) - overhead_us)
+    timed = [number in heavy for number in range(len(model.labels))]
+    states: list[tuple[Cache, int]] = [(state, n) for n in counts for state in ("model", "hot")]
+    try:
+        model.cache_mechanism("cold")
+        states.append(("cold", most))
+    except OpProfilerError as error:
+        announce(str(error))
+    found: dict[tuple[Cache, int], list[np.ndarray]] = {state: [] for state in states}
+    whole: dict[int, list[float]] = {n: [] for n in counts}
+    meter = machine.meter(most)
+    started = told = time.monotonic()
+    while len(whole[most]) < _FEWEST_ROUNDS or (len(whole[most]) < _ROUNDS and time.monotonic() - started < _SECONDS):
+        turn = len(whole[most])
+        if time.monotonic() - told > _TOLD_SECONDS:
+            told = time.monotonic()
+            announce(f"measuring, round {turn + 1}")
+        for place in range(len(states)):
+            state, n = states[(turn + place) % len(states)]
+            found[state, n].append(_walk(machine, model, state, n, timed) - overhead_us)
+        for n in counts:
+            machine.threads.use(n)
+            model.run_model()
+            whole[n].append(model.time_model())
+    load = meter.read() if meter is not None else None
+    return CacheStateTimes(
+        {state: np.array(rows) for state, rows in found.items()},
+        {n: np.array(times) for n, times in whole.items()},
+        heavy,
+        load.disturbs if load is not None else None,
+    )
+
+
+def _walk(machine: Machine, model: LoadedModel, state: Cache, threads: int, timed: list[bool] | None) -> np.ndarray:
+    """One walk after a run that settles the threads."""
+    machine.threads.use(threads)
+    model.run_model()
+    return np.array(model.walk(state, timed or [True] * len(model.labels)))
+
+
+def _overhead_us(machine: Machine, model: LoadedModel, threads: int) -> float:
+    machine.threads.use(threads)
+    model.run_model()
+    return model.call_overhead_us() or 0.0

@@ -1,0 +1,60 @@
+"""When rounds stop, and how long disturbed ones are repeated."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from op_profiler.errors import UsageError
+
+_FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
+
+
+def _patience_seconds() -> float:
+    """A shared machine is never quiet: there, 20 seconds of waiting for every model are of no use."""
+    text = os.environ.get("OP_PROFILER_PATIENCE_SECONDS", "20")
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        raise UsageError(f"OP_PROFILER_PATIENCE_SECONDS is {text!r}; give a number of seconds") from None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When rounds stop.
+
+    Attributes:
+        target: relative half width of the interval of the median at which a time is settled.
+        minimum_rounds: rounds at least, however narrow the interval.
+        usual_rounds, usual_seconds: where both are exceeded, what has not settled stays so.
+        maximum_rounds: rounds at most.
+        maximum_seconds: seconds at most, once `minimum_rounds` are done.
+        window_seconds: shortest time over which foreign load is read.
+        repeat_seconds: time spent on repeating before foreign load, or what the host does to the cores, is accepted and
+            marked; ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
+        readings: runs of the whole model before the first and after the last round; fewer of a long model.
+    """
+
+    target: float = 0.01
+    minimum_rounds: int = 11
+    usual_rounds: int = 60
+    usual_seconds: float = 3.0
+    maximum_rounds: int = 1000
+    maximum_seconds: float = 30.0
+    window_seconds: float = 0.25
+    repeat_seconds: float = dataclasses.field(default_factory=_patience_seconds)
+    readings: int = 5
+
+    def of_rounds(self, rounds: int | None) -> Limits:
+        """Limits of at most a number of rounds: sooner where the times settle, from 7 on, or where these take long.
+        Nothing is repeated for longer than it may take. None leaves them as they are."""
+        if rounds is None:
+            return self
+        fewest = min(rounds, _FEWEST_ROUNDS)
+        return dataclasses.replace(
+            self,
+            minimum_rounds=fewest,
+            maximum_rounds=rounds,
+            maximum_seconds=_SECONDS_OF_ROUNDS,
+            repeat_seconds=min(self.repeat_seconds, _SECONDS_OF_ROUNDS),
+        )

@@ -1,0 +1,122 @@
+"""Which rounds nobody disturbed, told by the rounds alone.
+
+Kernels that run on several threads wait for one another by spinning. A thread that the system preempts for another
+process stalls all of them, and a run takes several times as long. Where the load of others cannot be read, or is low on
+average, only the rounds show that: they have a second, slower mode, or lie apart.
+
+Neighbours only ever slow a machine down, so the quiet mode is the fastest one. Rounds belong to it up to three standard
+deviations above its centre, and at most up to what copies of a model differ by (`COPIES_APART`). The deviation is the
+noise of this machine, the largest of three that are measured:
+
+- the scatter of these rounds where they lie closest together;
+- the usual scatter of the reference kernel at this thread count (`HostState.noise`), from the runs before;
+- what an interval of the target's width leaves open: nothing asks for less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.measure.disturbance import COPIES_APART
+from op_profiler.measure.samples import Samples
+
+STEADY_SHARE = 0.75
+"""Of the rounds, up to the upper quartile: below it the quartiles lie in two modes."""
+_FEWEST_ROUNDS = 6
+"""The fewest of which a median has a 95 % interval; a mode needs as many."""
+_FASTEST = 0.1
+"""The fastest tenth of the rounds is of the quiet mode, as in `measure.between_runs`."""
+_BELOW_CENTRE = 1.2816
+"""Standard deviations from that quantile of a normal distribution to its centre."""
+_DEVIATIONS = 3.0
+_SIMULATED = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class QuietRounds:
+    """The quiet ones among the rounds of a run at one thread count.
+
+    Attributes:
+        used: the rounds that medians are of, shape (rounds,): the quiet ones, or all where these are too few.
+        share: of the rounds that are quiet, 0 to 1.
+    """
+
+    used: np.ndarray
+    share: float
+
+    def median_us(self, samples: Samples) -> float:
+        """Of the whole model over the used rounds."""
+        return float(np.median(np.asarray(samples.whole_us)[self.used]))
+
+    @property
+    def steady(self) -> bool:
+        """Whether the quartiles of the rounds lie in the quiet mode."""
+        return self.share >= STEADY_SHARE
+
+
+def quiet_rounds(samples: Samples, *, noise: float, target: float) -> QuietRounds:
+    """Find the rounds in which both the whole model and its kernels were quiet; few rounds are all quiet.
+
+    Args:
+        noise: usual scatter of the reference kernel, standard deviation of the logarithm; 0 where it is not known.
+        target: relative half width of the interval of a median that the rounds aim at.
+    """
+    quiet = _quiet_of(samples, noise, target)
+    return QuietRounds(quiet if quiet.sum() >= _FEWEST_ROUNDS else np.ones_like(quiet), _share(quiet))
+
+
+def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float) -> list[float]:
+    """For each part of a run, the share of its rounds that is quiet beside the rounds of all parts."""
+    together = Samples()
+    for one in samples:
+        together.extend(one, False)
+    parts = np.split(_quiet_of(together, noise, target), np.cumsum([one.rounds for one in samples])[:-1])
+    return [_share(part) for part in parts]
+
+
+def scatter(logarithms: np.ndarray) -> float | None:
+    """Standard deviation of values where they lie closest together; None of fewer than `_FEWEST_ROUNDS`.
+
+    The shortest interval that holds a quarter of the values lies inside one mode where several are there. Its width is
+    divided by that of as many normal values: the shortest of few values is narrow by chance.
+    """
+    count = len(logarithms)
+    if count < _FEWEST_ROUNDS:
+        return None
+    held = max(-(-count // 4), _FEWEST_ROUNDS)
+    return float(_shortest(logarithms[None, :], held)[0]) / _shortest_of_normal(count, held)
+
+
+def _share(quiet: np.ndarray) -> float:
+    return float(quiet.mean()) if len(quiet) else 1.0
+
+
+def _quiet_of(samples: Samples, noise: float, target: float) -> np.ndarray:
+    quiet = np.ones(samples.rounds, dtype=bool)
+    for times_us in (np.asarray(samples.whole_us, dtype=np.float64), samples.sums_us()):
+        if len(times_us) >= _FEWEST_ROUNDS and (times_us > 0).all():  # neither missing, nor NaN
+            quiet &= _in_fastest_mode(np.log(times_us), max(noise, target / 1.96))
+    return quiet
+
+
+def _in_fastest_mode(logarithms: np.ndarray, noise: float) -> np.ndarray:
+    deviation = max(scatter(logarithms) or 0.0, noise)
+    width = min((_BELOW_CENTRE + _DEVIATIONS) * deviation, math.log(COPIES_APART))
+    return np.asarray(logarithms <= np.quantile(logarithms, _FASTEST) + width)
+
+
+def _shortest(rows: np.ndarray, held: int) -> np.ndarray:
+    """Of each row, the shortest interval that holds so many of its values."""
+    ordered = np.sort(rows, axis=1)
+    return np.asarray((ordered[:, held - 1 :] - ordered[:, : ordered.shape[1] - held + 1]).min(axis=1))
+
+
+@functools.lru_cache(maxsize=4096)
+def _shortest_of_normal(count: int, held: int) -> float:
+    rows = np.random.default_rng(0).standard_normal((_SIMULATED, count))
+    return float(np.median(_shortest(rows, held)))

@@ -1,0 +1,409 @@
+"""Convolutions: over series, images and videos, dilated, transposed, in groups, with channels first or last."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.operators.kinds import sizes
+from op_profiler.operators.kinds.point import Draw, Point, Scope, epilogue, requantized
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Node
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """A convolution of any number of axes with all of its sizes; every kind of convolution is written as one.
+
+    Attributes:
+        sizes: of the input, one an axis; `kernel`, `stride` and `dilation` likewise.
+        padding: zeros before each axis, then zeros behind each axis.
+        channels_last: data is NHWC and the weight HWIO (HWOI in groups), else NCHW and OIHW.
+        transposed: the weight is IOHW; `stride` spreads the input.
+    """
+
+    batch: int
+    in_channels: int
+    sizes: tuple[int, ...]
+    out_channels: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+    channels_last: bool = False
+    transposed: bool = False
+
+    @property
+    def out_sizes(self) -> tuple[int, ...]:
+        """Of the output, one an axis."""
+        if not self.transposed:
+            return sizes.windows(self.sizes, self.kernel, self.stride, self.padding, self.dilation)
+        margins = sizes.margins(self.padding)
+        every = zip(self.sizes, self.kernel, self.stride, margins, self.dilation)
+        return tuple((n - 1) * stride - margin + d * (k - 1) + 1 for n, k, stride, margin, d in every)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self._shape(self.out_channels, self.out_sizes)
+
+    @property
+    def data_shape(self) -> tuple[int, ...]:
+        return self._shape(self.in_channels, self.sizes)
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        if self.transposed:
+            return (self.in_channels, self.out_channels // self.groups, *self.kernel)
+        outer, inner = self.out_channels, self.in_channels // self.groups
+        if not self.channels_last:
+            return (outer, inner, *self.kernel)
+        return (*self.kernel, *((outer, inner) if self.groups > 1 else (inner, outer)))
+
+    def _shape(self, channels: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.batch, *lengths, channels) if self.channels_last else (self.batch, channels, *lengths)
+
+    def call(self, relay: ModuleType, data: Node, weight: Node, **attrs: Any) -> Node:
+        """The call of Relay.
+
+        Args:
+            attrs: further ones, such as ``out_dtype``.
+        """
+        axes = "DHW"[-len(self.sizes) :]
+        if self.channels_last:
+            kernel_layout = f"{axes}{'OI' if self.groups > 1 else 'IO'}"
+            attrs |= {"data_layout": f"N{axes}C", "kernel_layout": kernel_layout}
+        op = getattr(relay.nn, f"conv{len(axes)}d{'_transpose' if self.transposed else ''}")
+        return op(
+            data,
+            weight,
+            strides=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+            channels=self.out_channels,
+            kernel_size=self.kernel,
+            **attrs,
+        )
+
+    def expression(self, scope: Scope) -> Node:
+        """Of an input and a weight."""
+        data, weight = scope.input(*self.data_shape), scope.weight(*self.weight_shape)
+        return self.call(scope.relay, data, weight, out_dtype=scope.out_dtype)
+
+    def work(self) -> tuple[float, float]:
+        """As of a point."""
+        data, weight, out = (math.prod(shape) for shape in (self.data_shape, self.weight_shape, self.out_shape))
+        # each weight is used once at each place of the output, or of the input that is spread
+        places = self.batch * math.prod(self.sizes if self.transposed else self.out_sizes)
+        return 2.0 * places * weight, float(data + weight + out)
+
+
+class _Convolving(Point):
+    """A kind of convolution, with padding that keeps the sizes at stride 1, and what is fused behind it."""
+
+    in_channels: int
+    out_channels: int
+    kernel: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the input, one an axis."""
+        size: int = getattr(self, "size")  # noqa: B009 - a field of most kinds
+        return size, size
+
+    @property
+    def convolution(self) -> Convolution:
+        """All sizes; a kind has no field for what is 1 in all of its points."""
+        batch, stride, dilation, groups = (getattr(self, name, 1) for name in ("batch", "stride", "dilation", "groups"))
+        axes = len(self.sizes)
+        return Convolution(
+            batch=batch,
+            in_channels=self.in_channels,
+            sizes=self.sizes,
+            out_channels=self.out_channels,
+            kernel=(self.kernel,) * axes,
+            stride=(stride,) * axes,
+            padding=((dilation * (self.kernel - 1) + 1) // 2,) * 2 * axes,
+            dilation=(dilation,) * axes,
+            groups=groups,
+        )
+
+    def expression(self, scope: Scope) -> Node:
+        conv, name = self.convolution, getattr(self, "epilogue", "none")
+        return epilogue(scope, conv.expression(scope), conv.out_shape, name, channels_last=conv.channels_last)
+
+    def work(self) -> tuple[float, float]:
+        return self.convolution.work()
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2d(_Convolving):
+    """Convolution over [batch, in_channels, height, width]; depthwise where groups = in_channels = out_channels."""
+
+    kind = "conv2d"
+    described = True
+    batch: int
+    in_channels: int
+    height: int
+    width: int
+    out_channels: int
+    kernel: int
+    stride: int
+    groups: int = 1
+    epilogue: str = "none"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.height, self.width
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2dDilated(_Convolving):
+    """Convolution whose window has gaps: it reads every `dilation`-th row and column. The size stays."""
+
+    kind = "conv2d_dilated"
+    in_channels: int
+    size: int
+    out_channels: int
+    dilation: int
+    kernel: int = 3
+    epilogue: str = "none"
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv1d(_Convolving):
+    """Convolution over [1, in_channels, length], of speech and of series."""
+
+    kind = "conv1d"
+    in_channels: int
+    length: int
+    out_channels: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    groups: int = 1
+    epilogue: str = "none"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.length,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv3d(_Convolving):
+    """Convolution over [1, in_channels, depth, size, size], as video networks have it."""
+
+    kind = "conv3d"
+    in_channels: int
+    depth: int
+    size: int
+    out_channels: int
+    kernel: int
+    stride: int
+    epilogue: str = "none"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.depth, self.size, self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2dTranspose(_Convolving):
+    """Transposed convolution with stride 2, which doubles height and width."""
+
+    kind = "conv2d_transpose"
+    in_channels: int
+    size: int
+    out_channels: int
+    kernel: int = 4
+
+    @property
+    def convolution(self) -> Convolution:
+        padding = (self.kernel // 2 - 1,) * 4
+        return dataclasses.replace(super().convolution, stride=(2, 2), padding=padding, transposed=True)
+
+    def expression(self, scope: Scope) -> Node:
+        return scope.relay.nn.relu(self.convolution.expression(scope))
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2dNHWC(_Convolving):
+    """Convolution over [1, size, size, in_channels], as TensorFlow and TFLite have it.
+
+    TVM changes no layout of these on processors, so they have schedules of their own. Depthwise where `depthwise` is
+    set; there are then as many output as input channels.
+    """
+
+    kind = "conv2d_nhwc"
+    size: int
+    in_channels: int
+    out_channels: int
+    kernel: int
+    stride: int
+    depthwise: bool = False
+    epilogue: str = "none"
+
+    @property
+    def convolution(self) -> Convolution:
+        groups = self.in_channels if self.depthwise else 1
+        return dataclasses.replace(super().convolution, groups=groups, channels_last=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Int8Conv2d(_Convolving):
+    """Convolution of int8 with sums in int32, a bias, relu, and back to int8."""
+
+    kind = "conv2d_int8"
+    precision = "int8"
+    in_channels: int
+    size: int
+    out_channels: int
+    kernel: int
+    stride: int
+    groups: int = 1
+
+    def expression(self, scope: Scope) -> Node:
+        sums = self.convolution.expression(scope.in_dtype("int8", "int32"))
+        return requantized(scope, scope.relay.add(sums, scope.weight(self.out_channels, 1, 1, dtype="int32")))
+
+
+def _conv2d(rng: random.Random) -> Point:
+    size = sizes.size(rng)
+    stem = rng.random() < 0.04
+    kernel = rng.choices((1, 3, 5, 7), (0.5, 0.4, 0.06, 0.04))[0]
+    return Conv2d(
+        batch=sizes.batch(rng),
+        in_channels=3 if stem else sizes.channels(rng),
+        height=size,
+        width=size if rng.random() < 0.9 else sizes.size(rng),
+        out_channels=sizes.channels(rng),
+        kernel=kernel,
+        stride=rng.choices((1, 2), (0.8, 0.2))[0],
+        epilogue=rng.choices(
+            ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "residual_relu"), (1, 1.5, 4, 1, 0.5, 1)
+        )[0],
+    )
+
+
+def _depthwise(rng: random.Random) -> Point:
+    channels, size = sizes.channels(rng, 16, 1536), sizes.size(rng)
+    return Conv2d(
+        batch=sizes.batch(rng),
+        in_channels=channels,
+        height=size,
+        width=size,
+        out_channels=channels,
+        kernel=rng.choices((3, 5, 7), (0.6, 0.3, 0.1))[0],
+        stride=rng.choices((1, 2), (0.7, 0.3))[0],
+        groups=channels,
+        epilogue=rng.choice(("none", "bias", "bias_relu", "bias_relu6", "bias_swish")),
+    )
+
+
+def _conv2d_transpose(rng: random.Random) -> Point:
+    channels = sizes.channels(rng, 32, 1024)
+    out = max(4, channels // 2) if rng.random() < 0.7 else sizes.channels(rng, 4, 512)
+    return Conv2dTranspose(channels, sizes.log_uniform(rng, 4, 64), out, rng.choice((2, 4, 4)))
+
+
+def _conv2d_dilated(rng: random.Random) -> Point:
+    return Conv2dDilated(
+        in_channels=sizes.channels(rng, 16, 512),
+        size=sizes.size(rng),
+        out_channels=sizes.channels(rng, 16, 512),
+        dilation=rng.choices((2, 4, 6, 12, 18), (4, 2, 1, 1, 1))[0],
+        kernel=rng.choices((3, 5), (0.9, 0.1))[0],
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+def _conv2d_grouped(rng: random.Random) -> Point:
+    """In groups that are no channels, as in ResNeXt and ShuffleNet: TVM does not block their channels."""
+    groups, size = rng.choice((2, 3, 4, 8, 32)), sizes.size(rng, 5, 64)
+    return Conv2d(
+        batch=1,
+        in_channels=groups * sizes.log_uniform(rng, 4, 64, 2),
+        height=size,
+        width=size,
+        out_channels=groups * sizes.log_uniform(rng, 4, 64, 2),
+        kernel=rng.choices((1, 3), (0.5, 0.5))[0],
+        stride=rng.choices((1, 2), (0.8, 0.2))[0],
+        groups=groups,
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+def _conv2d_wide_groups(rng: random.Random) -> Point:
+    """Of more channels a group, of images as in ShuffleNet, and of one row of tokens as in SqueezeBERT."""
+    groups, size = rng.choice((2, 3, 4, 4, 8)), sizes.size(rng, 5, 64)
+    sequence = rng.random() < 0.3
+    channels = [groups * sizes.log_uniform(rng, 16, 768 if sequence else 256, 2) for _ in range(2)]
+    return Conv2d(
+        batch=1,
+        in_channels=channels[0],
+        height=1 if sequence else size,
+        width=sizes.sequence(rng) if sequence else size,
+        out_channels=channels[1],
+        kernel=1 if sequence else rng.choices((1, 3), (0.7, 0.3))[0],
+        stride=1 if sequence else rng.choices((1, 2), (0.8, 0.2))[0],
+        groups=groups,
+        epilogue=rng.choice(("none", "bias", "bias_relu", "residual_relu")),
+    )
+
+
+def _conv2d_nhwc(rng: random.Random) -> Point:
+    channels, depthwise = sizes.channels(rng, 8, 512), rng.random() < 0.4
+    return Conv2dNHWC(
+        size=sizes.size(rng, 5, 112),
+        in_channels=3 if not depthwise and rng.random() < 0.1 else channels,
+        out_channels=channels if depthwise else sizes.channels(rng, 8, 512),
+        kernel=rng.choices((1, 3, 5), (0.1 if depthwise else 0.5, 0.4, 0.1))[0],
+        stride=rng.choices((1, 2), (0.8, 0.2))[0],
+        depthwise=depthwise,
+        epilogue=rng.choice(("none", "bias", "bias_relu", "bias_relu6")),
+    )
+
+
+def _conv1d(rng: random.Random) -> Point:
+    """Layers of temporal and of speech networks: dilated, with strides, and one filter a channel."""
+    channels, form = sizes.channels(rng, 8, 768), rng.choices(("plain", "dilated", "strided", "apart"), (4, 3, 2, 2))[0]
+    return Conv1d(
+        in_channels=channels if form == "apart" or rng.random() < 0.5 else sizes.channels(rng, 1, 768),
+        length=sizes.sequence(rng) if rng.random() < 0.5 else sizes.log_uniform(rng, 16, 16384),
+        out_channels=channels,
+        kernel=rng.choice((3, 5, 7, 15, 31)) if form == "apart" else rng.choices((1, 2, 3, 5, 9), (3, 1, 5, 2, 1))[0],
+        stride=rng.choice((2, 4, 5)) if form == "strided" else 1,
+        dilation=2 ** rng.randint(1, 6) if form == "dilated" else 1,
+        groups=channels if form == "apart" else 1,
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+def _conv3d(rng: random.Random) -> Point:
+    return Conv3d(
+        in_channels=3 if rng.random() < 0.1 else sizes.channels(rng, 8, 256),
+        depth=rng.choice((4, 8, 16, 32)) if rng.random() < 0.75 else sizes.log_uniform(rng, 2, 48),
+        size=sizes.size(rng, 5, 112),
+        out_channels=sizes.channels(rng, 8, 256),
+        kernel=rng.choices((1, 3), (0.3, 0.7))[0],
+        stride=rng.choices((1, 2), (0.8, 0.2))[0],
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+DRAWS: dict[str, Draw] = {
+    "conv2d": _conv2d,
+    "depthwise": _depthwise,
+    "conv2d_transpose": _conv2d_transpose,
+    "conv2d_dilated": _conv2d_dilated,
+    "conv2d_grouped": _conv2d_grouped,
+    "conv2d_wide_groups": _conv2d_wide_groups,
+    "conv2d_nhwc": _conv2d_nhwc,
+    "conv1d": _conv1d,
+    "conv3d": _conv3d,
+}

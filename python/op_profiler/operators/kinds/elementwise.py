@@ -1,0 +1,177 @@
+"""What computes each element from its like: activations, sums, values for whole channels, gates of recurrent cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from typing import TYPE_CHECKING
+
+from op_profiler.operators.kinds import sizes
+from op_profiler.operators.kinds.point import Draw, Point, Scope, activate, requantized
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Node
+
+UNARY = ("relu", "sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp", "swish")
+ACTIVATIONS = ("gelu_tanh", "hardswish")
+"""Further ones of one operand, drawn where their kind is named."""
+BINARY = ("add", "multiply", "subtract", "add_relu")
+INT8_ELEMENTWISE = ("quantize", "dequantize", "add")
+BROADCASTS = ("scale_shift", "scale_shift_relu", "table", "scaled_table", "gate", "divide", "sum", "sum_relu")
+CELLS = ("lstm", "gru")
+_TABLES = (16, 49, 64, 96, 196, 197, 256)
+"""Rows and columns of what attention adds to its scores; most are no multiple of a vector."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Elementwise(Point):
+    """One of `UNARY`, `ACTIVATIONS` or `BINARY`; `shape` is the shape of all its operands."""
+
+    kind = "elementwise"
+    described = True
+    op: str
+    shape: tuple[int, ...]
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        x = scope.input(*self.shape)
+        if self.op in (*UNARY, *ACTIVATIONS):
+            return activate(scope, x, self.op)
+        y = scope.input(*self.shape)
+        if self.op == "add_relu":
+            return relay.nn.relu(relay.add(x, y))
+        return getattr(relay, self.op)(x, y)
+
+    def work(self) -> tuple[float, float]:
+        elements = float(math.prod(self.shape))
+        return elements, (3 if self.op in BINARY else 2) * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Int8Elementwise(Point):
+    """One of `INT8_ELEMENTWISE`: float32 to int8, back, or two int8 tensors added up in int32."""
+
+    kind = "elementwise_int8"
+    precision = "int8"
+    op: str
+    shape: tuple[int, ...]
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        if self.op == "quantize":
+            scaled = relay.round(relay.multiply(scope.input(*self.shape), relay.const(16.0)))
+            return relay.cast(relay.clip(scaled, -127.0, 127.0), "int8")
+        left = scope.input(*self.shape, dtype="int8")
+        if self.op == "dequantize":
+            return relay.multiply(relay.cast(left, "float32"), relay.const(1 / 16))
+        right = scope.input(*self.shape, dtype="int8")
+        return requantized(scope, relay.add(relay.cast(left, "int32"), relay.cast(right, "int32")))
+
+    def work(self) -> tuple[float, float]:
+        elements = float(math.prod(self.shape))
+        return 4 * elements, (3 if self.op == "add" else 2) * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Broadcast(Point):
+    """One of `BROADCASTS` over an activation.
+
+    Attributes:
+        channels: shape of what belongs to channels, of as many axes as `shape`; 1 where it is the same everywhere.
+    """
+
+    kind = "broadcast"
+    op: str
+    shape: tuple[int, ...]
+    channels: tuple[int, ...]
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        x = scope.input(*self.shape)
+        if self.op.startswith("scale_shift"):
+            x = relay.add(relay.multiply(x, scope.weight(*self.channels)), scope.weight(*self.channels))
+        elif self.op == "table":
+            x = relay.add(x, scope.weight(*self.shape))
+        elif self.op == "scaled_table":
+            x = relay.add(relay.multiply(x, scope.constant(0.125)), scope.weight(*self.shape))
+        elif self.op == "gate":
+            x = relay.multiply(x, relay.sigmoid(scope.input(*self.channels)))
+        elif self.op == "divide":
+            x = relay.divide(x, scope.constant(8.0))
+        else:
+            x = relay.add(relay.add(x, scope.input(*self.shape)), scope.input(*self.shape))
+        return relay.nn.relu(x) if self.op.endswith("relu") else x
+
+    def work(self) -> tuple[float, float]:
+        tensors = {"table": 3, "scaled_table": 3, "sum": 4, "sum_relu": 4}.get(self.op, 2)
+        return 2.0 * math.prod(self.shape), float(tensors * math.prod(self.shape))
+
+
+@dataclasses.dataclass(frozen=True)
+class Gates(Point):
+    """The gates of one step of a recurrent cell, behind its two products of [batch, gates * hidden]."""
+
+    kind = "gates"
+    cell: str
+    batch: int
+    hidden: int
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        count = 4 if self.cell == "lstm" else 3
+        ofs = [relay.split(scope.input(self.batch, count * self.hidden), count, axis=1) for _ in range(2)]
+        before = scope.input(self.batch, self.hidden)
+        gates = [relay.add(ofs[0][n], ofs[1][n]) for n in range(count)]
+        if self.cell == "lstm":
+            taken, forgotten, given = (relay.sigmoid(gates[n]) for n in (0, 1, 3))
+            state = relay.add(relay.multiply(forgotten, before), relay.multiply(taken, relay.tanh(gates[2])))
+            return relay.multiply(given, relay.tanh(state))
+        reset, kept = relay.sigmoid(gates[0]), relay.sigmoid(gates[1])
+        new = relay.tanh(relay.add(ofs[0][2], relay.multiply(reset, ofs[1][2])))
+        return relay.add(relay.multiply(relay.subtract(scope.constant(1.0), kept), new), relay.multiply(kept, before))
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.batch * self.hidden)
+        return 12 * elements, 10 * elements
+
+
+def _elementwise(rng: random.Random) -> Point:
+    return Elementwise(rng.choice((*UNARY, *BINARY, *BINARY)), sizes.activation_shape(rng))
+
+
+def _activation(rng: random.Random) -> Point:
+    """Over the features of a sequence or the channels of an image."""
+    op = rng.choice((*ACTIVATIONS, *ACTIVATIONS, "gelu", "swish", "tanh", "sigmoid"))
+    sequence = (1, sizes.sequence(rng), sizes.features(rng, 32))
+    return Elementwise(op, sequence if rng.random() < 0.5 else sizes.activation_shape(rng))
+
+
+def _broadcast(rng: random.Random) -> Point:
+    """Over images with blocked channels or plain ones, over sequences, and over scores of attention."""
+    op = rng.choice(BROADCASTS)
+    form = rng.choice(("image", "image", "sequence", "scores"))
+    if op.endswith("table") or (form == "scores" and op in ("divide", "sum")):
+        rows = rng.choice(_TABLES) if rng.random() < 0.6 else sizes.log_uniform(rng, 4, 512)
+        columns = rows if rng.random() < 0.6 else rng.choice(_TABLES)
+        heads = rng.choice((1, 2, 4, 5, 8, 12, 16))
+        return Broadcast(op, (heads, rows, columns), (1, 1, 1))
+    if form == "image":
+        channels, size = sizes.channels(rng, 8, 1024), sizes.size(rng, 4, 112)
+        block = sizes.block_of(rng, channels) if rng.random() < 0.7 else 0
+        shape = sizes.blocked(channels, size, block)
+        return Broadcast(op, shape, (*shape[:2], 1, 1, *shape[4:]))
+    shape = (1, sizes.rows(rng), sizes.log_uniform(rng, 32, 3072, 32))
+    return Broadcast(op, shape, (1, 1, shape[2]))
+
+
+def _gates(rng: random.Random) -> Point:
+    return Gates(rng.choice(CELLS), rng.choice((1, 1, 1, 4, 16)), sizes.log_uniform(rng, 16, 1024, 4))
+
+
+DRAWS: dict[str, Draw] = {
+    "elementwise": _elementwise,
+    "activation": _activation,
+    "broadcast": _broadcast,
+    "gates": _gates,
+}

@@ -1,0 +1,171 @@
+"""One operator to measure, and what its kinds share when they are written in Relay."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+import random
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar
+
+from op_profiler.operators.kinds.sizes import LARGEST_BLOCK, largest_divisor
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Node, Variable
+    from op_profiler.measure.measurement import Precision
+
+EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu", "bias_tanh", "residual_relu")
+
+
+class Scope:
+    """The variables of the expressions that are being written.
+
+    Attributes:
+        relay: ``tvm.relay``, or what stands in for it to describe what its functions compute (`described.py`).
+        inputs: activations; `weights`: what a model holds as constants.
+        dtype: of variables and constants where nothing else is said.
+        out_dtype: what ops that add up are to give, as converted models say it; empty where they follow their inputs.
+        lanes: channels in a block at most, where a kind has its channels in blocks.
+    """
+
+    def __init__(self, relay: ModuleType, dtype: str = "float32", lanes: int = LARGEST_BLOCK) -> None:
+        self.relay = relay
+        self.lanes = lanes
+        self.inputs: list[Variable] = []
+        self.weights: list[Variable] = []
+        self.dtype = dtype
+        self.out_dtype = "" if dtype == "float32" else dtype
+
+    def input(self, *shape: int, dtype: str = "") -> Variable:
+        self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype or self.dtype))
+        return self.inputs[-1]
+
+    def weight(self, *shape: int, dtype: str = "") -> Variable:
+        self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape, dtype=dtype or self.dtype))
+        return self.weights[-1]
+
+    def in_dtype(self, dtype: str, out_dtype: str | None = None) -> Scope:
+        """The same variables; new ones are of another dtype, and so are results unless `out_dtype` is given."""
+        found = Scope(self.relay, dtype, self.lanes)
+        found.inputs, found.weights = self.inputs, self.weights
+        found.out_dtype = found.out_dtype if out_dtype is None else out_dtype
+        return found
+
+    def block(self, channels: int) -> int:
+        """Channels in the innermost dimension of a blocked tensor."""
+        return largest_divisor(channels, self.lanes)
+
+    def constant(self, value: float) -> Node:
+        return self.relay.const(value, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(abc.ABC):
+    """One operator to measure.
+
+    Attributes:
+        kind: name of the subclass.
+        precision: of the networks that have such operators; those of a batch are of one.
+        described: whether `described.described` gives the operator that it becomes.
+    """
+
+    kind: ClassVar[str]
+    described: ClassVar[bool] = False
+    precision: ClassVar[Precision] = "float32"
+
+    @abc.abstractmethod
+    def expression(self, scope: Scope) -> Node:
+        """The Relay expression, over variables made by `scope`."""
+
+    @abc.abstractmethod
+    def work(self) -> tuple[float, float]:
+        """Operations (a multiply-add counts two) and elements moved, roughly: what limits on points refer to."""
+
+    def identity(self) -> list[object]:
+        """Plain JSON values that no other point has."""
+        return [type(self).__name__, dataclasses.asdict(self)]
+
+
+Draw = Callable[[random.Random], Point]
+"""Draws a random point."""
+
+
+@dataclasses.dataclass(frozen=True)
+class InFloat16(Point):
+    """A point whose tensors are float16.
+
+    Of ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means) there is none in it.
+    """
+
+    kind = "float16"
+    precision = "float16"
+    point: Point
+
+    def expression(self, scope: Scope) -> Node:
+        return self.point.expression(scope.in_dtype("float16"))
+
+    def work(self) -> tuple[float, float]:
+        return self.point.work()
+
+    def identity(self) -> list[object]:
+        return [type(self).__name__, *self.point.identity()]
+
+
+def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channels_last: bool = False) -> Node:
+    """What follows a heavy op and is fused into it.
+
+    Args:
+        shape: of `x`; its second axis is of channels, to which a bias belongs.
+        name: one of `EPILOGUES`.
+        channels_last: the last axis is of channels in place of that.
+    """
+    relay = scope.relay
+    if name == "none":
+        return x
+    spatial = len(shape) - 2
+    if channels_last:
+        bias = scope.weight(*[1] * (len(shape) - 1), shape[-1])  # as constants have it once they are folded
+    else:
+        first = () if spatial > 1 else (1,)  # of what is no image, folded constants keep the batch's axis
+        bias = scope.weight(*first, shape[1], *[1] * spatial)
+    x = relay.add(x, bias)
+    activation = name.partition("_")[2]
+    if name == "residual_relu":
+        return relay.nn.relu(relay.add(x, scope.input(*shape)))
+    return activate(scope, x, activation) if activation else x
+
+
+def activate(scope: Scope, x: Node, name: str) -> Node:
+    """An activation function."""
+    relay = scope.relay
+    if name == "gelu":
+        half, root = scope.constant(0.5), scope.constant(math.sqrt(0.5))
+        shifted = relay.add(relay.erf(relay.multiply(x, root)), scope.constant(1.0))
+        return relay.multiply(relay.multiply(x, half), shifted)
+    if name == "gelu_tanh":  # as GPT-2 has it (Hendrycks & Gimpel, Gaussian error linear units, 2016)
+        cube = relay.multiply(relay.power(x, scope.constant(3.0)), scope.constant(0.044715))
+        scaled = relay.multiply(relay.add(x, cube), scope.constant(math.sqrt(2 / math.pi)))
+        half, shifted = relay.multiply(x, scope.constant(0.5)), relay.add(relay.tanh(scaled), scope.constant(1.0))
+        return relay.multiply(half, shifted)
+    if name == "hardswish":
+        gate = relay.divide(relay.clip(relay.add(x, scope.constant(3.0)), a_min=0.0, a_max=6.0), scope.constant(6.0))
+        return relay.multiply(x, gate)
+    if name == "swish":
+        return relay.multiply(x, relay.sigmoid(x))
+    if name == "relu6":
+        return relay.clip(x, a_min=0.0, a_max=6.0)
+    simple = {"relu": relay.nn.relu, "sigmoid": relay.sigmoid, "tanh": relay.tanh, "sqrt": relay.sqrt, "exp": relay.exp}
+    return simple[name](x)
+
+
+_MULTIPLIER, _SHIFT = 1_434_324_096, -8
+"""Of int32 sums to int8. Kernels take as long for other scales; those of powers of two TVM 0.19 does not compile."""
+
+
+def requantized(scope: Scope, sums: Node) -> Node:
+    """Sums in int32 as int8, in the order in which Relay's quantizer does it."""
+    relay = scope.relay
+    scaled = relay.fixed_point_multiply(relay.cast(relay.nn.relu(sums), "int64"), _MULTIPLIER, _SHIFT)
+    return relay.cast(relay.clip(scaled, -127.0, 127.0), "int8")

@@ -1,0 +1,105 @@
+"""Pooling, with a margin and without."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import TYPE_CHECKING
+
+from op_profiler.operators.kinds import sizes
+from op_profiler.operators.kinds.point import Draw, Point, Scope
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Node
+
+POOLS = ("max", "avg", "global_avg")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool2d(Point):
+    """Pooling over blocked channels, as it stands between convolutions."""
+
+    kind = "pool2d"
+    described = True
+    batch: int
+    channels: int
+    height: int
+    width: int
+    window: int
+    stride: int
+    mode: str = "max"
+
+    def expression(self, scope: Scope) -> Node:
+        nn = scope.relay.nn
+        block = scope.block(self.channels)
+        x = scope.input(self.batch, self.channels // block, self.height, self.width, block)
+        layout = f"NCHW{block}c"
+        if self.mode == "global_avg":
+            return nn.global_avg_pool2d(x, layout=layout)
+        pool = nn.max_pool2d if self.mode == "max" else nn.avg_pool2d
+        return pool(
+            x,
+            pool_size=(self.window, self.window),
+            strides=(self.stride, self.stride),
+            padding=(self.window // 2, self.window // 2),
+            layout=layout,
+        )
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.batch * self.channels * self.height * self.width)
+        return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class UnpaddedPool2d(Point):
+    """Pooling without a margin, over channels in blocks of `block`, or before them (0)."""
+
+    kind = "unpadded_pool2d"
+    channels: int
+    size: int
+    window: int
+    stride: int
+    mode: str
+    block: int
+
+    def expression(self, scope: Scope) -> Node:
+        nn = scope.relay.nn
+        pool = nn.max_pool2d if self.mode == "max" else nn.avg_pool2d
+        return pool(
+            scope.input(*sizes.blocked(self.channels, self.size, self.block)),
+            pool_size=(self.window, self.window),
+            strides=(self.stride, self.stride),
+            layout=sizes.layout_name(self.block),
+            ceil_mode=True,
+        )
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.channels * self.size**2)
+        return elements * self.window**2 / self.stride**2, 2 * elements
+
+
+def _pool2d(rng: random.Random) -> Point:
+    size = sizes.size(rng)
+    window = rng.choice((2, 3, 3, 3))
+    return Pool2d(
+        batch=sizes.batch(rng),
+        channels=sizes.channels(rng, 16, 2048),
+        height=size,
+        width=size,
+        window=window,
+        stride=rng.choice((1, 2)),
+        mode=rng.choices(POOLS, (0.4, 0.3, 0.3))[0],
+    )
+
+
+def _unpadded_pool2d(rng: random.Random) -> Point:
+    channels, size = sizes.channels(rng, 16, 1024), max(sizes.size(rng, 6, 150), 4)
+    block = sizes.block_of(rng, channels) if rng.random() < 0.7 else 0
+    window, stride = rng.choice(((2, 2), (2, 2), (3, 2), (3, 2), (3, 1), (2, 1)))
+    return UnpaddedPool2d(channels, size, window, stride, rng.choice(("max", "max", "avg")), block)
+
+
+DRAWS: dict[str, Draw] = {
+    "pool2d": _pool2d,
+    "unpadded_pool2d": _unpadded_pool2d,
+}

@@ -1,0 +1,262 @@
+"""Products of matrices: with weights, and of activations alone; and the packing of weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import TYPE_CHECKING
+
+from op_profiler.operators.kinds import sizes
+from op_profiler.operators.kinds.point import Draw, Point, Scope, activate, epilogue, requantized
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Node
+
+_WINDOWS = (2, 4, 7, 8, 14)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense(Point):
+    """Fully connected layer."""
+
+    kind = "dense"
+    described = True
+    rows: int
+    in_features: int
+    out_features: int
+    epilogue: str = "none"
+
+    def expression(self, scope: Scope) -> Node:
+        x = scope.relay.nn.dense(
+            scope.input(self.rows, self.in_features),
+            scope.weight(self.out_features, self.in_features),
+            out_dtype=scope.out_dtype,
+        )
+        return epilogue(scope, x, (self.rows, self.out_features), self.epilogue)
+
+    def work(self) -> tuple[float, float]:
+        m, k, n = self.rows, self.in_features, self.out_features
+        return 2.0 * m * k * n, float(m * k + k * n + m * n)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchMatmul(Point):
+    """Product of activations: [batch, rows, inner] by [batch, columns, inner] transposed, or by [batch, inner, columns]
+    as it stands, which importers of torch and ONNX write and TVM computes in another way."""
+
+    kind = "batch_matmul"
+    described = True
+    batch: int
+    rows: int
+    columns: int
+    inner: int
+    transposed: bool = True
+
+    def expression(self, scope: Scope) -> Node:
+        left = scope.input(self.batch, self.rows, self.inner)
+        shape = (self.columns, self.inner) if self.transposed else (self.inner, self.columns)
+        right = scope.input(self.batch, *shape)
+        nn = scope.relay.nn
+        return nn.batch_matmul(left, right, out_dtype=scope.out_dtype, transpose_a=False, transpose_b=self.transposed)
+
+    def work(self) -> tuple[float, float]:
+        m, k, n = self.rows, self.inner, self.columns
+        return 2.0 * self.batch * m * k * n, float(self.batch * (m * k + k * n + m * n))
+
+
+@dataclasses.dataclass(frozen=True)
+class DenseOfActivations(Point):
+    """A fully connected layer whose weight is computed while the model runs, so that nothing of it is packed before.
+
+    TVM packs it at run time, in an operator of its own where the product is of its blocked kind. `transposed`: it comes
+    as [in_features, out_features], as torch's matmul and tied embeddings have it, and is transposed on the way.
+    """
+
+    kind = "dense_of_activations"
+    rows: int
+    in_features: int
+    out_features: int
+    transposed: bool = False
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        if self.transposed:
+            weight = relay.transpose(scope.input(self.in_features, self.out_features), axes=[1, 0])
+        else:
+            weight = scope.input(self.out_features, self.in_features)
+        return relay.nn.dense(scope.input(self.rows, self.in_features), weight, out_dtype=scope.out_dtype)
+
+    def work(self) -> tuple[float, float]:
+        m, k, n = self.rows, self.in_features, self.out_features
+        return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
+
+
+@dataclasses.dataclass(frozen=True)
+class GatedDense(Point):
+    """A fully connected layer of one row behind a hardswish, as in MobileNetV3: TVM folds the gate into the weight, and
+    packs that while the model runs."""
+
+    kind = "gated_dense"
+    in_features: int
+    out_features: int
+
+    def expression(self, scope: Scope) -> Node:
+        x = activate(scope, scope.input(1, self.in_features), "hardswish")
+        return scope.relay.nn.dense(x, scope.weight(self.out_features, self.in_features), out_dtype=scope.out_dtype)
+
+    def work(self) -> tuple[float, float]:
+        k, n = self.in_features, self.out_features
+        return 2.0 * k * n, float(k + 3 * k * n + n)
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionEinsum(Point):
+    """A product of attention that a model writes as an einsum over heads: no schedule blocks it, and the cutting of
+    [rows, heads * width] into heads is part of its loops.
+
+    Attributes:
+        windows: of tokens, each with an attention of its own.
+        scores: of queries [rows] and keys [keys]; else of weights [rows, keys] and values [keys].
+    """
+
+    kind = "attention_einsum"
+    windows: int
+    rows: int
+    keys: int
+    heads: int
+    width: int
+    scores: bool
+
+    def expression(self, scope: Scope) -> Node:
+        relay, together = scope.relay, self.heads * self.width
+        if self.scores:
+            product = relay.einsum([self._heads(scope, self.rows), self._heads(scope, self.keys)], "bhlk,bhtk->bhlt")
+            return relay.multiply(product, scope.constant(self.width**-0.5))
+        weights = scope.input(self.windows, self.heads, self.rows, self.keys)
+        product = relay.einsum([weights, self._heads(scope, self.keys)], "bhlt,bhtv->bhlv")
+        return relay.reshape(relay.transpose(product, (0, 2, 1, 3)), (self.windows * self.rows, together))
+
+    def _heads(self, scope: Scope, tokens: int) -> Node:
+        relay = scope.relay
+        x = scope.input(self.windows * tokens, self.heads * self.width)
+        return relay.transpose(relay.reshape(x, (self.windows, tokens, self.heads, self.width)), (0, 2, 1, 3))
+
+    def work(self) -> tuple[float, float]:
+        products = float(self.windows * self.heads * self.rows * self.keys)
+        tokens = self.windows * self.heads * self.width * (self.rows + self.keys)
+        return 2.0 * products * self.width, products + tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Repacking(Point):
+    """The weight [rows, columns] of a dense layer, packed in blocks of rows while the model runs.
+
+    Each value of a block comes from another row, `4 * columns` bytes apart: with a power of two all of them lead to a
+    few sets of a cache.
+    """
+
+    kind = "repacking"
+    rows: int
+    columns: int
+    block: int
+
+    def expression(self, scope: Scope) -> Node:
+        x = scope.input(self.rows, self.columns)
+        return scope.relay.layout_transform(x, src_layout="NC", dst_layout=f"NC{self.block}n")
+
+    def work(self) -> tuple[float, float]:
+        return 0.0, 2.0 * self.rows * self.columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Int8Dense(Point):
+    """Fully connected layer of int8 with sums in int32, a bias, relu, and back to int8."""
+
+    kind = "dense_int8"
+    precision = "int8"
+    rows: int
+    in_features: int
+    out_features: int
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        data = scope.input(self.rows, self.in_features, dtype="int8")
+        weight = scope.weight(self.out_features, self.in_features, dtype="int8")
+        sums = relay.nn.dense(data, weight, out_dtype="int32")
+        return requantized(scope, relay.add(sums, scope.weight(1, self.out_features, dtype="int32")))
+
+    def work(self) -> tuple[float, float]:
+        m, k, n = self.rows, self.in_features, self.out_features
+        return 2.0 * m * k * n, float(m * k + k * n + m * n)
+
+
+def _dense(rng: random.Random) -> Point:
+    return Dense(
+        rows=1 if rng.random() < 0.4 else sizes.sequence(rng),
+        in_features=sizes.features(rng, 32),
+        out_features=sizes.features(rng, 10),
+        epilogue=rng.choices(("none", "bias", "bias_relu", "bias_gelu", "bias_tanh"), (1, 3, 1, 1, 0.5))[0],
+    )
+
+
+def _batch_matmul(rng: random.Random) -> Point:
+    transposed = rng.random() < 0.4
+    heads = rng.choice((1, 2, 3, 4, 6, 8, 12, 16)) * rng.choices((1, 2, 4), (0.8, 0.1, 0.1))[0]
+    sequence, width = sizes.sequence(rng), rng.choice((16, 32, 48, 64, 80, 96, 128))
+    if rng.random() < 0.5:
+        return BatchMatmul(heads, sequence, sequence, width, transposed)
+    if rng.random() < 0.7:
+        return BatchMatmul(heads, sequence, width, sequence, transposed)
+    return BatchMatmul(heads, sizes.sequence(rng), sizes.sequence(rng), sizes.log_uniform(rng, 8, 512), transposed)
+
+
+def _transformer(rng: random.Random) -> Point:
+    """Projections and feed-forward layers of a sequence: weights that only the last cache holds, read for many rows."""
+    width, times = sizes.log_uniform(rng, 128, 1280, 64), rng.choice((1, 1, 2, 3, 4, 4))
+    wide = rng.random() < 0.5
+    features = (times * width, width) if wide else (width, times * width)
+    rows = rng.choice(
+        (rng.choice((32, 64, 128, 256)), sizes.log_uniform(rng, 16, 320), rng.choice((37, 49, 77, 101, 197, 257)))
+    )
+    return Dense(rows, *features, rng.choice(("none", "bias", "bias", "bias_gelu", "bias_tanh")))
+
+
+def _run_time_weights(rng: random.Random) -> Point:
+    """Dense layers whose weight is an activation, and the packing of such a weight alone."""
+    rows, columns = sizes.features(rng, 32), sizes.features(rng, 32)
+    if rng.random() < 0.4:
+        return Repacking(rows, columns, sizes.largest_divisor(rows, 32))
+    return DenseOfActivations(sizes.sequence(rng), columns, rows, transposed=rng.random() < 0.5)
+
+
+def _gated_dense(rng: random.Random) -> Point:
+    inputs = sizes.near_power_of_two(rng, 128, 2048) if rng.random() < 0.3 else sizes.log_uniform(rng, 96, 2048, 8)
+    return GatedDense(inputs, rng.choice((1000, 1000, 1001)) if rng.random() < 0.4 else sizes.features(rng, 32))
+
+
+def _attention_einsum(rng: random.Random) -> Point:
+    """Over a whole image, or over windows of it; keys may be of an image of a quarter of the size."""
+    windows = rng.choice((1, 1, 1, 4, 16, 64))
+    rows = rng.choice(_WINDOWS) ** 2 if windows > 1 else sizes.rows(rng)
+    keys = rows if windows > 1 or rng.random() < 0.5 else max(rows // 4, 1) + rng.choice((0, 0, 1))
+    heads, width = rng.choice((1, 2, 3, 4, 6, 8, 12, 16)), rng.choice((24, 32, 32, 48, 64, 64, 96))
+    return AttentionEinsum(windows, rows, keys, heads, width, rng.random() < 0.5)
+
+
+def _reduced_attention(rng: random.Random) -> Point:
+    """Each place of an image with a few rows, which the image is reduced to before, as in SegFormer and PVT."""
+    size, times = rng.choice((14, 16, 28, 28, 32, 56, 56, 64)), rng.choice((1, 2, 4, 7, 8))
+    rows, keys, width = size**2, max(size // times, 4) ** 2 + rng.choice((0, 0, 1)), rng.choice((16, 24, 32, 40, 64))
+    columns, inner = (width, keys) if rng.random() < 0.5 else (keys, width)
+    return BatchMatmul(rng.choice((1, 1, 2, 3, 4, 5, 8)), rows, columns, inner, transposed=False)
+
+
+DRAWS: dict[str, Draw] = {
+    "dense": _dense,
+    "batch_matmul": _batch_matmul,
+    "transformer": _transformer,
+    "run_time_weights": _run_time_weights,
+    "gated_dense": _gated_dense,
+    "attention_einsum": _attention_einsum,
+    "reduced_attention": _reduced_attention,
+}

@@ -1,0 +1,141 @@
+"""Values of options as a user writes them: each reader is given the option, for its message, and the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from op_profiler.errors import UsageError
+
+T = TypeVar("T")
+
+_TRUE = {"true", "yes", "1"}
+_FALSE = {"false", "no", "0"}
+_MOST_DIGITS = 9  # of a size: more is no tensor and no machine
+
+
+def parse_bool(option: str, text: str) -> bool:
+    """true/false/yes/no/1/0 in any case, and nothing else.
+
+    Raises:
+        UsageError: anything else.
+    """
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise UsageError(f"{option} takes true or false (also yes, no, 1, 0), not {text!r}")
+
+
+def parse_counts(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers of 1 and up separated by commas or blanks, each once, in rising order.
+
+    Raises:
+        UsageError: there is none, or something else.
+    """
+    words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
+    if not words or not all(re.fullmatch(rf"-?\d{{1,{_MOST_DIGITS}}}", word, re.ASCII) for word in words):
+        raise UsageError(f"{option} takes numbers separated by commas, such as 1,2,4; not {text!r}")
+    counts = sorted({int(word) for word in words})
+    if counts[0] < 1:
+        raise UsageError(f"{option} {counts[0]} is out of range; give 1 or more")
+    return tuple(counts)
+
+
+def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
+    """Shapes separated by semicolons, sizes by commas, blanks or x; brackets may stand around them.
+
+    ``1,3,224,224``, ``[1, 3, 224, 224]``, ``1x3x224x224`` and ``1,128;1,128`` (two inputs) are all understood;
+    nothing, ``()`` and ``[]`` are scalars.
+
+    Raises:
+        UsageError: a size that is not a number of 1 and up.
+    """
+    shapes = []
+    for part in text.split(";"):
+        words = [word for word in re.split(r"[,\sx]+", part.strip().strip("[]()").strip()) if word]
+        empty = not words and re.fullmatch(r"\s*(\[\s*\]|\(\s*\)|)\s*", part) is None  # such as a comma alone
+        if empty or not all(re.fullmatch(rf"0*[1-9]\d{{0,{_MOST_DIGITS - 1}}}", w, re.ASCII) for w in words):
+            raise UsageError(
+                f"{option} takes sizes such as 1,3,224,224 (a semicolon between inputs, nothing for a scalar); "
+                f"not {text!r}"
+            )
+        shapes.append(tuple(int(word) for word in words))
+    return tuple(shapes)
+
+
+def parse_input_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...] | dict[str, tuple[int, ...]]:
+    """Shapes of inputs as in `parse_shapes`, by the names of the inputs where they begin with these: ``a:1,64;b:``.
+
+    Raises:
+        UsageError: one of them cannot be read, or only some have a name.
+    """
+    parts = [part.rpartition(":") for part in text.split(";")] if text else []
+    names = [name.strip() for name, colon, _ in parts if colon]
+    if names and (len(names) < len(parts) or not all(names)):
+        raise UsageError(f"{option} {text!r}: give every shape a name, as in a:1,64;b:")
+    sizes = parse_shapes(option, ";".join(size for _, _, size in parts)) if parts else ()
+    return dict(zip(names, sizes, strict=True)) if names else sizes
+
+
+def parse_duration(option: str, text: str) -> float:
+    """Seconds of 90s, 10m or 2h; a number alone is seconds.
+
+    Raises:
+        UsageError: anything else.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", text.strip().lower(), re.ASCII)
+    if found is None or float(found[1]) <= 0:
+        raise UsageError(f"{option} takes a time such as 90s, 10m or 2h; not {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def parse_percent(option: str, text: str) -> float:
+    """A share of 5% or 0.05.
+
+    Raises:
+        UsageError: anything else, more than 1000 %, or more than 1 without a sign, which may be meant as percent.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)", text.strip(), re.ASCII)
+    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= share <= (10 if found and found[2] else 1):
+        raise UsageError(
+            f"{option} takes 5% or 0.05, and what is above 1 with a percent sign, up to 1000%; not {text!r}"
+        )
+    return share
+
+
+def parse_names(option: str, text: str) -> tuple[str, ...]:
+    """Names separated by commas.
+
+    Raises:
+        UsageError: there is none.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError(f"{option} {text!r} names nothing; give names separated by commas, or leave it out")
+    return names
+
+
+def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shapes as in `parse_shapes`, each with a dtype behind a colon where it is not float32: ``1,64;1,64:int8``."""
+    tensors = []
+    for part in text.split(";"):
+        sizes, _, dtype = part.partition(":")
+        (shape,) = parse_shapes(option, sizes)
+        tensors.append((shape, dtype.strip() or "float32"))
+    return tuple(tensors)
+
+
+def parse_trials_from(option: str, text: str) -> bool:
+    """Whether the trials that ship count; raises UsageError for anything but shipped and none."""
+    if text not in ("shipped", "none"):
+        raise UsageError(f"{option} {text!r}: give shipped or none")
+    return text == "shipped"
+
+
+def or_nothing(parse: Callable[[str, str], tuple[T, ...]]) -> Callable[[str, str], tuple[T, ...]]:
+    """A reader that takes an empty text for no values."""
+    return lambda option, text: parse(option, text) if text else ()

@@ -1,0 +1,205 @@
+"""Options, declared once: at the fields of the dataclasses that say what a user asks for.
+
+The command line, the functions of `op_profiler.api`, their help and the reference follow from them. A request may have
+others within it; its options are then those of all of them. Nothing here is heavy, and nothing is of one command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MODEL, MEASURING, TUNING, DEVICE, OUTPUT = "Model", "Measuring", "Tuning", "Device", "Output"
+"""Panels of a help."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """How a field is given.
+
+    Attributes:
+        help: what it is. ``{tuners}`` stands for the names of the registry of tuners.
+        panel: of the help where it stands.
+        name: keyword argument of functions, where that is not the name of the field.
+        flags: on the command line, where that is not the name with dashes.
+        parse: makes the value of a flag and its text, which `UsageError` refuses; None where the type does.
+        shown: text of the default, for `parse`; None: left out, so that the request decides.
+        least: smallest number.
+        metavar: what a help shows in place of the value, where that is not the type.
+        argument: it is given by its place, not by a flag.
+    """
+
+    help: str
+    panel: str | None = None
+    _: dataclasses.KW_ONLY
+    name: str = ""
+    flags: tuple[str, ...] = ()
+    parse: Callable[[str, str], Any] | None = None
+    shown: str | None = None
+    least: int | None = None
+    metavar: str | None = None
+    argument: bool = False
+
+
+DbOption = typing.Annotated[str, Option("Dataset: the path of a SQLite file (.db), or an SQLAlchemy address.", OUTPUT)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+    """Marks a field that may be None as a request whose options are also those of the request that it is in."""
+
+    request: type
+
+
+class Only:
+    """Marks a parameter that is a request: only these options of it can be given.
+
+    Args:
+        names: of the options.
+        defaults: of further ones, where they are others than those of the request.
+    """
+
+    def __init__(self, *names: str, **defaults: Any) -> None:
+        self.names = {*names, *defaults}
+        self.defaults = defaults
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Field:
+    """An option of a request, with the type and the default of its field; `inspect.Parameter.empty` for none."""
+
+    name: str
+    option: Option
+    type: Any
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        """By which messages name it."""
+        return self.option.flags[0] if self.option.flags else "--" + self.name.replace("_", "-")
+
+
+@functools.cache
+def options_of(request: type) -> Mapping[str, Field]:
+    """The options of a request and of those within it, by their names."""
+    found: dict[str, Field] = {}
+    for field, option, inner, hint in _fields(request):
+        if inner is not None:
+            found |= options_of(inner) if hint is inner else {n: _optional(one) for n, one in options_of(inner).items()}
+        elif option is not None:
+            name = option.name or field.name
+            default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+            one = Field(name=name, option=option, type=hint, default=default)
+            found[name] = _optional(one) if option.parse is not None and option.shown is None else one
+    return found
+
+
+def _optional(field: Field) -> Field:
+    """What is left to the request, or makes none of it, where it is not given: None."""
+    return dataclasses.replace(field, type=field.type | None, default=None)
+
+
+@functools.cache
+def _fields(request: type) -> tuple[tuple[dataclasses.Field[Any], Option | None, type | None, Any], ...]:
+    """Each field with its option, the request that it is, and its type."""
+    found = []
+    hints = typing.get_type_hints(request, include_extras=True)
+    for field in dataclasses.fields(request):
+        hint, marks = _parted(hints[field.name])
+        within = next((mark.request for mark in marks if isinstance(mark, Within)), None)
+        inner: type | None = within or (hint if dataclasses.is_dataclass(hint) and isinstance(hint, type) else None)
+        found.append((field, next((mark for mark in marks if isinstance(mark, Option)), None), inner, hint))
+    return tuple(found)
+
+
+def _parted(hint: object) -> tuple[Any, tuple[Any, ...]]:
+    """A type, and what marks it."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return hint.__origin__, hint.__metadata__  # type: ignore[attr-defined]
+    return hint, ()
+
+
+def made(request: type[T], values: Mapping[str, Any]) -> T:
+    """A request of the values of its options; those that are missing have their defaults.
+
+    Raises:
+        UsageError: of its method ``of_options``, which may make it of the fields that were given.
+    """
+    fields: dict[str, Any] = {}
+    kind: type = request
+    for field, option, inner, _ in _fields(kind):
+        if inner is not None:
+            fields[field.name] = made(inner, values)
+        elif option is not None and (option.name or field.name) in values:
+            fields[field.name] = values[option.name or field.name]
+    make: Callable[..., T] = getattr(request, "of_options", request)
+    return make(**fields)
+
+
+def with_options(
+    function: Callable[..., T],
+    parameter: Callable[[Field], inspect.Parameter],
+    value: Callable[[Field, Any], Any],
+) -> Callable[..., T]:
+    """A function whose parameters that are requests are replaced by their options.
+
+    Args:
+        function: a parameter of its own stands for an option of the same name.
+        parameter: of an option.
+        value: of an option, of what was given; None leaves it out.
+    """
+    signature = _signature(function)
+    requests: dict[str, tuple[type, dict[str, Field]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for own in signature.parameters.values():
+        hint, marks = _parted(own.annotation)
+        if not dataclasses.is_dataclass(hint) or not isinstance(hint, type) or not options_of(hint):
+            parameters.append(own)
+            continue
+        only = {name: None for mark in marks if isinstance(mark, Only) for name in mark.names}
+        fields = {name: one for name, one in options_of(hint).items() if not only or name in only}
+        for name, default in (item for mark in marks if isinstance(mark, Only) for item in mark.defaults.items()):
+            fields[name] = dataclasses.replace(fields[name], default=default)
+        requests[own.name] = hint, {n: one for n, one in fields.items() if n not in signature.parameters}
+        parameters += map(parameter, requests[own.name][1].values())
+
+    expanded = signature.replace(parameters=_ordered(parameters))
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **keywords: Any) -> T:
+        bound = expanded.bind(*arguments, **keywords)
+        bound.apply_defaults()
+        given: dict[str, Any] = dict(bound.arguments)
+        for name, (request, fields) in requests.items():
+            values = {n: value(one, given.pop(n)) for n, one in fields.items()}
+            given[name] = made(request, {n: one for n, one in values.items() if one is not None})
+        whole = signature.bind_partial()
+        whole.arguments.update({name: given[name] for name in signature.parameters})
+        return function(*whole.args, **whole.kwargs)
+
+    called.__signature__, called.__annotations__ = expanded, {}  # type: ignore[attr-defined]
+    del called.__wrapped__  # whose signature is another
+    return called
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """With the types of the parameters; one that is imported for type checkers only stays as it is written."""
+    signature = inspect.signature(function)
+    found = []
+    for one in signature.parameters.values():
+        with contextlib.suppress(NameError):
+            one = one.replace(annotation=eval(one.annotation, function.__globals__))  # as this package wrote it
+        found.append(one)
+    return signature.replace(parameters=found)
+
+
+def _ordered(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """As a signature has them: by their kinds, and those without a default first."""
+    return sorted(parameters, key=lambda one: (one.kind, one.kind < 3 and one.default is not one.empty))

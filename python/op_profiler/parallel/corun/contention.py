@@ -1,0 +1,68 @@
+"""What operators that run side by side compete for, and where tuning them together gains."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+
+from op_profiler.cores import siblings
+from op_profiler.measure.caches import caches_in_use_bytes
+from op_profiler.operators import cost
+from op_profiler.operators.operator import Operator
+from op_profiler.parallel.planning.plan import Stage
+
+MEMORY, CACHE, UNITS = "memory bandwidth", "cache", "execution units"
+GAINS: frozenset[str] = frozenset()
+"""Where operators that were tuned together were surely faster than those tuned alone, in every such pair of
+`benchmarks/results/contended_pairs.json`; a test compares both."""
+
+_MEMORY_BOUND = 4.0  # FLOPs a byte; a core of today's processors computes more while it reads one
+_VECTOR = 8  # float32 values, of AVX2
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedParts:
+    """What the cores of a plan share.
+
+    Attributes:
+        cache_bytes: what their caches hold together; 0 where the system does not report it.
+        hyperthreads: whether two of them are one physical core.
+    """
+
+    cache_bytes: int
+    hyperthreads: bool
+
+    @classmethod
+    def of(cls, cores: Sequence[int]) -> SharedParts:
+        """Those of some cores of this machine, by their numbers."""
+        shared = any(other in siblings(core) for core, other in itertools.permutations(cores, 2))
+        return cls(caches_in_use_bytes(cores), shared)
+
+    def contention(self, pair: Sequence[Operator]) -> str | None:
+        """`MEMORY` if both operators are memory-bound and exceed the caches together; `CACHE` if each fits into the
+        caches, and both together do not; `UNITS` if both compute on hyperthreads with vectors that are not full; None
+        if they share no more than cores."""
+        moved = [one.bytes_read + one.bytes_written for one in pair]
+        if self.cache_bytes and sum(moved) > self.cache_bytes:
+            if all(one.arithmetic_intensity < _MEMORY_BOUND for one in pair):
+                return MEMORY
+            if max(moved) <= self.cache_bytes:
+                return CACHE
+        if self.hyperthreads and all(one.anchor in cost.HEAVY and one.outputs[0].shape[-1] % _VECTOR for one in pair):
+            return UNITS
+        return None
+
+    def contentions(self, operators: Sequence[Operator], stages: Iterable[Stage]) -> set[str]:
+        """Of all pairs of operators that run side by side in stages.
+
+        Args:
+            operators: of the nodes of the graph.
+        """
+        found = {
+            self.contention([operators[first.node], operators[second.node]])
+            for stage in stages
+            for one, other in itertools.combinations(stage.groups, 2)
+            for first, second in itertools.product(one.steps, other.steps)
+        }
+        return {kind for kind in found if kind is not None}

@@ -1,0 +1,200 @@
+"""Threads that run whole models, each on one target.
+
+Targets share nothing: processors get cores of their own, a GPU one core for the thread that drives it, and a board
+behind RPC has its own.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import runtime_device
+from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.targets.target import kind_of
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import Target
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.targets.machine import Machine, Place
+    from op_profiler.targets.remote.board import Board, BoardKernels
+
+
+def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The cores of each target: those that drive it (of a GPU one, of a board none), the others in equal parts.
+
+    Raises:
+        UsageError: there are fewer cores than targets.
+    """
+    wanted = [kind_of(target).driving_cores for target in targets]
+    sharing = wanted.count(None)
+    driving = sum(count for count in wanted if count is not None)
+    if len(cores) < driving + sharing:
+        raise UsageError(
+            f"{driving + sharing} targets need a core each, here are {len(cores)}: leave a target out, or give "
+            "--threads"
+        )
+    size, left_over = divmod(len(cores) - driving, max(sharing, 1))
+    shares, first = [], 0
+    for count in wanted:
+        if count is None:
+            count = size + (left_over > 0)
+            left_over -= 1
+        shares.append(cores[first : first + count])
+        first += count
+    return shares
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What runs on one target, one model after the other.
+
+    Attributes:
+        target: of a board with its address.
+        cores: that run it; of a GPU the one that drives it, of a board none of this machine.
+        models: names.
+    """
+
+    target: str
+    cores: tuple[int, ...]
+    models: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class OnTarget:
+    """Every model, loaded on a target, with its inputs on the host.
+
+    Attributes:
+        board: the machine, where the target is a board's.
+    """
+
+    name: str
+    target: Target
+    models: tuple[str, ...]
+    graphs: tuple[GraphKernels | BoardKernels, ...]
+    inputs: tuple[dict[str, np.ndarray], ...]
+    board: Board | None = None
+
+
+def load_on_target(
+    name: str,
+    target: Target,
+    models: tuple[str, ...],
+    builds: Sequence[CompiledModel],
+    inputs: Sequence[dict[str, np.ndarray]],
+    place: Place | None,
+) -> OnTarget:
+    """Put models on this machine's processor or GPU, or on the board at that place.
+
+    Args:
+        builds: of the models, for the target.
+        inputs: of each model, one array per input.
+    """
+    pairs = list(zip(builds, inputs, strict=True))
+    if not kind_of(name).is_board or place is None:
+        device = runtime_device(target)
+        loaded = (compiler_in_use().load(build, device, arrays) for build, arrays in pairs)
+        graphs = tuple(cast("GraphKernels", one) for one in loaded)  # plans are Relay's alone
+        return OnTarget(name, target, models, graphs, tuple(inputs))
+    from op_profiler.targets.remote.board import Board
+
+    board = Board(name, target, place)
+    on_board = tuple(board.load(build, arrays) for build, arrays in pairs)
+    return OnTarget(name, target, models, on_board, tuple(inputs), board)
+
+
+Outputs = dict[int, list[np.ndarray]]
+"""Of each model, by its number."""
+
+
+class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
+    """A thread that runs models on one target, with the threads of its kernels on some cores.
+
+    TVM keeps the threads of its kernels, asleep, until the process ends. A board is driven by the main thread: only
+    there its calls have a time limit.
+
+    Attributes:
+        loaded: the models; `cores`: of their kernels' threads.
+        machine: whose threads and load those are.
+    """
+
+    loaded: OnTarget
+    cores: tuple[int, ...]
+    machine: Machine
+
+    def __init__(self, loaded: OnTarget, cores: tuple[int, ...]) -> None:
+        from op_profiler.targets.open_machine import open_machine
+
+        self.loaded = loaded
+        self.cores = cores
+        self.machine = loaded.board or open_machine(loaded.name, loaded.target, None, cores)
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+
+    @property
+    def takes_all_cores(self) -> bool:
+        """Whether models run on as many cores of this machine as they are given."""
+        return kind_of(self.loaded.name).driving_cores is None
+
+    def __enter__(self) -> TargetWorker:
+        if self.loaded.board is None:
+            self._thread.submit(self._bind).result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        self.machine.close()
+
+    def _bind(self) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self.cores)
+        self.machine.threads.use(len(self.cores))  # TVM has a pool for each thread that calls kernels
+
+    def start(self, numbers: Sequence[int]) -> concurrent.futures.Future[Outputs]:
+        """Run models one after the other, on the worker's thread."""
+        return self._thread.submit(self.run, numbers)
+
+    def run(self, numbers: Sequence[int]) -> Outputs:
+        """The same on this thread."""
+        return {number: self._run(number) for number in numbers}
+
+    def _run(self, number: int) -> list[np.ndarray]:
+        graph = self.loaded.graphs[number]
+        try:
+            graph.set_inputs(self.loaded.inputs[number])
+            graph.run_model()
+            return graph.output_arrays()  # waits for the device
+        except RuntimeError as error:
+            model = self.loaded.models[number]
+            raise MeasureError(f"{model} failed on {self.loaded.name}: {last_line(error)}") from error
+
+    def placement(self, numbers: Sequence[int]) -> Placement:
+        """What it means that these models run here."""
+        board = self.loaded.board
+        target = self.loaded.name if board is None else f"{self.loaded.name} at {board.address}"
+        return Placement(target, self.cores, tuple(self.loaded.models[number] for number in numbers))
+
+
+Work = Sequence[tuple[TargetWorker, Sequence[int]]]
+"""Workers, and the numbers of the models that each of them runs."""
+
+
+def run_all(work: Work) -> Outputs:
+    """Everybody at once. Returns or raises when all have ended."""
+    futures = [worker.start(numbers) for worker, numbers in work if worker.loaded.board is None]
+    found: Outputs = {}
+    try:
+        for worker, numbers in work:
+            if worker.loaded.board is not None:
+                found |= worker.run(numbers)
+    finally:
+        concurrent.futures.wait(futures)
+    return found | {number: arrays for future in futures for number, arrays in future.result().items()}

@@ -1,0 +1,32 @@
+"""The latency of operators and networks on a device, learned from a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from op_profiler.prediction.latency.method import Method
+
+_HERE = "op_profiler.prediction.latency"
+
+PREDICTORS: Registry[Method] = Registry(
+    "predictors",
+    "predictor",
+    f"{_HERE}.method:Method",
+    {
+        "default": Entry(
+            f"{_HERE}.methods:DEFAULT",
+            "looks up, else corrects what was sampled by what a network changes, else combines boosted models with "
+            "interpolation where that proved better",
+        ),
+        "lookup": Entry(f"{_HERE}.methods:LOOKUP", "only what was measured"),
+        "interpolation": Entry(f"{_HERE}.methods:INTERPOLATION", "between measured operators of one family"),
+        "decision_tree": Entry(f"{_HERE}.methods:DECISION_TREE", "one tree"),
+        "random_forest": Entry(f"{_HERE}.methods:RANDOM_FOREST", "a forest of trees"),
+        "xgboost": Entry(f"{_HERE}.methods:XGBOOST", "gradient-boosted trees"),
+        "mean": Entry(f"{_HERE}.methods:MEAN", "the mean of the latencies that these three estimate"),
+        "roofline": Entry(f"{_HERE}.methods:ROOFLINE", "the least time that the device's peaks allow, scaled"),
+    },
+)

@@ -1,0 +1,125 @@
+"""From a request to a predictor, and to the network that it is asked about."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.imported_model import Agreement
+from op_profiler.errors import UsageError
+from op_profiler.prediction.latency import PREDICTORS, open_predictor
+from op_profiler.prediction.latency.calibration import calibrated, of_another, whose_times
+from op_profiler.prediction.latency.lowered_models import lowered_model
+from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
+from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.targets.target import kind_of
+
+Note = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """The predictor that answers a request.
+
+    Attributes:
+        request: that was made.
+        predictor: that answers it.
+        device: of what ships that was chosen, where the request names none.
+        wanted: what the user named to learn from, or ``a calibration``; None where nothing was named.
+        target: that models are lowered for.
+        threads: thread counts that it is asked about; 0 on a GPU.
+    """
+
+    request: PredictRequest
+    predictor: Predictor
+    device: str | None
+    wanted: str | None
+    target: str
+    threads: tuple[int, ...]
+
+    @property
+    def origin(self) -> str:
+        """Whose times they are, in a sentence."""
+        return whose_times(self.predictor.device, self.wanted, self.request.target)
+
+    @property
+    def of_another(self) -> bool:
+        """Whether they are those of another machine, which nobody asked for."""
+        return of_another(self.predictor.device, self.wanted, self.request.target)
+
+
+def choose(request: PredictRequest, note: Note) -> Chosen:
+    """The predictor for a request that was checked.
+
+    Args:
+        note: told what takes long.
+
+    Raises:
+        OpProfilerError: there is none, or the target or the thread counts are not those of its times.
+    """
+    target, device, threads = request.target, request.device, request.threads or (1,)
+    on_gpu = target is not None and kind_of(target).on_gpu
+    named = request.db or device or (None if request.predictor in PREDICTORS else request.predictor)
+    opened = partial(open_predictor.open_predictor, on_gpu=on_gpu)
+    found = None
+    if named is None and request.predictor == "default" and request.compiler == DEFAULT_COMPILER:
+        found = calibrated(opened, target, note)
+    wanted = named or (None if found is None else "a calibration")
+    if wanted is None:
+        device = open_predictor.device_for(target)
+    found = found or opened(request.predictor, db=request.db, device=device, compiler=request.compiler, note=note)
+    built_for, of_gpu = target or found.device.target, kind_of(found.device.target).on_gpu
+    if kind_of(built_for).on_gpu != of_gpu:
+        raise UsageError(
+            f"--target {target} does not fit the times of {found.device.processor} ({found.device.target}); leave "
+            "it out, or name a device that fits with --device"
+        )
+    if of_gpu:
+        if request.threads:
+            raise UsageError("--threads has no meaning for kernels of a GPU, which bring their own; leave it out")
+        threads = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
+        if target == kind_of(found.device.target).name:
+            built_for = found.device.target  # no GPU need be here
+    found.check_threads(threads)
+    return Chosen(request, found, device, wanted, built_for, threads)
+
+
+def network_of(chosen: Chosen, request: PredictRequest, note: Note) -> tuple[Network, Agreement]:
+    """The operators of a request's model, with what the predictor needs of them; and whether its outputs are right.
+
+    Raises:
+        OpProfilerError: the model cannot be read or lowered, or its inputs are of another type.
+    """
+    build = BuildRequest(
+        model=request.model,
+        target=chosen.target,
+        compiler=request.compiler,
+        precision=request.precision,
+        schedules="none",
+        threads=(0,) if chosen.threads == (0,) else (1,),
+        check_outputs=request.check_outputs,
+    )
+    build.check(dry_run=True)
+    model = lowered_model(build, note)
+    if request.input_dtype and any(found != request.input_dtype for found in model.input_dtypes.values()):
+        takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())
+        raise UsageError(f"--input_dtype {request.input_dtype}: {build.model.name} takes {takes}")
+    network = model.network().told(chosen.predictor, chosen.threads, target=chosen.target, note=note)
+    return network, model.agreement
+
+
+def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str, NetworkPrediction]:
+    """What each method that only regresses predicts, by its name."""
+    request, found = chosen.request, {}
+    for choice, method in PREDICTORS.available():
+        if method.only_regresses:
+            regressor = open_predictor.open_predictor(
+                choice, db=request.db, device=chosen.device, compiler=request.compiler, note=note
+            )
+            told = network.told(regressor, chosen.threads[:1], target=chosen.target, note=note)  # it looks nothing up
+            found[choice] = predict_network(regressor, told, threads=chosen.threads[0])
+    return found

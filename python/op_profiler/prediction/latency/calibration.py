@@ -1,0 +1,193 @@
+"""Which dataset tells the times of this machine: what ``op-profiler calibrate`` leaves behind.
+
+A note in the user's data folder says where the measurements of a target on this machine lie. What is collected there
+later counts too, since the dataset is read again whenever a predictor is opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.cache import data_folder
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.errors import DatasetError, OpProfilerError
+from op_profiler.files import explained, locked, whole_file
+from op_profiler.prediction.latency.devices import cpu_elsewhere, cpu_of, is_here
+from op_profiler.schedules.records import slug
+from op_profiler.shipped import shipped_processors
+from op_profiler.targets.target import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.examples import Examples
+    from op_profiler.prediction.latency.predictor import Predictor
+
+_PROCESSOR = "llvm"
+FEWEST = 20
+"""Operators of a machine from which on they change what is predicted for it."""
+
+
+def note_calibration(target: str, db: str, device: str) -> Path:
+    """Let predictions for a target on this machine start from a device of a dataset from now on.
+
+    Args:
+        db: SQLAlchemy address, absolute where it is a file.
+        device: key.
+
+    Raises:
+        OpProfilerError: the note cannot be written.
+    """
+    path, here = _path(), _here(target)
+    with explained(str(path)), locked(path.with_suffix(".lock")):  # another target may be calibrated meanwhile
+        notes = _notes() | {here: {"db": db, "device": device}}
+        with whole_file(path) as partial:
+            partial.touch(mode=0o600)  # the address may hold a password
+            partial.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def calibrated(
+    source: Callable[[], Predictor], target: str | None, note: Callable[[str], None] = lambda text: None
+) -> Predictor | None:
+    """The predictor of this machine, of what was measured here and of what ships; None without a calibration.
+
+    On a processor that does not ship, where the loops of enough measurements are known, a predictor is fitted to them,
+    which what ships of other processors teaches too (`others` of `op_profiler.prediction.latency.fit.fit`). Else
+    `source` is adapted to them; where it is of the same processor, what it looks up is looked up still, unless it was
+    measured here too.
+
+    Args:
+        source: gives the predictor that answers without a calibration.
+        target: None for this processor.
+        note: told what was measured, and why a calibration cannot be used.
+    """
+    found = _notes().get(_here(target or _PROCESSOR))
+    if found is None:
+        return None
+    from op_profiler.prediction.latency.examples import load_examples
+    from op_profiler.prediction.latency.open_predictor import with_loops
+    from op_profiler.prediction.latency.steady_times import steady
+
+    try:
+        device = str(found["device"])
+        examples = steady(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
+        measured = operators_in(examples)
+        if measured < FEWEST:
+            raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
+        examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
+        predictor = _learned(source, examples, note)
+    except (OpProfilerError, KeyError, TypeError) as error:
+        note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
+        return None
+    return predictor
+
+
+def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable[[str], None]) -> Predictor:
+    """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
+    from op_profiler.prediction.latency import predictor_files
+    from op_profiler.prediction.latency.adapt import adapted
+    from op_profiler.prediction.latency.base import FEWEST_WITH_LOOPS
+    from op_profiler.prediction.latency.correction import MOST_LEARNED
+    from op_profiler.prediction.latency.fit import fingerprint, fit
+    from op_profiler.prediction.latency.open_predictor import digest_of_loops, digest_of_what_ships, shipped_examples
+
+    here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
+    told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
+    device = examples.devices[int(examples.device[0])]
+    strange = slug(device.processor) not in {one.folder.name for one in shipped_processors()}
+    strange = strange and kind_of(device.target).on_host
+    if told >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
+
+        def fitted() -> Predictor:
+            note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
+            return fit(examples, others=shipped_examples(note))
+
+        found = predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
+        note(f"learned from {measured} operators that were measured on this machine, and from what ships of others")
+        return found
+    known = source()
+
+    def made() -> Predictor:
+        note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
+        found = adapted(known, examples)
+        if slug(known.device.processor) != slug(device.processor):
+            return found
+        # Another machine of the same kind measured it, and it would be looked up without a calibration.
+        return dataclasses.replace(found, measured=found.measured.before(known.measured))
+
+    found = predictor_files.kept(f"adapted-{predictor_files.digest(known)}-{here}", made, note)
+    drawn = f", by {MOST_LEARNED:,} of {len(examples):,} times" if len(examples) > MOST_LEARNED else ""
+    note(f"adapted to {measured} operators that were measured on this machine{drawn}")
+    return found
+
+
+def operators_in(examples: Examples) -> int:
+    """How many distinct operators were measured."""
+    return len(set(examples.operator.tolist()))
+
+
+def of_this_machine(device: DeviceName) -> bool:
+    """Whether a device is this machine's processor, or its GPU, by its name."""
+    kind = kind_of(device.target)
+    return slug(kind.processor_name()) == slug(device.processor) if kind.on_gpu else is_here(device)
+
+
+def of_another(device: DeviceName, asked: str | None, target: str | None = None) -> bool:
+    """Whether a device answers for another one, which the user wants and did not get; for the arguments see
+    `whose_times`."""
+    if asked is not None:
+        return False
+    wanted = kind_of(target or _PROCESSOR)
+    if not wanted.on_host and not wanted.on_gpu:
+        return True
+    if (elsewhere := cpu_elsewhere(target)) and (told := cpu_of(device.target)):
+        return told != elsewhere
+    return wanted.on_gpu != kind_of(device.target).on_gpu or not of_this_machine(device)
+
+
+def whose_times(device: DeviceName, asked: str | None, target: str | None = None) -> str:
+    """One sentence: whose times are predicted, and how to get those of the machine that the user has.
+
+    Args:
+        asked: whether a dataset, a predictor or a calibration was named; then its device is what the user wants.
+        target: that times are wanted for; None: this processor.
+    """
+    there = f"{device.processor} ({device.target})"
+    if device.compiler != DEFAULT_COMPILER:
+        there += f", kernels of the compiler {device.compiler}"
+    if not of_another(device, asked, target):
+        return f"times of {there}"
+    wanted, option = "this machine", ""
+    if target is not None and not kind_of(target).on_host:
+        wanted = "this machine's GPU" if kind_of(target).on_gpu else target
+        option = f" --target {shlex.quote(target)}"
+    if cpu_elsewhere(target):
+        return f"times of {there}, NOT of {target}; for its own, collect on such a machine, and give that with --db"
+    return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
+
+
+def _here(target: str) -> str:
+    """A target, and on this processor which machine this is: the user's folder may be on several."""
+    kind = kind_of(target)
+    return f"{target} on {kind.machine_identity()}" if kind.on_host else target
+
+
+def _path() -> Path:
+    return data_folder() / "calibrations.json"
+
+
+def _notes() -> dict[str, Any]:
+    """What was noted; nothing where the file is missing or damaged."""
+    try:
+        found = json.loads(_path().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

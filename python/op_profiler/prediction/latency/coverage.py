@@ -1,0 +1,108 @@
+"""What a predictor was taught: which ops, with which attributes, in which dtypes and of which sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from op_profiler.operators.cost import HEAVY
+from op_profiler.prediction.latency.features import NAMES
+from op_profiler.prediction.latency.query import Query
+
+_SIZES = [NAMES.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes")]
+_ENOUGH, _ENOUGH_OF = 10, 100
+"""Operators with a word that a device needs: one in a hundred, and no more than ten. On family 6 model 207, in two of
+seven groups of families that were held out, operators with a rarer op had 1.8 times the mean error of the others,
+beyond the sizes of their anchor 1.4 times, with an attribute that was never measured 1.5 times."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """How many operators with a word a predictor has learned from; see `Query.op_sets` and `Query.forms` for words.
+
+    Attributes:
+        own: distinct operators of the device itself, by word.
+        taught: those of other devices too, as far as regressions learned from them.
+        sizes: least and largest of the logarithms of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4),
+            by anchor.
+        least: below so many own ones a word is rare.
+    """
+
+    own: dict[str, int]
+    taught: dict[str, int]
+    sizes: dict[str, list[list[float]]]
+    least: int
+
+    @classmethod
+    def of(cls, own: Query, others: Sequence[Query] = ()) -> Coverage:
+        """What measurements of a device tell, and those of others that it is taught."""
+        mine = operators_with(own)
+        taught = sum((operators_with(one) for one in others), mine)
+        distinct = len(np.unique(own.keys))
+        return cls(dict(mine), dict(taught), _sizes((own, *others)), min(max(distinct // _ENOUGH_OF, 1), _ENOUGH))
+
+    def has_dtypes(self, query: Query) -> np.ndarray:
+        """Mask of the entries whose dtypes were measured on the device."""
+        known = [all(word in self.own for word in words if not _is_op(word)) for words in query.op_sets]
+        return np.array(known, dtype=bool)[query.vocabulary]
+
+    def learned(self, query: Query) -> np.ndarray:
+        """Mask of the entries that regressions know: of a heavy op they need several operators. What other ops compute
+        is in the loops; where these are not known, and no heavy op is there, they need one operator of each."""
+        heavy = [[op for op in words if op.partition(" of ")[0] in HEAVY] for words in query.op_sets]
+        enough = np.array([all(self.taught.get(op, 0) >= self.least for op in ops) for ops in heavy], dtype=bool)
+        seen = [bool(ops) or ops_in(words) <= self.taught.keys() for ops, words in zip(heavy, query.op_sets)]
+        return np.asarray(enough[query.vocabulary] & (np.array(seen, dtype=bool)[query.vocabulary] | query.has_loops))
+
+    def outside(self, query: Query) -> np.ndarray:
+        """Mask of the entries with a rare anchor, attribute or dtype, with an op that nobody taught, or of other sizes
+        than all with their anchor."""
+        ops = np.array([self._has_new(words) for words in query.op_sets], dtype=bool)
+        forms = np.array([self._has_rare(words) for words in query.forms], dtype=bool)
+        unknown = np.full((2, len(_SIZES)), np.nan)
+        limits = np.array([self.sizes.get(anchor, unknown) for anchor, *_ in query.forms])[query.form]
+        sizes = query.features[:, _SIZES]
+        inside = (limits[:, 0] <= sizes) & (sizes <= limits[:, 1])
+        return np.asarray(ops[query.vocabulary] | forms[query.form] | ~inside.all(axis=1))
+
+    def _has_new(self, words: Iterable[str]) -> bool:
+        """Of ops beside the anchor, one operator tells what there is to know."""
+        return self._has_rare(word for word in words if " " in word) or any(word not in self.taught for word in words)
+
+    def _has_rare(self, words: Iterable[str]) -> bool:
+        return any(self.own.get(word, 0) < self.least for word in words)
+
+
+def operators_with(query: Query) -> Counter[str]:
+    """How many distinct operators have each word."""
+    _, first = np.unique(query.keys, return_index=True)
+    found: Counter[str] = Counter()
+    attributes = [words for _, *words in query.forms]
+    for sets, index in ((query.op_sets, query.vocabulary), (attributes, query.form)):
+        for words, count in zip(sets, np.bincount(index[first], minlength=len(sets))):
+            found.update(dict.fromkeys(words, int(count)))
+    return +found  # entries that were taken out leave their words behind
+
+
+def _is_op(word: str) -> bool:
+    return not word.startswith(("dtype ", "dynamic"))
+
+
+def ops_in(words: Iterable[str]) -> set[str]:
+    """Without dtypes, which have to be measured on the device itself."""
+    return {word for word in words if _is_op(word)}
+
+
+def _sizes(queries: Iterable[Query]) -> dict[str, list[list[float]]]:
+    found: dict[str, list[np.ndarray]] = {}
+    for query in queries:
+        anchors, index = np.unique([anchor for anchor, *_ in query.forms], return_inverse=True)
+        of_entry = index[query.form]
+        for at, anchor in enumerate(anchors):
+            mine = query.features[of_entry == at][:, _SIZES]
+            if len(mine):
+                found.setdefault(str(anchor), []).extend((mine.min(axis=0), mine.max(axis=0)))
+    return {anchor: [np.min(all_, axis=0).tolist(), np.max(all_, axis=0).tolist()] for anchor, all_ in found.items()}

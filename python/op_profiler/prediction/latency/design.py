@@ -1,0 +1,77 @@
+"""Which operators to measure first on a machine that is not known, so that they tell most about those of networks.
+
+How alike two operators are is said by the covariance of `op_profiler.prediction.latency.correction`: what a processor
+changes about one it changes about those whose kernels spend their time on the same, and whose loops do about the same.
+Taken is, again and again, the operator that lowers the variance of what networks are made of most. That is a greedy
+I-optimal design (Atkinson, Donev & Tobias, Optimum Experimental Designs, 2007, section 10.6; for Gaussian processes
+Seo et al., Gaussian process regression: active data selection and test point rejection, IJCNN 2000). No time is needed
+for it, so it can be made before any machine is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from op_profiler.prediction.latency.correction import looped_places, spreads_of
+from op_profiler.prediction.latency.examples import Examples
+from op_profiler.prediction.latency.gaussian_process import alike
+from op_profiler.prediction.latency.kernel_model import KernelModel
+from op_profiler.prediction.latency.launch_model import LaunchModel
+from op_profiler.prediction.latency.predictor import query_of
+from op_profiler.prediction.latency.query import Query
+
+_VARIANCES = (0.02, 0.01, 0.02, 0.01, 0.03, 0.002, 0.02, 0.3)
+"""Of the parts of the covariance, of logarithms of times: about what fits to the processors that ship came to."""
+_NOISE = 0.1
+"""Variance of one measurement, of its logarithm: more than the 0.03 of those fits, so that none is trusted alone."""
+
+
+def most_telling(
+    candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int
+) -> list[int]:
+    """Indices of `count` candidates, that which tells most first.
+
+    Args:
+        candidates, wanted: operators whose loops are known, at one thread.
+        weight: how much each of those matters that are wanted, shape (wanted,).
+        kernels: of any processor: what kernels spend their time on.
+    """
+    spreads = spreads_of(wanted.loops)
+    here, there = (looped_places(query, kernels, spreads) for query in (candidates, wanted))
+    shared = np.zeros((len(candidates), len(wanted)), dtype=np.float32)
+    for variance, one, other in zip(_VARIANCES, here, there, strict=True):
+        shared += np.float32(variance) * alike(one, other)
+    # Of the covariance between candidates only the columns of those that are taken are needed.
+    own = np.full(len(candidates), sum(_VARIANCES) + _NOISE)
+    known = np.zeros((len(candidates), 0))
+    open_ = np.ones(len(candidates), dtype=bool)
+    chosen: list[int] = []
+    for _ in range(min(count, len(candidates))):
+        told = np.square(shared) @ weight / own
+        best = int(np.argmax(np.where(open_, told, -np.inf)))
+        column = sum(v * alike(one, one[[best]])[:, 0] for v, one in zip(_VARIANCES, here, strict=True))
+        root = np.sqrt(own[best])
+        column = (column - known @ known[best]) / root
+        shared -= np.outer(column, shared[best] / root).astype(np.float32)
+        own -= column**2
+        known = np.column_stack([known, column])
+        open_[best] = False
+        chosen.append(best)
+    return chosen
+
+
+def of_networks(processors: Iterable[Examples]) -> tuple[Query, np.ndarray]:
+    """Distinct operators of the networks of each processor, at one thread, whose loops are known; and the root of each
+    one's share of its network's time: what takes most counts most, and the rest too."""
+    queries, weights = [], []
+    for examples in processors:
+        mine = examples.where(~examples.sampled[examples.model] & (examples.threads == 1))
+        spent = mine.latency_us * mine.occurrences
+        share = spent / np.bincount(mine.model, spent)[mine.model]
+        used, first = np.unique(mine.operator, return_index=True)
+        query = query_of(mine).take(first)
+        queries.append(query.take(query.has_loops))
+        weights.append(np.sqrt(np.bincount(mine.operator, share)[used])[query.has_loops])
+    return Query.joined(queries), np.concatenate(weights)

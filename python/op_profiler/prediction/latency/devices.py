@@ -1,0 +1,173 @@
+"""Devices that times are of, as those who learn from the times know them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.tvm_build import host_cpu
+from op_profiler.prediction.latency import usable
+from op_profiler.schedules.records import slug
+from op_profiler.targets.target import kind_of
+
+_OF_DEVICE = (
+    *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
+    *("l3_bytes", "memory_bytes"),
+)
+_OF_KIND = ("host_fingerprint", "device_key", "processor", "target", "compiler")
+_COLUMNS = (*_OF_DEVICE, *usable.COLUMNS)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceName:
+    """A device in a dataset, by what a user would know it by.
+
+    Attributes:
+        processor: its name, with family and model where they are known, as
+            `op_profiler.targets.llvm.identity.processor_name` has it: one name may be of several generations.
+        peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
+        memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
+        compiler: that made the code, by its name.
+    """
+
+    key: str
+    kind: str
+    processor: str
+    cores: int | None
+    target: str
+    peaks: dict[str, list[float]] | None = None
+    memory_bytes: int | None = None
+    cache_bytes: int | None = None
+    compiler: str = DEFAULT_COMPILER
+
+
+def is_here(device: DeviceName) -> bool:
+    """Whether a device is a processor of this machine's kind; by its name alone where no more is known of it."""
+    kind = kind_of(device.target)
+    if not kind.on_host:
+        return False
+    here, there = slug(kind.processor_name()), slug(device.processor)
+    return here == there or here.startswith(f"{there}-")
+
+
+def cpu_elsewhere(target: str | None) -> str | None:
+    """The processor that a target's ``-mcpu`` names, where this machine's is another; None where it names none."""
+    if target is None or not kind_of(target).on_host:
+        return None
+    cpu = cpu_of(target)
+    return None if cpu == host_cpu() else cpu
+
+
+def cpu_of(target: str) -> str | None:
+    """What a target's ``-mcpu`` names."""
+    named = re.search(r"-mcpu=(\S+)", target)
+    return None if named is None else named[1]
+
+
+def measure_with(compiler: str, options: str = "") -> str:
+    """The command that measures operators of a compiler: not all kernels can be sampled."""
+    if compiler == DEFAULT_COMPILER:
+        return f"op-profiler sample --count 500{options}"
+    return f"op-profiler collect --compiler {compiler} --modelname ...{options}"
+
+
+def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
+    """The devices with times that can be learned from, in a dataset, a Parquet file, or both.
+
+    Args:
+        schedules: origin of the schedules, ``default`` or ``tuned``.
+
+    Raises:
+        DatasetError: one of them cannot be read.
+    """
+    found = list(_of_dataset(db, schedules)) if db is not None else []
+    if file is not None:
+        known = {device.key for device in found}
+        left = _kinds_in(file)
+        for row in rows_of_file(file, _COLUMNS):
+            if _kind(row) in left and usable.reason_against(row, schedules) is None:
+                left.discard(_kind(row))
+                if row["device_key"] not in known:
+                    known.add(row["device_key"])
+                    found.append(device_of(row))
+            if not left:
+                break  # the rest is of the same devices
+    return found
+
+
+def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Rows of a Parquet file as it ships. Machines of one kind are one device, the first one's: their times can be
+    compared (`host_fingerprint`), and the steadiness probe tells which of them is slower.
+
+    Args:
+        columns: with those that `device_of` reads.
+    """
+    from op_profiler.dataset.formats.parquet import parquet_rows
+
+    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in parquet_rows(file, (*columns, "host_fingerprint")):
+        kind = _kind(row)
+        if kind not in first:
+            first[kind] = {name: row.get(name) for name in _OF_DEVICE}
+        yield {**row, **first[kind]}
+
+
+def _kinds_in(file: Path) -> set[tuple[Any, ...]]:
+    from op_profiler.dataset.formats.parquet import parquet_rows
+
+    return {_kind(row) for row in parquet_rows(file, _OF_KIND)}
+
+
+def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What machines have in common that are one device: the time of a GPU's kernel holds nothing of its host."""
+    machine = row["processor"] if kind_of(row["target"]).on_gpu else row.get("host_fingerprint") or row["device_key"]
+    return machine, row["target"], row.get("compiler")
+
+
+def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:
+    from sqlalchemy import select
+
+    from op_profiler.dataset import Dataset, schema
+
+    table, keys = schema.devices, usable.keys_of_devices(schedules)
+    names = {column.name: column.info["flat"] for column in table.c}
+    with Dataset.open(db, create=False, read_only=True) as dataset:
+        for row in dataset.rows(select(table).where(table.c.key.in_(keys)).order_by(table.c.key)):
+            yield device_of({names[name]: value for name, value in row.items()})
+
+
+def target_line(target: str) -> str:
+    """A target as users write it; newer TVMs write theirs as JSON."""
+    if not target.startswith("{"):
+        return target
+    fields = json.loads(target)
+    options = [f"-{name}={fields[name]}" for name in ("mtriple", "mcpu", "mfloat-abi", "arch") if fields.get(name)]
+    features = [f"-mattr={','.join(fields['mattr'])}"] if fields.get("mattr") else []
+    return " ".join([fields["kind"], *options, *features])
+
+
+def full_name(processor: str, properties: Mapping[str, Any]) -> str:
+    """A processor's name with family and model where a device's properties tell them, as `DeviceName.processor`."""
+    family, model, *_ = properties.get("family_model_stepping") or (None, None)
+    return processor if family is None else f"{processor} family {family} model {model}"
+
+
+def device_of(row: Mapping[str, Any]) -> DeviceName:
+    """From a row of the flat table."""
+    properties = row["device_properties"] or {}
+    return DeviceName(
+        key=row["device_key"],
+        kind=row["device_kind"],
+        processor=full_name(row["processor"], properties),
+        cores=row["cores"],
+        target=target_line(row["target"]),
+        peaks=properties.get("peaks"),
+        memory_bytes=row["memory_bytes"],
+        cache_bytes=row["l3_bytes"] or row["l2_bytes"],
+        compiler=row.get("compiler") or DEFAULT_COMPILER,
+    )

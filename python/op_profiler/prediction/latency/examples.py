@@ -1,0 +1,402 @@
+"""What a predictor learns from: the usable measurements of a dataset, as arrays."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from op_profiler.dataset.draw import GroupDraw
+from op_profiler.errors import DatasetError
+from op_profiler.frontends.sample import AROUND_SAMPLED, bytes_written_before, stays_cached
+from op_profiler.measure.measurement import RESOURCE_FIELDS
+from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
+from op_profiler.operators.operator import Operator
+from op_profiler.prediction.latency.devices import DeviceName, device_of, rows_of_file
+from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against
+
+COLUMNS = (
+    "operator_key",
+    "operator_name",
+    "anchor",
+    "op_names",
+    "inputs",
+    "params",
+    "outputs",
+    "attrs",
+    "layouts",
+    "structure",
+    "flops",
+    "bytes_read",
+    "bytes_written",
+    "origin",
+    "threads",
+    "core_set",
+    *RESOURCE_FIELDS,
+    "cache",
+    "precision",
+    "executor",
+    "device_key",
+    "device_kind",
+    "processor",
+    "cores",
+    "target",
+    "compiler",
+    "device_properties",
+    "l2_bytes",
+    "l3_bytes",
+    "memory_bytes",
+    "model_key",
+    "model_name",
+    "model_source",
+    "occurrences",
+    "launches",
+    "whole_model_us",
+    "timing_details",
+    "call_overhead_us",
+    "median_us",
+    "ci_low_us",
+    "ci_high_us",
+    "steady_us",
+    "foreign_load",
+    "disturbed_by",
+    "error",
+    "complete",
+)
+"""Columns of the flat table that `examples_of` reads."""
+MOST_ROWS = 50_000
+"""Of networks, and as many of batches of sampled operators: what a fit holds of a row is about two kilobytes."""
+BETTER_TOLD = "measured again with the distance of the cores told"
+NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same ones each time"
+_MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us", "steady_us")
+_NUMBERS = 13
+"""Of a row beside its times of the probe: see `_KeptExamples.add`."""
+_TOLD = _NUMBERS - 2
+"""The one of them that says whether the distance of the cores is told (`op_profiler.measure.host_state`)."""
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Measurements of operators in models, one an entry of each array unless said otherwise.
+
+    Attributes:
+        operators: the distinct operators.
+        launches: how many kernels each of `operators` launches on a GPU; 0 where that is not told.
+        operator: index into `operators`.
+        threads: asked for.
+        latency_us: median over the rounds, without what the call takes.
+        half_width: half of the 95 % interval of the median, relative to it.
+        steady_us: of the quietest tenth of the rounds (`Measurement.steady_us`); NaN where it is not known.
+        device: index into `devices`.
+        model: index into `models`: the model or the batch of sampled operators in which it ran.
+        occurrences: how often that model calls the operator.
+        models: names, one a model; `sampled`: whether it is a batch of sampled operators.
+        traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls;
+            those of rows that were not used too.
+        working_set_bytes: the same if each operator were called once.
+        gauge_us: shape (entries, kernels of the probe), how long they took meanwhile; NaN where it is not known.
+        gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.
+        whole_model_us: median of the whole model at that thread count; NaN where it is not known.
+        left_out: how many rows were not used, by reason.
+        loops: what the loops of `operators` do (`op_profiler.prediction.latency.loops.loops_of`); None: not asked for.
+    """
+
+    operators: list[Operator]
+    launches: np.ndarray
+    operator: np.ndarray
+    threads: np.ndarray
+    latency_us: np.ndarray
+    half_width: np.ndarray
+    steady_us: np.ndarray
+    device: np.ndarray
+    devices: list[DeviceName]
+    model: np.ndarray
+    occurrences: np.ndarray
+    models: list[str]
+    sampled: np.ndarray
+    traffic_bytes: np.ndarray
+    working_set_bytes: np.ndarray
+    gauge_us: np.ndarray
+    gauge_bytes: np.ndarray
+    whole_model_us: np.ndarray
+    left_out: dict[str, int]
+    loops: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.latency_us)
+
+    def where(self, mask: np.ndarray) -> Examples:
+        """The entries of a mask; operators, devices and models stay as they are."""
+        names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
+        names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+        return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
+
+    def network_runs(self) -> Iterator[np.ndarray]:
+        """Entries of each network whose whole was timed, at each thread count."""
+        for model in np.flatnonzero(~self.sampled):
+            for threads in np.unique(self.threads):
+                mine = np.flatnonzero((self.model == model) & (self.threads == threads))
+                if len(mine) and np.isfinite(self.whole_model_us[mine][0]):
+                    yield mine
+
+    def of_device(self, key: str) -> Examples:
+        """Only the entries of one device.
+
+        Raises:
+            DatasetError: there are none; names the devices that there are.
+        """
+        for index, device in enumerate(self.devices):
+            if device.key == key:
+                return self.where(self.device == index)
+        there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in self.devices) or "none"
+        raise DatasetError(f"the dataset has no measurements of device {key}; there are: {there}")
+
+
+def load_examples(
+    *,
+    db: str | None = None,
+    file: Path | None = None,
+    schedules: str = "default",
+    device: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Examples:
+    """Examples from a dataset, from a Parquet file of ``op-profiler export``, or from both.
+
+    Args:
+        schedules: origin of the schedules, ``default`` or ``tuned``.
+        device: key of the only device whose rows are wanted; None: those of all, which share `MOST_ROWS`.
+        note: told where not all rows are used since they are too many.
+
+    Raises:
+        DatasetError: one of them cannot be read.
+    """
+    from op_profiler.dataset import Dataset, flat_rows
+
+    def rows() -> Iterator[Mapping[str, Any]]:
+        if file is not None:
+            wanted = rows_of_file(file, COLUMNS)
+            yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
+        if db is not None:
+            where = f"origin = '{schedules}'" + (f" and device_key = '{device}'" if device is not None else "")
+            with Dataset.open(db, create=False, read_only=True) as dataset:
+                yield from flat_rows(dataset, columns=COLUMNS, where=where)
+
+    found = examples_of(rows(), schedules=schedules)
+    if NOT_DRAWN in found.left_out:
+        note(f"{len(found):,} measurements are used, and {found.left_out[NOT_DRAWN]:,} are not ({NOT_DRAWN})")
+    return found
+
+
+def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
+    """Examples from rows of the flat table.
+
+    Left out are failures, check points, rows under foreign load or with cores apart, other schedules, and operators
+    outside a model: the caches are then in another state than in a network. Of sweeps only what the machine does by
+    itself is used, and one set of cores for each model and thread count. Of more than `MOST_ROWS` rows, whole
+    models are drawn. A model that computes with denormal numbers does so in every run, also in those of earlier
+    versions, which did not tell.
+    """
+    left_out: dict[str, int] = {}
+    denormal: set[str] = set()
+    kept = _KeptExamples()
+    for row in rows:
+        reason = reason_against(row, schedules)
+        if row["origin"] == schedules and row["model_key"]:
+            kept.tell_traffic(row)
+        if reason is None:
+            kept.add(row)
+        else:
+            left_out[reason] = left_out.get(reason, 0) + 1
+        if reason == DENORMAL:
+            denormal.add(row["model_name"])
+    kept.end()
+    if gone := kept.forget(kept.keys_of(denormal)):
+        left_out[DENORMAL] += gone
+    if kept.not_drawn:
+        left_out[NOT_DRAWN] = kept.not_drawn
+    return kept.examples(left_out)
+
+
+class _KeptExamples:
+    """Rows that are used, each as some numbers: millions of them would not fit into memory with their texts."""
+
+    def __init__(self) -> None:
+        self._draws = {sampled: GroupDraw(MOST_ROWS) for sampled in (False, True)}
+        self._numbers = array.array("d")
+        self._operators: dict[str, Operator] = {}
+        self._launches: dict[str, int] = {}
+        self._devices: dict[str, DeviceName] = {}
+        self._models: dict[str, tuple[str, bool]] = {}
+        self._moved: dict[str, dict[str, tuple[int, int]]] = {}
+        self._places = [dict[Any, int]() for _ in ("operator", "device", "model", "cores")]
+
+    @property
+    def not_drawn(self) -> int:
+        """Rows beyond `MOST_ROWS`."""
+        return sum(draw.left_out for draw in self._draws.values())
+
+    def tell_traffic(self, row: Mapping[str, Any]) -> None:
+        """Of an operator in a model, also where its time is not used: how many bytes it moves, and how often."""
+        from op_profiler.dataset.formats.flat_table import operator_of_row
+
+        model, key = row["model_key"], row["operator_key"]
+        if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
+            return
+        if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
+            return  # counted with the operators that they stand around: what ships has no rows of them
+        operator = self._operators.get(key) or operator_of_row(dict(row))
+        moved = operator.bytes_read + operator.bytes_written
+        if row["model_source"] == "sample":
+            moved += bytes_written_before(operator, row["model_name"])
+        self._moved.setdefault(model, {})[key] = (moved, row["occurrences"] or 1)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One more, unless its model is not drawn."""
+        from op_profiler.dataset.formats.flat_table import operator_of_row
+
+        draw = self._draws[row["model_source"] == "sample"]
+        if not draw.takes(row["model_key"]):
+            return
+        if row["operator_key"] not in self._operators:
+            self._operators[row["operator_key"]] = operator_of_row(dict(row))
+            self._launches[row["operator_key"]] = len(row["launches"] or ())
+        if row["device_key"] not in self._devices:
+            self._devices[row["device_key"]] = device_of(row)
+        if row["model_key"] not in self._models:
+            self._models[row["model_key"]] = (row["model_name"], row["model_source"] == "sample")
+        keys = (row["operator_key"], row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
+        self._numbers.extend(places.setdefault(key, len(places)) for places, key in zip(self._places, keys))
+        self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
+        self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
+        self._numbers.append("exchange_us" in (row["timing_details"] or {}))
+        self._numbers.append(_gauge_bytes(row))
+        self._numbers.extend(_gauge(row))
+        if gone := draw.dropped():
+            self.forget(gone)
+
+    def end(self) -> None:
+        """No more rows come."""
+        for draw in self._draws.values():
+            self.forget(draw.rest())
+
+    def _table(self) -> np.ndarray:
+        return np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
+
+    def keys_of(self, names: Set[str]) -> set[str]:
+        """Of the models of some names: one model has another key where its weights are others."""
+        return {key for key, (name, _) in self._models.items() if name in names}
+
+    def forget(self, models: Set[str]) -> int:
+        """Let go of models, and of operators, devices and cores that only they had: what is left is numbered anew.
+
+        Returns:
+            How many rows that were.
+        """
+        for key in models:
+            self._moved.pop(key, None)
+        lost = [self._places[2][key] for key in models if key in self._places[2]]
+        if not lost:
+            return 0
+        numbers = self._table()
+        rows = len(numbers)
+        numbers = numbers[~np.isin(numbers[:, 2], lost)]
+        for column, places in enumerate(self._places):
+            keys = list(places)
+            left, numbers[:, column] = np.unique(numbers[:, column], return_inverse=True)
+            self._places[column] = {keys[int(place)]: number for number, place in enumerate(left)}
+        self._operators = {key: self._operators[key] for key in self._places[0]}
+        self._devices = {key: self._devices[key] for key in self._places[1]}
+        self._models = {key: self._models[key] for key in self._places[2]}
+        self._numbers = array.array("d", numbers.tobytes())
+        return rows - len(numbers)
+
+    def examples(self, left_out: dict[str, int]) -> Examples:
+        """Those that were measured on the cores that count, and as far as it was done, with the distance of the cores
+        told."""
+        numbers = self._table()
+        for reason, chosen in (("on other cores", self._on_one_core_set), (BETTER_TOLD, self._best_told)):
+            mine = chosen(numbers)
+            if not mine.all():
+                left_out[reason] = int((~mine).sum())
+                numbers = numbers[mine]
+        told = [(operator, self._launches[key]) for key, operator in self._operators.items()]
+        operator, operators = _renumbered(numbers[:, 0], told)
+        device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
+        model, models = _renumbered(numbers[:, 2], [(key, *about) for key, about in self._models.items()])
+        occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, _TOLD))
+        moved = [self._moved[key].values() for key, _, _ in models]
+        traffic = np.array([sum(size * calls for size, calls in one) for one in moved], dtype=np.float64)
+        working_set = np.array([sum(size for size, _ in one) for one in moved], dtype=np.float64)
+        return Examples(
+            operators=[one for one, _ in operators],
+            launches=np.array([launches for _, launches in operators], dtype=np.int64),
+            operator=operator,
+            threads=numbers[:, 4].astype(np.int64),
+            latency_us=latency,
+            half_width=(high - low) / 2 / np.maximum(latency, 1e-9),
+            steady_us=quiet,
+            device=device,
+            devices=devices,
+            model=model,
+            occurrences=occurrences.astype(np.int64),
+            models=[name for _, name, _ in models],
+            sampled=np.array([sampled for _, _, sampled in models], dtype=bool),
+            traffic_bytes=traffic[model],
+            working_set_bytes=working_set[model],
+            gauge_us=numbers[:, _NUMBERS:].copy(),
+            gauge_bytes=numbers[:, _NUMBERS - 1].astype(np.int64),
+            whole_model_us=whole,
+            left_out=left_out,
+        )
+
+    def _best_told(self, numbers: np.ndarray) -> np.ndarray:
+        """Of an operator that was measured in one model several times, or in several batches, the rows that tell how
+        far the cores were apart, where there are some: at two threads the others may be 1.5 times too long. Shape
+        (rows,), a mask."""
+        places: dict[Any, int] = {}
+        called = [stays_cached(name) if sampled else name for name, sampled in self._models.values()]
+        of_model = np.array([places.setdefault(one, len(places)) for one in called], dtype=np.intp)
+        operator, device, model, _, threads = numbers[:, :5].astype(np.intp).T
+        _, group = np.unique(np.stack([operator, device, of_model[model], threads]), axis=1, return_inverse=True)
+        group, told = group.ravel(), numbers[:, _TOLD] > 0
+        return np.asarray(told | (np.bincount(group, told) == 0)[group])
+
+    def _on_one_core_set(self, numbers: np.ndarray) -> np.ndarray:
+        """Of a model that was measured on several sets of as many cores the rows of one: the one that most models have.
+        Shape (rows,), a mask."""
+        rows = numbers[:, :5].astype(np.intp)
+        runs, run = np.unique(rows[:, [1, 4, 2, 3]], axis=0, return_inverse=True)  # device, threads, model, cores
+        sets, counted = np.unique(runs[:, [0, 1, 3]], axis=0, return_counts=True)
+        models = dict(zip(map(tuple, sets.tolist()), counted.tolist()))
+        cores = list(self._places[3])
+        chosen: dict[tuple[int, int, int], tuple[int, tuple[int, ...], int]] = {}
+        for device, threads, model, mine in runs.tolist():
+            rank = (-models[device, threads, mine], cores[mine], mine)
+            chosen[device, threads, model] = min(chosen.get((device, threads, model), rank), rank)
+        kept = np.array([chosen[device, threads, model][2] == mine for device, threads, model, mine in runs.tolist()])
+        return np.asarray(kept[run.reshape(-1)], dtype=bool) if len(kept) else np.zeros(0, dtype=bool)
+
+
+def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, list[T]]:
+    """Those of some items that are there, in the order of their first place, and the places among these."""
+    distinct, first, inverse = np.unique(places.astype(np.intp), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return rank[inverse.reshape(-1)], [items[n] for n in distinct[order]]
+
+
+def _gauge(row: Mapping[str, Any]) -> list[float]:
+    found = (row["timing_details"] or {}).get("gauge_us") or {}
+    return [float(found.get(name, np.nan)) for name in PROBE_NAMES]
+
+
+def _gauge_bytes(row: Mapping[str, Any]) -> int:
+    found = (row["timing_details"] or {}).get("gauge_bytes") or {}
+    return int(found.get("memory", FIRST_MEMORY_BYTES))

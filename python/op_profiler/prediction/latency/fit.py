@@ -1,0 +1,356 @@
+"""Fits a predictor: held-out errors first, for the intervals and the choice of tiers; then everything."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.errors import DatasetError
+from op_profiler.prediction.latency import PREDICTORS
+from op_profiler.prediction.latency.base import Base, Lesson, trained
+from op_profiler.prediction.latency.correction import MOST_LEARNED, Correction
+from op_profiler.prediction.latency.coverage import Coverage, operators_with, ops_in
+from op_profiler.prediction.latency.devices import DeviceName, measure_with
+from op_profiler.prediction.latency.examples import Examples
+from op_profiler.prediction.latency.interpolation import Interpolation, families_of
+from op_profiler.prediction.latency.intervals import (
+    WITHOUT_LOOPS,
+    Spread,
+    conformal_quantile,
+    first_half,
+    sum_correlation,
+)
+from op_profiler.prediction.latency.kernel_model import KernelModel
+from op_profiler.prediction.latency.launching import Launching
+from op_profiler.prediction.latency.likeness import as_if_here, likeness
+from op_profiler.prediction.latency.method import Method
+from op_profiler.prediction.latency.predictor import Measured, Predictor, query_of
+from op_profiler.prediction.latency.query import Query
+from op_profiler.prediction.latency.roofline import Roofline
+from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.vectors import vector_ratio
+from op_profiler.targets.target import kind_of
+
+_FOLDS = 5
+_FEWEST_ROWS = 25
+_FEWEST_IN_FAMILY = 15
+_FEWEST_NETWORKS = 9
+_LENGTHS_US = (5.0, 20.0, 100.0)
+_FEWEST_REPEATED = 20
+_UNKNOWN_SPREAD = 0.1
+_LIGHT_US = 5.0
+"""Below this a time is mostly the cost of the call; such operators count for less."""
+_LEAST_WEIGHT, _IN_NETWORK, _MOST_OF_PART = 0.3, 3.0, 3.0
+_ELSEWHERE = 0.3
+"""How much a measurement on another device counts at least beside one on the device itself."""
+_FEW_NETWORKS = 40
+"""A processor of which fewer were measured is taught all by others too: that helped one with 18 much, and one with 66
+no more."""
+_FEW_WITH_OP = 50
+"""Ops that fewer operators of a processor have are taught to it by others, however many networks it has."""
+_DIGESTED = (
+    *("threads", "latency_us", "half_width", "steady_us", "occurrences", "traffic_bytes", "working_set_bytes"),
+    *("gauge_bytes", "whole_model_us"),
+)
+"""What a fit depends on of each measurement, beside its operator, its model and the probe."""
+
+
+def fit(
+    examples: Examples,
+    *,
+    choice: str = "default",
+    seed: int = 0,
+    folds: int = _FOLDS,
+    others: Sequence[Examples] = (),
+) -> Predictor:
+    """A predictor for the one device of the examples.
+
+    Args:
+        choice: one of `PREDICTORS`.
+        folds: into which the models are divided for the held-out errors.
+        others: of one other device each, under targets with vectors of one length: what the regressions learn beside
+            the device's own times, see `_lessons`. None of these is looked up or interpolated, nor is a law fitted to
+            it. Where own times are few, what is held out of them corrects the regressions.
+
+    Raises:
+        DatasetError: no or too few measurements, or several devices.
+        UnknownNameError: no such choice.
+    """
+    method = PREDICTORS.get(choice)
+    device = _only_device(examples)
+    examples = steady(examples)
+    own, *elsewhere = _lessons(examples, others)
+    query, target, families = own.query, own.target, families_of(own.query)
+    errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
+    base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
+    # Families are chosen on one half of the operators, and how far off they are is told by the other.
+    chosen_on = first_half(query)
+    trusted = _better_interpolated(families, errors, chosen_on)
+    if not method.regressor_types and method.interpolates != "nowhere":
+        errors["regressed"] = errors["interpolated"]
+    selects = method.interpolates == "where better"
+    usable = np.isin(families, trusted) if selects else np.ones(len(families), dtype=bool)
+    interpolated = np.where(usable, errors["interpolated"], np.nan)
+    judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
+    least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
+    spread = Spread.of(query, judged, target, np.log(examples.latency_us / least_us))
+    final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
+    return Predictor(
+        device=device,
+        choice=choice,
+        base=base,
+        measured=measured_of(examples, query),
+        models=trained(method, seed, [own, *elsewhere]),
+        interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
+        interpolated_families=trusted,
+        coverage=Coverage.of(query, [one.query for one in elsewhere]),
+        spread=spread,
+        correlation=_correlation(examples, query, final, spread),
+        usual_traffic_bytes=_usual_traffic(examples),
+        fingerprint=fingerprint(examples),
+        launching=Launching.of(examples),
+    )
+
+
+def _only_device(examples: Examples) -> DeviceName:
+    """The device of all of them.
+
+    Raises:
+        DatasetError: as `fit`, for too few measurements or several devices.
+    """
+    devices = [examples.devices[at] for at in np.unique(examples.device)]
+    if len(devices) != 1 or len(examples) < _FEWEST_ROWS:
+        compiler = devices[0].compiler if devices else DEFAULT_COMPILER
+        raise DatasetError(
+            f"a predictor needs at least {_FEWEST_ROWS} measurements on one device; there are {len(examples)} on "
+            f"{len(devices)}. Measure operators with: {measure_with(compiler)}"
+        )
+    return devices[0]
+
+
+def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
+    """Which of the processors that ship, one each, teach the predictor of `examples`: all but its own."""
+    own = examples.devices[int(examples.device[0])].processor
+    return [one for one in ships if one.devices[int(one.device[0])].processor != own]
+
+
+def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
+    """Of the device that will be asked about, in its usual state, and behind it of the others: all of them where few of
+    its networks were measured, else what has ops that few of its operators have."""
+    others = [steady(one) for one in others if len(one)]
+    first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
+    ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
+    here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
+    elsewhere = [_lesson(one, weight=max(_ELSEWHERE, likeness(peaks, here))) for one, peaks in zip(others, peaks_of)]
+    if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
+        own = _lesson(examples)
+        alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
+        return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in alike)]
+    like = [
+        (as_if_here(one.base.kernels, peaks, here), likeness(peaks, here))
+        for one, peaks in zip(elsewhere, peaks_of)
+        if isinstance(one.base.kernels, KernelModel)
+    ]
+    return [_lesson(examples, ratio, like=like), *elsewhere]
+
+
+def _has_rare_op(query: Query, own: Query) -> np.ndarray:
+    """Mask of the entries of `query` with an op that fewer than `_FEW_WITH_OP` operators of `own` have."""
+    counts = operators_with(own)
+    rare = [any(counts[op] < _FEW_WITH_OP for op in ops_in(words)) for words in query.op_sets]
+    return np.array(rare, dtype=bool)[query.vocabulary]
+
+
+def _lesson(
+    examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[tuple[KernelModel, float]] = ()
+) -> Lesson:
+    """Of one device, in its usual state; `like`: as of `KernelModel.fit`."""
+    query = query_of(examples)
+    device = examples.devices[int(examples.device[0])]
+    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
+    weights = weights_of(examples)
+    # Where it is not known how many there are, costs are those of all of them together.
+    multiprocessors = (device.cores or 1) if kind_of(device.target).on_gpu else None
+    base = Base.fit(roofline, query, examples.latency_us, weights, like, multiprocessors)
+    base = dataclasses.replace(base, vector_ratio=vector_ratio)
+    target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
+    return Lesson(base, query, target, weight * weights)
+
+
+def weights_of(examples: Examples) -> np.ndarray:
+    """How much each measurement counts when something is fitted to it, shape (entries,).
+
+    In a batch of sampled operators 0.3 to 1, less where it is short: most of that is the call. In a network, three
+    times the root of its part of the network's time over the mean part: what takes most has to be closest, and in a
+    network of microseconds that is what is short.
+    """
+    short = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
+    _, run = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
+    run = run.ravel()
+    time = examples.latency_us * examples.occurrences
+    part = time / np.bincount(run, time)[run] * np.bincount(run)[run]
+    of_network = _IN_NETWORK * np.clip(np.sqrt(part), _LEAST_WEIGHT, _MOST_OF_PART)
+    return np.where(examples.sampled[examples.model], short, of_network)
+
+
+def fingerprint(examples: Examples) -> str:
+    """16 hex digits over what is learned from, in whatever order it comes; without loops."""
+    keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
+    columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
+    columns += [getattr(examples, name) for name in _DIGESTED]
+    rows = np.column_stack([keys.view(np.float64), examples.gauge_us, *columns])  # all 64 bits of the keys stay
+    digest = hashlib.sha256(b"".join(sorted(row.tobytes() for row in rows)))
+    devices = [dataclasses.asdict(examples.devices[at]) for at in np.unique(examples.device)]
+    digest.update(json.dumps(devices, sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Masks of training and held-out entries: whole models are held out, and their operators wherever they occur."""
+    order = np.random.default_rng(seed).permutation(len(examples.models))
+    fold_of_model = np.empty(len(order), dtype=int)
+    fold_of_model[order] = np.arange(len(order)) % folds
+    for fold in range(folds):
+        held = fold_of_model[examples.model] == fold
+        if held.any() and not held.all():
+            yield ~np.isin(examples.operator, np.unique(examples.operator[held])), held
+
+
+def _held_out(
+    examples: Examples,
+    own: Lesson,
+    elsewhere: Sequence[Lesson],
+    families: np.ndarray,
+    method: Method,
+    seed: int,
+    folds: int,
+) -> dict[str, np.ndarray]:
+    """Errors on models that were held out, by tier and for `WITHOUT_LOOPS`: log(estimate over measured), NaN where it
+    does not answer. What is held out is so on other devices too. The base has seen all: its few laws are of whole
+    kinds."""
+    query, target, base = own.query, own.target, own.base
+    tiers = ("regressed", "interpolated", "sampled", WITHOUT_LOOPS)
+    errors = {name: np.full(len(examples), np.nan) for name in tiers}
+    measured = measured_of(examples, query)
+    seen = query.has_loops | (base.kernels is None)
+    for number, (train, held) in enumerate(_splits(examples, folds, seed)):
+        if not train.any():
+            continue
+        blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
+        asked = query.take(held)
+        taught = [own.take(train), *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
+        models = trained(method, seed, taught, plain=blind)
+        if models:
+            found = base.regressed(method, models, asked)
+            errors["regressed"][held] = np.where(seen[held], found - target[held], np.nan)
+        if models and blind:
+            errors[WITHOUT_LOOPS][held] = base.regressed(method, models, asked.without_loops()) - target[held]
+        if models and method.corrects_samples:
+            known, at = measured.find(asked.sampled())
+            alone = measured.as_sampled(asked, at)
+            change = found - base.regressed(method, models, alone)
+            off = np.log(measured.latency_us[at] / examples.latency_us[held]) + change
+            errors["sampled"][held] = np.where(known & asked.network, off, np.nan)
+        if method.interpolates != "nowhere":
+            grid = Interpolation(query.take(train), families[train], target[train])
+            errors["interpolated"][held] = grid.predict(asked, families[held]) - target[held]
+    if base.kernels is None:
+        errors[WITHOUT_LOOPS] = errors["regressed"]
+    return errors
+
+
+def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> tuple[Base, np.ndarray]:
+    """What regressions say that others taught most of, corrected by what they were off by where own measurements were
+    held out; and the errors that are left of those. Without others, or with many own ones, they stay as they are."""
+    known = np.isfinite(errors) & own.query.has_loops
+    if not elsewhere or len(own.query) > MOST_LEARNED or own.base.kernels is None or not known.any():
+        return own.base, errors
+    taught = own.take(known)
+    correction, left = Correction.of_held_out(taught.query, -errors[known], taught.weight, own.base.kernels)
+    found = errors.copy()
+    found[known] = -left
+    return dataclasses.replace(own.base, correction=correction), found
+
+
+def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray], judged: np.ndarray) -> np.ndarray:
+    """Families in which interpolation was closer on the judged part of what was held out."""
+    interpolated, regressed = np.abs(errors["interpolated"]), np.abs(errors["regressed"])
+    both = np.isfinite(interpolated) & np.isfinite(regressed) & judged
+    better = []
+    for family in np.unique(families[both]):
+        mine = both & (families == family)
+        if mine.sum() >= _FEWEST_IN_FAMILY and interpolated[mine].mean() < regressed[mine].mean():
+            better.append(family)
+    return np.array(better, dtype=np.uint64)
+
+
+def measured_of(examples: Examples, query: Query) -> Measured:
+    """Median over the networks of each operator, the batch in the middle where it was sampled, and how far one is from
+    the others; networks and batches of sampled operators apart."""
+    keys = Measured.mixed(query)
+    order = np.lexsort((examples.latency_us, keys))
+    names, starts = np.unique(keys[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    middle = np.array([g[(len(g) - 1) // 2] for g in groups], dtype=np.intp)
+    medians = np.array([np.median(examples.latency_us[g]) for g in groups])
+    latency_us = np.where(query.network[middle], medians, examples.latency_us[middle])
+    context = query.traffic_bytes[middle], query.working_set_bytes[middle], query.calls[middle]
+    noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
+    spread = np.maximum(noise, _between_models([examples.latency_us[g] for g in groups]))
+    return Measured(names, latency_us, *context, spread)
+
+
+def _between_models(groups: list[np.ndarray]) -> np.ndarray:
+    """How far an operator's time in one model is from the others', one entry a group, on a logarithmic scale.
+
+    Told from operators that several models have, separately for short and long ones: what lies around a short one
+    decides more of its time.
+    """
+    repeated = [g for g in groups if len(g) > 1]
+    if not repeated:
+        return np.full(len(groups), _UNKNOWN_SPREAD)
+    errors = np.concatenate([np.abs(np.log(_without_each(g) / g)) for g in repeated])
+    lengths = np.concatenate([np.full(len(g), np.searchsorted(_LENGTHS_US, np.median(g))) for g in repeated])
+    pooled = conformal_quantile(errors)
+    widths = np.array(
+        [
+            conformal_quantile(errors[lengths == length]) if (lengths == length).sum() >= _FEWEST_REPEATED else pooled
+            for length in range(len(_LENGTHS_US) + 1)
+        ]
+    )
+    return np.asarray(widths[np.searchsorted(_LENGTHS_US, [np.median(g) for g in groups])])
+
+
+def _without_each(values: np.ndarray) -> np.ndarray:
+    """For each value the median of the others."""
+    return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
+
+
+def _usual_traffic(examples: Examples) -> float:
+    """The median over networks; over batches of sampled operators where there are no networks."""
+    inside = ~examples.sampled[examples.model]
+    rows = np.flatnonzero(inside if inside.any() else ~inside)
+    _, first = np.unique(examples.model[rows], return_index=True)
+    return float(np.median(examples.traffic_bytes[rows[first]]))
+
+
+def _correlation(examples: Examples, query: Query, errors: np.ndarray, spread: Spread) -> float:
+    """Share of the errors with a common cause that covers 90 % of the networks, all of whose operators are held out."""
+    found = []
+    if spread.scale is None:
+        return 1.0
+    for mine in examples.network_runs():
+        known = mine[np.isfinite(errors[mine])]
+        if not len(known):
+            continue
+        share = examples.latency_us[known] * examples.occurrences[known]
+        share = share / share.sum()
+        off = float(np.log((share * np.exp(errors[known])).sum()))
+        found.append(sum_correlation(share * spread.half_width(query.take(known), "regressed"), off))
+    several = np.array(found)[np.isfinite(found)]
+    return conformal_quantile(several) if len(several) >= _FEWEST_NETWORKS else 1.0

@@ -1,0 +1,235 @@
+"""How far off predictors of operators and networks are on what they have not seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+
+import numpy as np
+
+from op_profiler.errors import DatasetError, UnknownNameError
+from op_profiler.prediction.latency.examples import Examples
+from op_profiler.prediction.latency.families import families_in
+from op_profiler.prediction.latency.fit import fit, measured_of
+from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
+from op_profiler.prediction.latency.predictor import Predictor, query_of
+from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.library.library_predictor import LibraryPrediction
+from op_profiler.prediction.library.scoring import Score, score
+
+HEAVY_US = 20.0
+"""Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
+_GROUPS = 7
+"""Of families that are held out together: a fit takes minutes."""
+_FEWEST_CONVOLUTIONS = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOutNetwork:
+    """One network that the predictor had not seen, at one thread count.
+
+    Attributes:
+        measured_us: the whole model.
+        operators_us: measured latency of each operator of `prediction.network`.
+    """
+
+    measured_us: float
+    operators_us: np.ndarray
+    prediction: NetworkPrediction
+
+
+def _random(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    """A random fifth of the operators."""
+    fold = np.random.default_rng(seed).integers(0, 5, len(examples.operators))
+    return fold[examples.operator] == 0
+
+
+def _every_other_size(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return np.isin(columns["width"], np.unique(columns["width"][columns["conv"]])[1::2])
+
+
+def _out_channels(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return np.isin(columns["columns"], np.unique(columns["columns"][columns["conv"]])[2::5])
+
+
+def _ratio(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return np.isin(np.round(columns["ratio"], 2), (0.5, 2.0))
+
+
+def _batch(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    batches = np.unique(columns["batch"][columns["conv"]])
+    return columns["batch"] == batches[-2 if len(batches) > 2 else -1]
+
+
+def _largest(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return columns["width"] >= np.quantile(columns["width"][columns["conv"]], 0.95)
+
+
+_SPLITS: dict[str, Callable[[Examples, dict[str, np.ndarray], int], np.ndarray]] = {
+    "random": _random,
+    "h": _every_other_size,
+    "oc": _out_channels,
+    "ratio": _ratio,
+    "batch": _batch,
+    "largest": _largest,
+}
+SPLITS = (*_SPLITS, "model")
+DESCRIPTIONS = {
+    "random": "a random fifth of the operators",
+    "h": "convolutions of every other input width",
+    "oc": "convolutions of every fifth number of output channels",
+    "ratio": "convolutions with ratios of input to output channels 0.5 and 2",
+    "batch": "convolutions of one batch size",
+    "largest": "convolutions of the largest twentieth by width",
+    "model": f"families of networks, in {_GROUPS} groups: the whole network",
+    "model operators": f"the same: its operators above {HEAVY_US:.0f} us",
+}
+
+
+def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> list[Score]:
+    """Fit to what a split leaves and predict what it holds out; ``model`` gives two scores, the others one.
+
+    Raises:
+        UnknownNameError: no such split or predictor.
+        DatasetError: there is nothing to hold out.
+    """
+    started = time.perf_counter()
+    examples = steady(examples)
+    if split == "model":
+        found = list(held_out_networks(examples, predictor, seed))
+        seconds = time.perf_counter() - started
+        return [_score_networks(found, predictor, seconds), _score_operators(found, predictor, seconds)]
+    held = held_out(examples, split, seed)
+    train = ~np.isin(examples.operator, np.unique(examples.operator[held]))
+    fitted = fit(examples.where(train), choice=predictor, seed=seed)
+    test = examples.where(held)
+    answer = fitted.predict(query_of(test))
+    predicted = LibraryPrediction(answer.latency_us, answer.low_us, answer.high_us)
+    seconds = time.perf_counter() - started
+    return [score(test.latency_us, predicted, split, predictor, int(train.sum()), seconds)]
+
+
+def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
+    """Which entries a split holds out; all but ``random`` are about convolutions alone.
+
+    Raises:
+        UnknownNameError: no such split.
+        DatasetError: there are too few convolutions.
+    """
+    if split not in _SPLITS:
+        raise UnknownNameError("split", split, SPLITS)
+    columns = _columns(examples)
+    if split == "random":
+        return _random(examples, columns, seed)
+    if columns["conv"].sum() < _FEWEST_CONVOLUTIONS:
+        raise DatasetError(f"the dataset holds only {int(columns['conv'].sum())} measurements of convolutions")
+    held = _SPLITS[split](examples, columns, seed) & columns["conv"]
+    if not held.any() or held.all():
+        raise DatasetError(f"there is nothing to hold out by {split}: {DESCRIPTIONS[split]}")
+    return held
+
+
+def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iterator[HeldOutNetwork]:
+    """Every network of the dataset at every thread count, predicted by what was measured outside of its family
+    (`families_in`). Operators that were measured there too are looked up, as for a user, but nothing was fitted to
+    them.
+
+    Raises:
+        DatasetError: there are fewer than two families.
+    """
+    examples = steady(examples)
+    for held in family_groups(examples):
+        fitted = looking_up(fitted_without(examples, held, predictor, seed), examples.where(~held))
+        yield from predicted_networks(fitted, examples.where(held))
+
+
+def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[np.ndarray]:
+    """Masks of the entries that are held out together: some families of networks with what was sampled from them. Every
+    family with a network is in one of the masks.
+
+    Args:
+        others: of other devices, whose networks may make one family of two.
+
+    Raises:
+        DatasetError: there are fewer than two families.
+    """
+    family = families_in([examples, *others])
+    families = np.array([family[name] for name in examples.models])
+    wanted = np.unique(families[np.unique(examples.model[~examples.sampled[examples.model]])])
+    if len(wanted) < 2:
+        raise DatasetError(
+            "leaving families of networks out needs two different ones; collect some with op-profiler collect"
+        )
+    return [np.isin(families[examples.model], wanted[n::_GROUPS]) for n in range(min(_GROUPS, len(wanted)))]
+
+
+def fitted_without(
+    examples: Examples, held: np.ndarray, predictor: str, seed: int = 0, others: Sequence[Examples] = ()
+) -> Predictor:
+    """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
+
+    Args:
+        held: mask of the entries.
+        others: of other devices, as in `fit`; they too teach nothing of the families and operators that are held out.
+    """
+    operators = np.unique(examples.operator[held])
+    keys = {examples.operators[at].key for at in operators}
+    family = families_in([examples, *others])
+    held_families = {family[examples.models[at]] for at in np.unique(examples.model[held])}
+    gone = {name for name, of in family.items() if of in held_families}
+    taught = [_without(one, keys, gone) for one in others]
+    return fit(examples.where(~np.isin(examples.operator, operators)), choice=predictor, seed=seed, others=taught)
+
+
+def _without(examples: Examples, keys: Set[str], names: Set[str]) -> Examples:
+    """What is neither of these operators nor of these models."""
+    operators = np.array([operator.key in keys for operator in examples.operators], dtype=bool)
+    models = np.array([name in names for name in examples.models], dtype=bool)
+    return examples.where(~operators[examples.operator] & ~models[examples.model])
+
+
+def looking_up(fitted: Predictor, examples: Examples) -> Predictor:
+    """The same predictor, which also looks up these measurements."""
+    return dataclasses.replace(fitted, measured=measured_of(examples, query_of(examples)))
+
+
+def predicted_networks(fitted: Predictor, examples: Examples) -> Iterator[HeldOutNetwork]:
+    """Every network of some measurements, as this predictor sees it, at each thread count that both know."""
+    networks = np.flatnonzero(~examples.sampled)
+    for model in networks[np.isin(networks, examples.model)]:
+        mine = examples.model == model
+        for threads in np.unique(examples.threads[mine]):
+            rows = np.flatnonzero(mine & (examples.threads == threads))
+            operators = [examples.operators[i] for i in examples.operator[rows]]
+            loops = None if examples.loops is None else examples.loops[examples.operator[rows]]
+            network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist(), loops)
+            whole = float(examples.whole_model_us[rows[0]])
+            if np.isfinite(whole) and int(threads) in fitted.thread_counts:
+                yield HeldOutNetwork(
+                    whole, examples.latency_us[rows], predict_network(fitted, network, threads=int(threads))
+                )
+
+
+def _score_networks(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:
+    measured = np.array([one.measured_us for one in found])
+    totals = np.array([(p.total_us, p.low_us, p.high_us) for p in (one.prediction for one in found)])
+    return score(measured, LibraryPrediction(*totals.T), "model", predictor, 0, seconds)
+
+
+def _score_operators(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:
+    def together(name: str) -> np.ndarray:
+        return np.concatenate([getattr(one.prediction.operators, name) for one in found])
+
+    measured = np.concatenate([one.operators_us for one in found])
+    heavy = measured > HEAVY_US
+    predicted = LibraryPrediction(*(together(name)[heavy] for name in ("latency_us", "low_us", "high_us")))
+    return score(measured[heavy], predicted, "model operators", predictor, 0, seconds)
+
+
+def _columns(examples: Examples) -> dict[str, np.ndarray]:
+    """Sizes of convolutions, one an entry; `conv` says which entries are convolutions."""
+    query = query_of(examples)
+    sizes = {name: np.round(2.0 ** query.column(name)) for name in ("width", "columns", "batch", "reduction", "window")}
+    ratio = sizes["reduction"] / np.maximum(sizes["window"], 1) / np.maximum(sizes["columns"], 1)
+    return {**sizes, "ratio": ratio, "conv": query.column("is_conv2d") > 0}

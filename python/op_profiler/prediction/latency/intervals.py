@@ -1,0 +1,146 @@
+"""Intervals that hold: locally weighted conformal prediction.
+
+Errors are taken on operators that were held out, on a logarithmic scale. A small model of their size says how hard an
+operator is; the quantile of error over expected error makes the interval (Papadopoulos et al., Normalized nonconformity
+measures, 2008; Lei et al., Distribution-free predictive inference for regression, JASA 113, 2018, section 5.2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from op_profiler.prediction.latency.query import Query
+from op_profiler.prediction.latency.regression import Boosted
+
+COVERAGE = 0.9
+WITHOUT_LOOPS = "regressed without loops"
+"""Among the tiers of errors: what regressions say of an operator whose loops nobody knows, as where no TVM is."""
+_ABOVE_LEAST = 0.99
+_NO_ESTIMATE = ("bound", "unsupported")
+_SMALLEST_ERROR = 0.003
+_FEWEST_ERRORS = 20
+_SCALE_ROUNDS = 30
+
+
+@dataclasses.dataclass
+class Spread:
+    """How far off estimates may be.
+
+    Attributes:
+        scale: predicts the log of the size of an error from `Query.columns`; None where too little was held out.
+        quantiles: by tier and for `WITHOUT_LOOPS`, the quantile of error over expected error.
+        typical_above_bound: median of log(time over roofline bound); `bound_width`: what covers 90 % around it, the
+            interval where there is no `scale`.
+        fastest: what log(time over `Roofline.least_us`) is at least.
+    """
+
+    scale: Boosted | None
+    quantiles: dict[str, float]
+    typical_above_bound: float
+    bound_width: float
+    fastest: float
+
+    def least_us(self, of_roofline: np.ndarray) -> np.ndarray:
+        """What operators take at least on this device, from what its roofline allows."""
+        return np.asarray(of_roofline * np.exp(self.fastest))
+
+    def half_width(self, query: Query, tiers: str | np.ndarray) -> np.ndarray:
+        """Half of the interval of each entry, on a logarithmic scale; NaN for what is bounded or unsupported.
+
+        Args:
+            tiers: name of the tier of all entries, or of each.
+        """
+        names = np.broadcast_to(np.asarray(tiers), (len(query),))
+        if self.scale is None:
+            return np.where(np.isin(names, _NO_ESTIMATE), np.nan, self.bound_width)
+        names = np.where((names == "regressed") & ~query.has_loops, WITHOUT_LOOPS, names)
+        found = np.full(len(query), np.nan)
+        for name in set(names.tolist()).difference(_NO_ESTIMATE):
+            found[names == name] = self.quantiles[name]
+        # Once for all tiers: trees take about as long for few entries as for many.
+        return np.asarray(found * np.exp(self.scale.predict(query.columns)))
+
+    @classmethod
+    def of(
+        cls, query: Query, errors: dict[str, np.ndarray], above_bound: np.ndarray, above_least: np.ndarray
+    ) -> Spread:
+        """From errors on held-out operators.
+
+        Args:
+            query: the operators. What is learned from some of them is judged by others: all entries of one operator,
+                such as its thread counts, are on one side.
+            errors: by tier, log(estimate over measured), one an entry of `query`; NaN where that tier does not answer.
+            above_bound, above_least: log(measured over bound), and over the least time of the roofline.
+        """
+        typical = float(np.median(above_bound))
+        width = conformal_quantile(np.abs(above_bound - typical))
+        spread = cls(None, {}, typical, width, fastest(above_least))
+        regressed = errors["regressed"]
+        seen = np.flatnonzero(np.isfinite(regressed))
+        if len(seen) < _FEWEST_ERRORS:
+            return spread
+        scale = Boosted(rounds=_SCALE_ROUNDS, max_depth=4, min_child_weight=20.0)
+        sizes = np.log(np.maximum(np.abs(regressed[seen]), _SMALLEST_ERROR))
+        halves = first_half(query)[seen]  # the quantile is taken on errors that the scale has not seen
+        columns = query.take(seen).columns
+        expected = np.full(len(query), np.nan)
+        for half in (halves, ~halves):
+            if half.any() and not half.all():
+                scale.fit(columns[half], sizes[half], np.ones(int(half.sum())))
+                expected[seen[~half]] = np.exp(scale.predict(columns[~half]))
+        scale.fit(columns, sizes, np.ones(len(seen)))
+        spread.scale = scale
+        ratios = {name: np.abs(error) / expected for name, error in errors.items()}
+        known = {name: ratio[_in_networks(query, np.isfinite(ratio))] for name, ratio in ratios.items()}
+        pooled = conformal_quantile(known["regressed"])
+        for name, ratio in known.items():
+            spread.quantiles[name] = conformal_quantile(ratio) if len(ratio) >= _FEWEST_ERRORS else pooled
+        return spread
+
+
+def sum_half_width(parts: np.ndarray, correlation: float) -> float:
+    """Half of the interval of a sum, of one operator as wide as the operator's own.
+
+    With half-widths as standard deviations, errors of which a share `correlation` has a common cause add up to a
+    variance of correlation (sum of parts)^2 + (1 - correlation) (sum of squared parts). The ratio of both sums is the
+    effective number of operators (Kish, Survey Sampling, 1965).
+
+    Args:
+        parts: half-width of each operator times its share of the sum; all calls of an operator are one part, since they
+            share its error.
+    """
+    return float(np.sqrt(correlation * parts.sum() ** 2 + (1 - correlation) * (parts**2).sum()))
+
+
+def sum_correlation(parts: np.ndarray, error: float) -> float:
+    """The `correlation` with which `sum_half_width` is the error of a sum, at least 0; NaN for a single operator."""
+    together, apart = parts.sum() ** 2, (parts**2).sum()
+    return max((error**2 - apart) / (together - apart), 0.0) if len(parts) > 1 else math.nan
+
+
+def _in_networks(query: Query, known: np.ndarray) -> np.ndarray:
+    """Those of some entries that are of networks, where there are enough: it is networks that will be asked about, and
+    operators drawn at random are farther off."""
+    inside = known & query.network
+    return inside if inside.sum() >= _FEWEST_ERRORS else known
+
+
+def first_half(query: Query) -> np.ndarray:
+    """Mask of the entries of one half of the operators, chosen by their keys, which are random numbers."""
+    return np.asarray(query.keys % np.uint64(2) == 0)
+
+
+def fastest(above_least: np.ndarray) -> float:
+    """What 99 % of new ones are above; the least where there are too few."""
+    return -conformal_quantile(-above_least, _ABOVE_LEAST)
+
+
+def conformal_quantile(scores: np.ndarray, coverage: float = COVERAGE) -> float:
+    """The least score that covers the share `coverage` of new ones: the ceil((n + 1) coverage)-th smallest; the largest
+    where there are too few."""
+    ordered = np.sort(scores)
+    rank = math.ceil((len(ordered) + 1) * coverage)
+    return float(ordered[min(rank, len(ordered)) - 1]) if len(ordered) else math.inf

@@ -1,0 +1,288 @@
+"""The time that a kernel takes, from what it executes and what its loops move: a base for regressions.
+
+Instructions, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
+hides the other wholly. That is a norm of third order over the parts (Stevens & Klöckner take norms too: A mechanism for
+balancing accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be
+measured apart, the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them,
+and from there to those of each kind. What the calls around a kernel leave in the caches is not fetched again. A call
+costs the more, the more is moved until the kernel is called again: its code and what it is told then come from farther
+away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.prediction.latency.features import KINDS
+from op_profiler.prediction.latency.loop_columns import loop_columns
+from op_profiler.prediction.latency.query import Query
+from op_profiler.prediction.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
+
+_INSTRUCTION_US = 1e-4
+_START_US = {
+    **dict.fromkeys(TERMS, _INSTRUCTION_US),
+    **{"chain": 6e-5, "integers": 5e-5, "divisions": 2e-3, "integer_divisions": 4e-3, "gathered": 6e-4},
+    **{"exponentials": 5e-3, "functions": 1e-2, "runtime_calls": 1e-2},
+    **dict(zip(MOVED, (1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4))),
+}
+"""Where the fit begins: some cycles an instruction, by its class."""
+_CALL_US, _COLD_CALL_US, _SPLIT_US = 0.1, 1.0, 1.0
+_CALLS = 3
+"""Costs behind those of `TERMS` and `MOVED`."""
+_LOADS = [TERMS.index(name) for name in ("loads", "scalar_loads")]
+_BUSY = [at for at, name in enumerate(TERMS) if name != "chain" and at not in _LOADS]
+_GROUPS = [_BUSY, _LOADS, [TERMS.index("chain")], *([at] for at in range(len(TERMS), len(TERMS) + len(MOVED)))]
+"""Costs of what adds up; what stands in different groups goes on side by side."""
+_IN_GROUP = np.array([[float(at in group) for group in _GROUPS] for at in range(len(TERMS) + len(MOVED))])
+"""1 where a cost is in a group, shape (costs, groups)."""
+_AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
+_SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
+_NOTHING_US = 1e-12
+_LARGEST_LOG_COST = 50.0
+"""What a fit tries beyond this is as wrong as this, and infinite times nothing is no number."""
+_MOST_FITTED, _MOST_OF_KIND = 6000, 3000
+_FEWEST_OF_KIND = 60
+_STEPS = 60
+_ONE_OFF = 0.3
+"""Errors beyond this, on a logarithmic scale, count less than by their square."""
+_FARTHEST = 3.0
+"""Kernels that are more than a factor of twenty off count no more than those."""
+_TOGETHER = np.repeat(np.eye(3), (len(TERMS), len(MOVED), _CALLS), axis=0)
+"""Devices differ in all instructions, in all that is moved, and in calls, before each cost differs by itself."""
+_NEAR_OTHERS = 0.2
+"""How far costs are from the mean of other devices', on a logarithmic scale, where no kernel tells."""
+_NEAR = 0.5
+"""How far costs of a kind are from those of all, on a logarithmic scale, where its kernels do not tell."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelModel:
+    """Fitted to one device.
+
+    Attributes:
+        threads: thread counts, rising.
+        log_costs: logarithms of microseconds for one of each of `TERMS` and a byte of each of `MOVED`, for a call, for
+            what one takes more whose code is in no cache, and for a loop that is split over threads; shape (thread
+            counts, len(TERMS) + len(MOVED) + 3).
+        log_costs_of_kinds: the same of kernels of each kind; shape (thread counts, len(KINDS), ...).
+    """
+
+    threads: np.ndarray
+    log_costs: np.ndarray
+    log_costs_of_kinds: np.ndarray
+
+    @classmethod
+    def fit(
+        cls,
+        query: Query,
+        latency_us: np.ndarray,
+        weight: np.ndarray,
+        like: Sequence[tuple[KernelModel, float]] = (),
+    ) -> KernelModel:
+        """From measured kernels, one an entry of `query`; those whose loops are not known are left out.
+
+        Args:
+            like: of other devices, and how much each counts: costs that few kernels do not tell are as theirs.
+        """
+        used = _threads_used(query)
+        counts, of_all, of_kinds = np.unique(used), [], []
+        for count in counts:
+            mine = np.flatnonzero((used == count) & query.has_loops)
+            start, apart = _start(like, int(count))
+            costs, some = start, _drawn(mine, _MOST_FITTED)
+            if len(some) and like:
+                costs = _fitted(query, latency_us, weight, some, start, moves=_TOGETHER)
+                costs = _fitted(query, latency_us, weight, some, costs, _NEAR_OTHERS)
+            elif len(some):
+                costs = _fitted(query, latency_us, weight, some, start)
+            of_all.append(costs)
+            for kind in range(len(KINDS)):
+                some = _drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND)
+                first = costs + apart[kind]
+                told = len(some) >= _FEWEST_OF_KIND
+                of_kinds.append(_fitted(query, latency_us, weight, some, first, _NEAR) if told else first)
+        return cls(counts, np.array(of_all), np.array(of_kinds).reshape(len(counts), len(KINDS), -1))
+
+    def times_us(self, query: Query) -> np.ndarray:
+        """Microseconds by the costs of all kernels, and by those of the kernel's kind.
+
+        Returns:
+            Shape (kernels, 2); NaN where the loops are not known.
+            A thread count that was not fitted, as happens where a part of the kernels is held out, has the costs of the
+            one that comes nearest.
+        """
+        found = np.full((len(query), 2), np.nan)
+        used = _threads_used(query)
+        for count in set(used.tolist()):  # np.unique imports numpy.ma, which takes some hundredths of a second
+            at = int(np.argmin(np.abs(self.threads - count)))
+            mine = query.has_loops & (used == count)
+            parts = _parts(query.take(mine), count)
+            found[mine, 0] = parts.time_us(self.log_costs[at])
+            found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
+        return found
+
+    def told(self, query: Query) -> np.ndarray:
+        """What regressions see of the loops of kernels, float32; see `loop_columns`."""
+        return loop_columns(query.loops)
+
+    def shares(self, query: Query) -> np.ndarray:
+        """What the time of each kernel goes into: arithmetic, chains of sums, loads, each of `MOVED`, the call and the
+        splitting of loops; shape (kernels, parts). Their squares, since the largest decides. Zeros where the loops are
+        not known."""
+        found = np.zeros((len(query), len(MOVED) + 5))
+        used = _threads_used(query)
+        for count in set(used.tolist()):
+            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
+            mine = np.flatnonzero(query.has_loops & (used == count))
+            found[mine] = _parts(query.take(mine), count).shares(costs)
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """Amounts of kernels: in loops over threads and in others, shape (kernels, len(TERMS) + len(MOVED)); and of their
+    calls: 1, how cold it is, and loops over threads, shape (kernels, _CALLS)."""
+
+    parallel: np.ndarray
+    serial: np.ndarray
+    calls: np.ndarray
+
+    def time_us(self, log_costs: np.ndarray) -> np.ndarray:
+        """With costs of all kernels, or of each, shape ([kernels,] costs)."""
+        costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
+        apart = costs[..., :-_CALLS]
+        parallel, serial = (_norm(_overlapping(amounts * apart)) for amounts in (self.parallel, self.serial))
+        return np.asarray(parallel + serial + (self.calls * costs[..., -_CALLS:]).sum(axis=1))
+
+    def slopes_us(self, log_costs: np.ndarray) -> np.ndarray:
+        """Microseconds that a kernel takes more for each logarithm of a cost, shape (kernels, costs), with costs of all
+        kernels. The derivative of a norm: a part counts the more, the more of the time it is."""
+        costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
+        found = np.zeros((len(self.calls), len(log_costs)))
+        for amounts in (self.parallel, self.serial):
+            times = amounts * costs[:-_CALLS]
+            parts = _overlapping(times)
+            counts = (parts / np.maximum(_norm(parts), _NOTHING_US)[:, None]) ** 2
+            found[:, :-_CALLS] += times * (counts @ _IN_GROUP.T)
+        found[:, -_CALLS:] = self.calls * costs[-_CALLS:]
+        return found
+
+    def shares(self, log_costs: np.ndarray) -> np.ndarray:
+        costs = np.exp(log_costs)
+        times = (self.parallel + self.serial) * costs[:-_CALLS]
+        call, cold, split = (self.calls * costs[-_CALLS:]).T
+        parts = np.column_stack([_overlapping(times), call + cold, split]) ** 2
+        shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
+        return shares
+
+
+def _start(like: Sequence[tuple[KernelModel, float]], threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the fit of a thread count begins: logarithms of costs of all kernels, and how far those of each kind are
+    from these. Means over other devices, each at the thread count that comes nearest."""
+    start = np.log([*_START_US.values(), _CALL_US, _COLD_CALL_US, _SPLIT_US])
+    if not like:
+        return start, np.zeros((len(KINDS), len(start)))
+    found = [(one, int(np.argmin(np.abs(one.threads - threads)))) for one, _ in like]
+    counts = [count for _, count in like]
+    of_all = [one.log_costs[at] for one, at in found]
+    apart = [one.log_costs_of_kinds[at] - one.log_costs[at] for one, at in found]
+    return np.average(of_all, axis=0, weights=counts), np.average(apart, axis=0, weights=counts)
+
+
+def _drawn(rows: np.ndarray, most: int) -> np.ndarray:
+    return np.random.default_rng(0).permutation(rows)[:most]
+
+
+def _fitted(
+    query: Query,
+    latency_us: np.ndarray,
+    weight: np.ndarray,
+    rows: np.ndarray,
+    start: np.ndarray,
+    near: float = np.inf,
+    moves: np.ndarray | None = None,
+) -> np.ndarray:
+    """Costs that bring the kernels of some rows, all of one thread count, to their times.
+
+    Args:
+        near: how far from `start` a cost is no surprise: as much as one kernel that is `_ONE_OFF` off.
+        moves: directions in which costs change, shape (costs, directions); None: each by itself.
+    """
+    from scipy.optimize import least_squares
+
+    parts = _parts(query.take(rows), int(_threads_used(query)[rows[0]]))
+    target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
+    moves = np.eye(len(start)) if moves is None else moves
+
+    def off(moved: np.ndarray) -> np.ndarray:
+        log_costs = start + moves @ moved
+        errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
+        return np.concatenate([errors, moved * (_ONE_OFF / near)])
+
+    def slopes(moved: np.ndarray) -> np.ndarray:
+        log_costs = start + moves @ moved
+        time_us = parts.time_us(log_costs)
+        counts = np.abs(np.log(time_us) - target) < _FARTHEST
+        each = parts.slopes_us(log_costs) * (counts * root_weight / time_us)[:, None]
+        return np.concatenate([each @ moves, np.eye(len(moved)) * (_ONE_OFF / near)])
+
+    nothing = np.zeros(moves.shape[1])
+    loss = {"loss": "soft_l1", "f_scale": _ONE_OFF}
+    # Without lsmr each step decomposes a matrix with a row a kernel.
+    found = least_squares(off, nothing, slopes, tr_solver="lsmr", max_nfev=_STEPS, **loss).x
+    return np.asarray(start + moves @ found)
+
+
+def _threads_used(query: Query) -> np.ndarray:
+    """A kernel that splits no loop over threads takes as long at any thread count."""
+    return np.where(query.loops[:, NAMES.index("parallel_stages")] == 0, 1, query.threads)
+
+
+def _norm(parts: np.ndarray) -> np.ndarray:
+    """Of third order over the columns, by products: numpy's powers are slow."""
+    return np.asarray(np.cbrt((parts * parts * parts).sum(axis=1) + 1e-30))
+
+
+def _overlapping(times: np.ndarray) -> np.ndarray:
+    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, caches; shape
+    (kernels, len(_GROUPS))."""
+    return np.asarray(times @ _IN_GROUP)
+
+
+def _parts(query: Query, threads: int) -> _Parts:
+    traffic = query.loops
+    width = len(TERMS) + len(MOVED)
+    amounts = 2.0 ** traffic[:, : 2 * width].astype(np.float64) - 1.0
+    parallel, serial = amounts[:, :width], amounts[:, width:]
+    both = parallel + serial
+    left = {name: 1.0 - _kept(query, both[:, _AT[name]], LEVELS[name]) for name in _SECOND}
+    left |= dict.fromkeys((_LAST, "scattered"), _cold(query.traffic_bytes, LEVELS[_LAST]))
+    for name, share in left.items():
+        parallel[:, _AT[name]] *= share
+        serial[:, _AT[name]] *= share
+    blocks = np.maximum(np.round(2.0 ** traffic[:, NAMES.index("main_parallel")].astype(np.float64) - 1.0), 1.0)
+    parallel *= (np.ceil(blocks / threads) / blocks)[:, None]
+    splits = traffic[:, NAMES.index("parallel_stages")] * (threads > 1)
+    cold = _cold(np.minimum(query.between_bytes, query.working_set_bytes), LEVELS[_LAST])
+    return _Parts(parallel, serial, np.column_stack([np.ones(len(splits)), cold, splits]))
+
+
+def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
+    """Which part of what comes from behind a second cache is still in it from the call before.
+
+    A cell that is called again and again finds its weights there. Layers of one shape with weights of their own count
+    as calls of one operator too; what they move between two calls is far more than this cache holds.
+    """
+    arguments = 2.0 ** query.loops[:, NAMES.index("arguments_from_memory")].astype(np.float64) - 1.0
+    once = np.minimum(arguments / np.maximum(fetched, 1.0), 1.0)
+    return np.asarray(once * (1.0 - _cold(query.between_bytes, level)))
+
+
+def _cold(around: np.ndarray, level: CacheLevel) -> np.ndarray:
+    """Which part of what a kernel needs is no longer in a cache, by the bytes that went through it: half once these
+    fill it."""
+    octaves = np.log2(np.maximum(around, 1.0) / level.size_bytes)
+    return np.asarray(1 / (1 + np.exp(-octaves)))

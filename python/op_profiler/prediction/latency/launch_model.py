@@ -1,0 +1,144 @@
+"""The time that a kernel takes on a GPU, from what its launches do: a base for regressions.
+
+A GPU runs as many blocks at once as its multiprocessors hold. A launch with few blocks takes what one of their threads
+takes, one step after the other; a launch with many takes what all warps need of the units and of the memory. The two
+add up here: a time in between is part of both. So the time is a sum of amounts, each with a cost that is fitted to
+measured kernels. (Hong & Kim, An analytical model for a GPU architecture with memory-level and thread-level parallelism
+awareness, ISCA 2009, tell the two from the number of warps.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from op_profiler.prediction.latency.features import KINDS
+from op_profiler.prediction.latency.launched import WARP, amounts_of
+from op_profiler.prediction.latency.query import Query
+
+_CYCLE_US = 5e-4
+_START_US = {
+    "launch": 1.2,
+    "thread_arithmetic": 4 * _CYCLE_US,
+    "thread_shared": 10 * _CYCLE_US,
+    "thread_fetches": 400 * _CYCLE_US,
+    "warps": 2 * _CYCLE_US,
+    "issued": _CYCLE_US / 4,
+    "integers": _CYCLE_US / 10,
+    "functions": 10 * _CYCLE_US,
+    "sectors": _CYCLE_US / 5,
+    "memory_sectors": 6e-6,
+    "bytes": 4e-7,
+}
+"""Where the fit begins: microseconds for a launch; for a step of a thread that waits for the one before; for what a
+multiprocessor does for its warps: to begin one, an instruction of a warp, by its class, and a sector of 32 bytes; and
+for what all of them share: such a sector, and a byte of the operator's tensors."""
+COSTS = tuple(_START_US)
+_STEPS = ("thread_arithmetic", "thread_shared", "thread_fetches")
+_THREADS_AT_ONCE, _BLOCKS_AT_ONCE, _SHARED_AT_ONCE = 2048, 32, 227 << 10
+"""Of a multiprocessor since NVIDIA's Volta; some have less shared memory."""
+_NEAR = 2.0
+"""How far costs are from where the fit begins, on a logarithmic scale, where no kernel tells."""
+_NEAR_OF_KIND = 0.5
+"""The same of costs of a kind, from those of all."""
+_FEWEST_OF_KIND = 60
+_ONE_OFF = 0.3
+"""Errors beyond this, on a logarithmic scale, count less than by their square."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchModel:
+    """Fitted to one GPU.
+
+    Attributes:
+        multiprocessors: that it has; an array without axes.
+        log_costs: logarithms of microseconds for one of each of `COSTS`, shape (len(COSTS),).
+        log_costs_of_kinds: the same of kernels of each kind, shape (len(KINDS), len(COSTS)).
+    """
+
+    multiprocessors: np.ndarray
+    log_costs: np.ndarray
+    log_costs_of_kinds: np.ndarray
+
+    threads: ClassVar[np.ndarray] = np.zeros(1, dtype=np.int64)
+    """A GPU has no thread counts; see `KernelModel.threads`."""
+
+    @classmethod
+    def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, multiprocessors: int) -> LaunchModel:
+        """From measured kernels, one an entry of `query`; those whose loops are not known are left out."""
+        known = query.has_loops
+        asked, times_us, counts = query.take(known), latency_us[known], weight[known]
+        amounts = _amounts(asked, multiprocessors)
+        start = np.log([*_START_US.values()])
+        of_all = _fitted(amounts, times_us, counts, start, _NEAR)
+        of_kinds = []
+        for kind in range(len(KINDS)):
+            mine = asked.kinds == kind
+            told = mine.sum() >= _FEWEST_OF_KIND
+            found = _fitted(amounts[mine], times_us[mine], counts[mine], of_all, _NEAR_OF_KIND) if told else of_all
+            of_kinds.append(found)
+        return cls(np.array(multiprocessors), of_all, np.array(of_kinds))
+
+    def times_us(self, query: Query) -> np.ndarray:
+        """Microseconds by the costs of all kernels, and by those of the kernel's kind.
+
+        Returns:
+            Shape (kernels, 2); NaN where the loops are not known.
+        """
+        amounts = _amounts(query, int(self.multiprocessors))
+        of_kind = (amounts * np.exp(self.log_costs_of_kinds[query.kinds])).sum(axis=1)
+        return np.column_stack([amounts @ np.exp(self.log_costs), of_kind])
+
+    def shares(self, query: Query) -> np.ndarray:
+        """What the time of each kernel goes into, by cost; shape (kernels, costs). Zeros where the loops are not
+        known."""
+        times_us = _amounts(query, int(self.multiprocessors)) * np.exp(self.log_costs)
+        shares: np.ndarray = np.nan_to_num(times_us / times_us.sum(axis=1, keepdims=True))
+        return shares
+
+    def told(self, query: Query) -> np.ndarray:
+        """What regressions see of kernels: the columns of what they launch, and the amounts; float32."""
+        amounts = np.log2(1e-6 + _amounts(query, int(self.multiprocessors)))
+        return np.concatenate([query.loops, amounts], axis=1, dtype=np.float32, casting="same_kind")
+
+
+def _fitted(
+    amounts: np.ndarray, latency_us: np.ndarray, weight: np.ndarray, start: np.ndarray, near: float
+) -> np.ndarray:
+    """Costs that bring kernels to their times.
+
+    Args:
+        near: how far from `start` a cost is no surprise: as much as one kernel that is `_ONE_OFF` off.
+    """
+    from scipy.optimize import least_squares
+
+    target, root_weight = np.log(latency_us), np.sqrt(weight)
+
+    def off(moved: np.ndarray) -> np.ndarray:
+        errors = np.log(amounts @ np.exp(start + moved)) - target
+        return np.concatenate([errors * root_weight, moved * (_ONE_OFF / near)])
+
+    def slopes(moved: np.ndarray) -> np.ndarray:
+        times_us = amounts * np.exp(start + moved)
+        each = times_us / times_us.sum(axis=1, keepdims=True) * root_weight[:, None]
+        return np.concatenate([each, np.eye(len(moved)) * (_ONE_OFF / near)])
+
+    found = least_squares(off, np.zeros(len(start)), slopes, loss="soft_l1", f_scale=_ONE_OFF).x
+    return np.asarray(start + found)
+
+
+def _amounts(query: Query, multiprocessors: int) -> np.ndarray:
+    """What each cost is paid for, shape (kernels, costs)."""
+    of = amounts_of(query.loops)
+    blocks, warps = (np.maximum(np.rint(of[name]), 1.0) for name in ("blocks", "warps"))
+    at_once = np.minimum(_THREADS_AT_ONCE // (warps * WARP), _SHARED_AT_ONCE // np.maximum(of["shared_bytes"], 1.0))
+    rounds = np.ceil(blocks / (multiprocessors * np.clip(at_once, 1.0, _BLOCKS_AT_ONCE)))
+    # The multiprocessor that has most blocks decides.
+    share = np.ceil(blocks / multiprocessors) / blocks
+    steps = [of[name] * rounds for name in _STEPS]
+    issued = sum(of[f"warps_{name}"] for name in ("arithmetic", "shared", "accesses"))
+    busy = [blocks * warps, issued, of["warps_integers"], of["warps_functions"], of["warps_sectors"]]
+    shared = [of["warps_sectors"], query.amounts.moved]
+    return np.column_stack([of["launches"], *steps, *(amount * share for amount in busy), *shared])

@@ -1,0 +1,70 @@
+"""What is known of another device's kernels, for a device of which little is: by the peaks of both.
+
+Processors of one make differ little, and those of two makes in how much their caches hand on, beyond what a few kernels
+tell: from a third cache three times as much, or a third.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from op_profiler.prediction.latency.kernel_model import KernelModel
+from op_profiler.prediction.latency.traffic import MOVED, TERMS
+
+_FROM = {"past_32k": "l2", "past_48k": "l2", "past_1m": "l3", "past_2m": "l3", "past_32m": "memory"}
+"""Where what does not fit into caches of some sizes comes from."""
+_RATES = ("arithmetic", "memory", "l1", "l2", "l3")
+_FAR = 0.13
+"""Peaks of two devices that are so far apart on average, on a logarithmic scale, make one count e times less."""
+_FARTHEST = 1.0
+"""How far devices are apart where their peaks are not known."""
+
+Peaks = Mapping[str, Any]
+"""As `op_profiler.targets.llvm.peaks.Peaks` has them, plain values (`DeviceName.peaks`)."""
+
+
+def likeness(there: Peaks | None, here: Peaks | None) -> float:
+    """How much what is measured on one device counts for the other: 1 where their peaks are equal, and less the farther
+    these are apart."""
+    ratios = [_ratio(there, here, name, threads=1) for name in _RATES]
+    apart = [abs(np.log(ratio)) for ratio in ratios if ratio is not None]
+    return float(np.exp(-(np.mean(apart) if apart else _FARTHEST) / _FAR))
+
+
+def as_if_here(kernels: KernelModel, there: Peaks | None, here: Peaks | None) -> KernelModel:
+    """Another device's costs with this one's caches: a byte costs as much more as the cache hands on less.
+
+    Args:
+        there, here: peaks of the device of `kernels`, and of the one that is asked about. Where one of the two does not
+            tell a cache, its bytes cost the same.
+    """
+    change = np.zeros((len(kernels.threads), kernels.log_costs.shape[1]))
+    for at, threads in enumerate(kernels.threads):
+        for name, cache in _FROM.items():
+            ratio = _ratio(there, here, cache, int(threads))
+            if ratio is not None:
+                change[at, len(TERMS) + MOVED.index(name)] = np.log(ratio)
+    return dataclasses.replace(
+        kernels,
+        log_costs=kernels.log_costs + change,
+        log_costs_of_kinds=kernels.log_costs_of_kinds + change[:, None],
+    )
+
+
+def _ratio(there: Peaks | None, here: Peaks | None, name: str, threads: int) -> float | None:
+    """One device's peak over the other's, each at the thread count that comes nearest; None where one is not known."""
+    rates = [_rate(peaks, name, threads) for peaks in (there, here) if peaks is not None]
+    return rates[0] / rates[1] if len(rates) == 2 and all(rates) else None
+
+
+def _rate(peaks: Peaks, name: str, threads: int) -> float:
+    """What it does or hands on in a microsecond; 0 where that is not known."""
+    known = {"arithmetic": peaks.get("flops_per_us"), "memory": peaks.get("bytes_per_us")}
+    rates = (known | peaks.get("cache_bytes_per_us", {})).get(name)
+    if not rates:
+        return 0.0
+    return float(rates[int(np.argmin(np.abs(np.array(peaks["threads"]) - threads)))])

@@ -1,0 +1,145 @@
+"""Models as predictors need them: lowered once, then read from the cache folder without TVM's import."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.cache import cache_folder, code_digest
+from op_profiler.compilers.imported_model import Agreement
+from op_profiler.errors import ModelError
+from op_profiler.files import atomic_file
+from op_profiler.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.prediction.latency.network import Network
+
+_GOES_THROUGH = ("compilers", "frontends", "operators")
+"""Parts of this package by which a model becomes a network."""
+_LARGEST_BYTES = 1 << 26
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweredModel:
+    """A model whose operators the compiler has told.
+
+    Attributes:
+        name: of the model.
+        operators: of all calls, in order.
+        input_dtypes: by the name of the input.
+        agreement: of its outputs with those of its own framework.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    input_dtypes: dict[str, str]
+    agreement: Agreement = Agreement()
+
+    def network(self) -> Network:
+        """Ready to be asked about."""
+        from op_profiler.prediction.latency.network import Network
+
+        return Network.of(self.name, self.operators)
+
+
+def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda text: None) -> LoweredModel:
+    """The model of a request, fused for its target, without schedule records.
+
+    Args:
+        note: told when it has to be lowered.
+
+    Raises:
+        ModelError: it does not lower, or nothing of it is left.
+    """
+    from op_profiler.frontends import FRONTENDS
+
+    content = FRONTENDS.get(request.model.source).fingerprint(request.model)
+    if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+        note(f"lowering {request.model.name}")
+        return _lower(request)
+    path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
+    found = _read(path)
+    asked = request.check_outputs == "once" and found is not None and found.agreement == Agreement()
+    if found is None or asked or request.check_outputs == "always":
+        note(f"lowering {request.model.name}")
+        found = _lower(request)
+        _write(found, path)
+    return found
+
+
+def _lower(request: BuildRequest) -> LoweredModel:
+    from op_profiler.building.requested_model import load_model
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.prediction.latency.loops import keep_loops
+
+    model, _, target = load_model(request)
+    occurrences = compiler_in_use().operators(model, target, layers=False)
+    operators = tuple(occurrence.operator for occurrence in occurrences)
+    keep_loops(occurrences, request.target)
+    if not operators:
+        raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
+    return LoweredModel(
+        request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs}, model.agreement
+    )
+
+
+def _identity(request: BuildRequest, content: str) -> str:
+    """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
+    from op_profiler.prediction.latency.loops import identity_of_loops
+    from op_profiler.targets.llvm.identity import processor_name
+    from op_profiler.targets.target import tvm_identity
+
+    compiler = tvm_identity(request.target, request.compiler)
+    parts = [code_digest(*_GOES_THROUGH), content, request.target, request.precision, compiler, processor_name()]
+    parts.append(identity_of_loops(request.target))  # which are kept when it is lowered
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _write(model: LoweredModel, path: Path) -> None:
+    """Distinct operators, and which of them each call calls; behind a digest. A full disk costs the cache, no more."""
+    distinct: dict[str, int] = {}
+    calls = [distinct.setdefault(operator.key, len(distinct)) for operator in model.operators]
+    operators = {operator.key: dataclasses.asdict(operator) for operator in model.operators}
+    content = json.dumps(
+        {
+            "name": model.name,
+            "operators": [operators[key] for key in distinct],
+            "calls": calls,
+            "inputs": model.input_dtypes,
+            "agreement": dataclasses.asdict(model.agreement),
+        }
+    )
+    with contextlib.suppress(OSError), atomic_file(path) as partial:
+        partial.write_text(f"{_digest(content)}\n{content}", encoding="utf-8")
+
+
+def _read(path: Path) -> LoweredModel | None:
+    """What `_write` left; None where there is nothing, or something else."""
+    from op_profiler.dataset.convert import build
+
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            return None
+        digest, _, content = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if digest != _digest(content):
+        return None
+    found: dict[str, Any] = json.loads(content)
+    operators = [build(Operator, operator) for operator in found["operators"]]
+    return LoweredModel(
+        found["name"],
+        tuple(operators[call] for call in found["calls"]),
+        found["inputs"],
+        Agreement(**found["agreement"]),
+    )
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()

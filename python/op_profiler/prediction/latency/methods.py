@@ -1,0 +1,57 @@
+"""The predictors that are built in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.prediction.latency.method import Method
+from op_profiler.prediction.latency.regression import Boosted, Regressor, SklearnTrees
+
+_SEVERAL = 2
+_DIVERSE: dict[str, Any] = {
+    "rounds": 90,
+    "eta": 0.2,
+    "max_depth": 9,
+    "colsample_bytree": 0.7,
+    "colsample_bynode": 0.4,
+    "num_parallel_tree": 2,
+}
+"""Each node chooses among other columns: what each tree is off by has less in common with the others. Two trees a round
+are worth twice as many models, of which each takes its time to be asked."""
+
+
+def _several_boosted(seed: int) -> list[Regressor]:
+    return [Boosted(seed + number, **_DIVERSE) for number in range(1, _SEVERAL + 1)]
+
+
+def _boosted(seed: int) -> list[Regressor]:
+    return [Boosted(seed)]
+
+
+def _forest(seed: int) -> list[Regressor]:
+    return [SklearnTrees.of("random_forest", seed)]
+
+
+def _tree(seed: int) -> list[Regressor]:
+    return [SklearnTrees.of("decision_tree", seed)]
+
+
+def _all_three(seed: int) -> list[Regressor]:
+    return [*_boosted(seed), *_forest(seed), *_tree(seed)]
+
+
+DEFAULT = Method(
+    looks_up=True,
+    corrects_samples=True,
+    interpolates="where better",
+    regressors=_several_boosted,
+    regressor_types=(Boosted,),
+)
+LOOKUP = Method(looks_up=True, bounds=False)
+INTERPOLATION = Method(interpolates="everywhere")
+XGBOOST = Method(regressors=_boosted, regressor_types=(Boosted,))
+RANDOM_FOREST = Method(regressors=_forest, regressor_types=(SklearnTrees,))
+DECISION_TREE = Method(regressors=_tree, regressor_types=(SklearnTrees,))
+MEAN = Method(regressors=_all_three, regressor_types=(Boosted, SklearnTrees), averages_latencies=True)
+"""As the TFLite latency estimator of Google Summer of Code has it."""
+ROOFLINE = Method()

@@ -1,0 +1,250 @@
+"""The latency of a network: the sum over its calls of operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.operators.operator import Operator
+from op_profiler.prediction.latency.intervals import sum_half_width
+from op_profiler.prediction.latency.loops import loops_of
+from op_profiler.prediction.latency.predictor import BOUND, TIERS, UNSUPPORTED, OperatorPrediction, Predictor
+from op_profiler.prediction.latency.query import Query, unknown_loops
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiled_model import Occurrence
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A lowered model, ready to be asked about.
+
+    Attributes:
+        operators: distinct, in the order of their first call; `calls`: how often each is called.
+        query: of the operators, at one thread and with what the whole model moves between two calls.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    calls: np.ndarray
+    query: Query
+
+    @classmethod
+    def of(cls, name: str, operators: Sequence[Operator]) -> Network:
+        """From the operators of all calls, in order."""
+        counts: dict[str, int] = {}
+        first: dict[str, Operator] = {}
+        for operator in operators:
+            counts[operator.key] = counts.get(operator.key, 0) + 1
+            first.setdefault(operator.key, operator)
+        return cls.of_calls(name, list(first.values()), list(counts.values()))
+
+    @classmethod
+    def of_calls(
+        cls, name: str, operators: Sequence[Operator], calls: Sequence[int], loops: np.ndarray | None = None
+    ) -> Network:
+        """From distinct operators, how often each is called, and what their loops do where that is known."""
+        moved = sum((o.bytes_read + o.bytes_written) * count for o, count in zip(operators, calls))
+        once = sum(o.bytes_read + o.bytes_written for o in operators)
+        counts = np.asarray(calls, dtype=np.int64)
+        query = Query.of(
+            operators, traffic_bytes=float(moved), working_set_bytes=float(once), calls=counts, loops=loops
+        )
+        return cls(name, tuple(operators), counts, query)
+
+    def told(
+        self,
+        predictor: Predictor,
+        threads: Sequence[int],
+        *,
+        target: str | None = None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> Network:
+        """The same network with what the loops of its kernels do, for a closer estimate: some hundredths of a second
+        for an operator that was never asked about before, nothing for those that the predictor looks up.
+
+        Args:
+            threads: counts that will be asked about.
+            target: that it was lowered for; None: the predictor's.
+            note: told what takes long.
+        """
+        asked = [self.query.at(count) for count in threads]
+        wanted = np.flatnonzero(np.any([predictor.sees_loops(query) for query in asked], axis=0))
+        if not len(wanted):
+            return self
+        found = loops_of([self.operators[at] for at in wanted], target or predictor.device.target, note)
+        loops = self.query.loops
+        if loops.shape[1] != found.shape[1]:  # those of a GPU have other columns
+            loops = unknown_loops(len(loops), found.shape[1])
+        loops = loops.copy()
+        loops[wanted] = found
+        return dataclasses.replace(self, query=dataclasses.replace(self.query, loops=loops))
+
+    @classmethod
+    def of_occurrences(cls, name: str, occurrences: Sequence[Occurrence]) -> Network:
+        """From what the compiler made of a model."""
+        return cls.of(name, [occurrence.operator for occurrence in occurrences])
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkPrediction:
+    """What a predictor says of a network at one thread count.
+
+    Attributes:
+        total_us, low_us, high_us: with a 90 % interval. Where an operator has no estimate there is no total: then
+            `low_us` is what the network takes at least, and the others are NaN.
+        partial_us: the sum of what has an estimate; the total where all has one, NaN where nothing has.
+        beyond_us: of that, what a GPU takes from kernel to kernel and waits for launches; 0 on processors.
+        tiers: share of `partial_us` by name of the tier.
+        bounded: names of operators of which only the least time is known.
+        unsupported: of operators of which nothing is; `too_large`: of those among them that do not fit into the
+            device's memory.
+        outside: names of operators with doubled intervals, as of `OperatorPrediction.outside`.
+        operators: one entry a distinct operator, latency of one call.
+    """
+
+    network: Network
+    threads: int
+    total_us: float
+    low_us: float
+    high_us: float
+    partial_us: float
+    beyond_us: float
+    tiers: dict[str, float]
+    bounded: tuple[str, ...]
+    unsupported: tuple[str, ...]
+    too_large: tuple[str, ...]
+    outside: tuple[str, ...]
+    operators: OperatorPrediction
+
+    @property
+    def without_estimate(self) -> tuple[str, ...]:
+        """Names of operators that are missing from `partial_us`."""
+        return (*self.bounded, *self.unsupported)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts."""
+        found = self.operators
+        return {
+            "model": self.network.name,
+            "threads": self.threads,
+            "total_us": _number(self.total_us),
+            "interval_us": [_number(self.low_us), _number(self.high_us)],
+            "partial_us": _number(self.partial_us),
+            "beyond_us": _number(self.beyond_us),
+            "tiers": self.tiers,
+            "bounded": list(self.bounded),
+            "unsupported": list(self.unsupported),
+            "too_large": list(self.too_large),
+            "outside": list(self.outside),
+            "operators": [
+                {
+                    "name": operator.name,
+                    "operator_key": operator.key,
+                    "anchor": operator.anchor,
+                    "calls": int(calls),
+                    "latency_us": _number(latency),
+                    "interval_us": [_number(low), _number(high)],
+                    "tier": TIERS[tier],
+                }
+                for operator, calls, latency, low, high, tier in zip(
+                    self.network.operators,
+                    self.network.calls,
+                    found.latency_us,
+                    found.low_us,
+                    found.high_us,
+                    found.tier,
+                )
+            ],
+        }
+
+
+def predict_network(predictor: Predictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
+    """The sum over all calls; between kernels an executor on a processor spends nothing that their times do not hold,
+    and on a GPU what `op_profiler.prediction.latency.launching` tells.
+
+    Errors of operators partly cancel, partly share a cause: how much of them does was calibrated on networks that were
+    held out (`Predictor.correlation`), and makes the interval of the sum
+    (`op_profiler.prediction.latency.intervals.sum_half_width`).
+
+    Raises:
+        UsageError: there are no measurements at that thread count.
+    """
+    return predict_networks(predictor, [network], threads=threads)[0]
+
+
+def predict_networks(predictor: Predictor, networks: Sequence[Network], *, threads: int = 1) -> list[NetworkPrediction]:
+    """`predict_network` of many at once, which takes a fraction of the time: an architecture search asks so.
+
+    >>> from op_profiler import Predictor
+    >>> from op_profiler.operators.kinds.described import described
+    >>> from op_profiler.operators.kinds.convolutions import Conv2d
+    >>> from op_profiler.operators.kinds.products import Dense
+    >>> def network(width, depth):
+    ...     layers = [Conv2d(1, width, 28, 28, width, 3, 1, epilogue="bias_relu")] * depth
+    ...     return Network.of(f"{width}x{depth}", [described(layer) for layer in layers + [Dense(1, width, 10)]])
+    >>> networks = [network(width, depth) for width in (16, 32) for depth in (1, 8)]
+    >>> found = predict_networks(Predictor.from_dataset(), networks)
+    >>> found[0].total_us < found[1].total_us < found[3].total_us
+    True
+
+    Raises:
+        UsageError: there are no measurements at that thread count.
+    """
+    if not networks:
+        return []
+    query = Query.joined([network.query for network in networks])
+    found = predictor.predict(query.at(threads))
+    if len(networks) == 1:
+        return [_total(predictor, networks[0], threads, found)]
+    ends = np.cumsum([len(network.calls) for network in networks])[:-1]
+    parts = [np.split(getattr(found, field.name), ends) for field in dataclasses.fields(found)]
+    return [
+        _total(predictor, network, threads, OperatorPrediction(*of_one))
+        for network, of_one in zip(networks, zip(*parts))
+    ]
+
+
+def _total(predictor: Predictor, network: Network, threads: int, found: OperatorPrediction) -> NetworkPrediction:
+    """From the operators to the network."""
+    estimated = np.isfinite(found.latency_us)
+    times = np.where(estimated, found.latency_us, 0.0) * network.calls
+    kernels = float(times.sum())
+    partial = kernels if estimated.any() else np.nan
+    beyond = 0.0
+    if kernels > 0 and predictor.launching is not None:
+        partial = predictor.launching.total_us(kernels, network.operators, np.where(estimated, network.calls, 0))
+        beyond = partial - kernels
+    half = 0.0
+    if kernels > 0:
+        widths = np.log(np.where(estimated, found.high_us / found.latency_us, 1.0))
+        half = sum_half_width(times * widths / kernels, predictor.correlation)
+    bounded, unsupported = found.tier == BOUND, found.tier == UNSUPPORTED
+    least = float(np.nan_to_num(partial * np.exp(-half)) + (found.low_us * network.calls)[bounded].sum())
+    total = partial if estimated.all() else np.nan
+    shares = {
+        name: float(times[found.tier == tier].sum() / kernels) if kernels else 0.0 for tier, name in enumerate(TIERS)
+    }
+    names = np.array([operator.name for operator in network.operators], dtype=object)
+    return NetworkPrediction(
+        network=network,
+        threads=threads,
+        total_us=total,
+        low_us=least or np.nan,
+        high_us=total * float(np.exp(half)),
+        partial_us=partial,
+        beyond_us=beyond,
+        tiers={name: share for name, share in shares.items() if share > 0},
+        bounded=tuple(names[bounded]),
+        unsupported=tuple(names[unsupported]),
+        too_large=tuple(names[found.too_large]),
+        outside=tuple(names[found.outside]),
+        operators=found,
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

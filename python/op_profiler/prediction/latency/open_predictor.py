@@ -1,0 +1,251 @@
+"""Which predictor answers: a file, one fitted to a dataset, or one that ships."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.addresses import without_password
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.errors import DatasetError, UsageError
+from op_profiler.prediction.latency import PREDICTORS
+from op_profiler.prediction.latency.devices import cpu_elsewhere, cpu_of, devices_in, is_here
+from op_profiler.prediction.latency.query import unknown_loops
+from op_profiler.prediction.latency.vectors import vector_ratio
+from op_profiler.schedules.records import slug
+from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_gpus, shipped_processors
+
+if TYPE_CHECKING:
+    from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.examples import Examples
+    from op_profiler.prediction.latency.predictor import Predictor
+
+_NO_DATASET = "there is no dataset to learn from; give one with --db (op-profiler sample makes one)"
+
+
+def open_predictor(
+    predictor: str = "default",
+    *,
+    db: str | None = None,
+    device: str | None = None,
+    compiler: str = DEFAULT_COMPILER,
+    on_gpu: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> Predictor:
+    """The predictor that a user asked for.
+
+    What was fitted to a dataset is kept in the cache folder by the dataset's fingerprint, and fitted once.
+
+    Args:
+        predictor: one of `PREDICTORS`, or the path of a file that `predictor_files.save` wrote.
+        db: dataset to learn from; None for what ships.
+        device: start of a device's key or part of its processor's name; None for the only one, or this machine; of what
+            ships, for this processor or the nearest (`shipped_processor`).
+        compiler: whose kernels the times are of.
+        on_gpu: whether those of a GPU are wanted where no dataset and no device is named.
+        note: told what takes long.
+
+    Raises:
+        UnknownNameError: neither a choice nor a file.
+        DatasetError: the file or the dataset cannot be used, or holds several devices and none was chosen.
+    """
+    from op_profiler.prediction.latency import predictor_files
+
+    if predictor not in PREDICTORS:
+        check_choice(predictor)
+        stored = predictor_files.load(Path(predictor))
+        if stored.device.compiler != compiler:
+            raise DatasetError(f"{predictor} holds times of --compiler {stored.device.compiler}, not of {compiler}")
+        if device is not None and not _is(stored.device, device):
+            there = f"{stored.device.processor} ({stored.device.target})"
+            raise DatasetError(f"{predictor} holds times of {there}, not of {device!r}; leave out --device")
+        return stored
+    if db is None and predictor == "default" and compiler == DEFAULT_COMPILER:
+        ships = shipped_processor(device, on_gpu=on_gpu)
+        try:
+            if ships.predictor is not None:
+                return predictor_files.load(ships.predictor)
+        except DatasetError as error:
+            note(str(error))
+    return _fitted(examples_for(db=db, device=device, compiler=compiler, on_gpu=on_gpu, note=note), predictor, note)
+
+
+def check_choice(predictor: str) -> None:
+    """Refuse what is neither one of `PREDICTORS` nor a file.
+
+    Raises:
+        UnknownNameError: tells what there is.
+    """
+    if not Path(predictor).is_file():
+        PREDICTORS.check(predictor, "Or give the path of a stored one.")
+
+
+def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> ShippedProcessor:
+    """Whose times answer where no dataset is named: those of this processor where it ships, else of the nearest by its
+    name; or of the one that is asked for, GPUs too.
+
+    Args:
+        device: start of a device's key or part of its processor's name.
+        on_gpu: where no device is asked for, the GPU that ships; of several, one has to be asked for.
+
+    Raises:
+        DatasetError: nothing ships, or not what is asked for; tells what does.
+    """
+    from op_profiler.targets.llvm.identity import processor_name
+
+    if device is None and not on_gpu:
+        nearest = nearest_processor(slug(processor_name()))
+        if nearest is None:
+            raise DatasetError(_NO_DATASET)
+        return nearest
+    ships = shipped_gpus() if device is None else [*shipped_processors(), *shipped_gpus()]
+    if not ships:
+        raise DatasetError(_NO_DATASET)
+    devices = [_device_of(one) for one in ships]
+    return ships[devices.index(_chosen(devices, device))]
+
+
+def device_for(target: str | None) -> str | None:
+    """Key of the processor that ships of those that a target's ``-mcpu`` names, where this machine is none of these;
+    None where none ships, or several."""
+    cpu = cpu_elsewhere(target)
+    found = [] if cpu is None else [one for one in map(_device_of, shipped_processors()) if cpu_of(one.target) == cpu]
+    return found[0].key if len(found) == 1 else None
+
+
+def _device_of(ships: ShippedProcessor) -> DeviceName:
+    """From the predictor where it can be read, since the dataset takes longer."""
+    from op_profiler.prediction.latency import predictor_files
+
+    if ships.predictor is not None:
+        try:
+            return predictor_files.device_in(ships.predictor)
+        except DatasetError:
+            if ships.operators is None:
+                raise
+    (device,) = devices_in(file=ships.operators)
+    return device
+
+
+def examples_for(
+    *,
+    db: str | None,
+    device: str | None,
+    compiler: str = DEFAULT_COMPILER,
+    on_gpu: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> Examples:
+    """The measurements of one device in a dataset, or in what ships.
+
+    Args:
+        on_gpu: as of `shipped_processor`.
+        compiler: whose kernels were measured; another compiler's times are another device's.
+
+    Raises:
+        DatasetError: there are none, or several devices and none was chosen.
+    """
+    from op_profiler.prediction.latency.examples import load_examples
+
+    file = shipped_processor(device, on_gpu=on_gpu).operators if db is None else None
+    if db is None and file is None:
+        raise DatasetError(_NO_DATASET)
+    there = devices_in(db=db, file=file)
+    if not there:
+        raise _nothing_to_learn(db, load_examples(db=db, file=file).left_out)
+    devices = [one for one in there if one.compiler == compiler]
+    if not devices:
+        raise DatasetError(
+            f"there are no times of --compiler {compiler} in {_place(db)}: collect some "
+            f"(op_performance_collector.py --compiler {compiler} --modelname ... --threads 1,2), and give it "
+            "with --db"
+        )
+    chosen = _chosen(devices, device)
+    examples = load_examples(db=db, file=file, device=chosen.key, note=note)
+    if not len(examples):
+        raise _nothing_to_learn(db, examples.left_out)
+    return with_loops(examples.of_device(chosen.key), chosen.target, note)
+
+
+def shipped_examples(note: Callable[[str], None] = lambda text: None) -> list[Examples]:
+    """The measurements of each processor that ships, with vectors as long as those of the first one."""
+    found = [
+        examples_for(db=None, device=one.folder.name, note=note)
+        for one in shipped_processors()
+        if one.operators is not None
+    ]
+    return [one for one in found if vector_ratio(_only_device(one), _only_device(found[0])) == 1.0]
+
+
+def _only_device(examples: Examples) -> DeviceName:
+    return examples.devices[int(examples.device[0])]
+
+
+def digest_of_what_ships() -> str:
+    """16 hex digits of the measurements that `shipped_examples` gives; empty where none do."""
+    files = [file for one in shipped_processors() for file in (one.operators, one.loops) if file is not None]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16] if files else ""
+
+
+def _nothing_to_learn(db: str | None, left_out: Mapping[str, int]) -> DatasetError:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    return DatasetError(
+        f"there is no time to learn from in {_place(db)}{f' ({reasons})' if reasons else ''}: what failed, was "
+        "tuned, swept or measured beside others is left out. Collect while nothing else uses the machine; --remeasure "
+        "noisy repeats what was beside others"
+    )
+
+
+def _place(db: str | None) -> str:
+    return "what ships" if db is None else without_password(db)
+
+
+def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
+    """The same measurements with what the loops of their operators do."""
+    from op_profiler.prediction.latency.loops import loops_of
+
+    used = np.unique(examples.operator)
+    told = loops_of([examples.operators[at] for at in used], target, note)
+    loops = unknown_loops(len(examples.operators), told.shape[1]).copy()
+    loops[used] = told
+    return dataclasses.replace(examples, loops=loops)
+
+
+def _chosen(devices: list[DeviceName], wanted: str | None) -> DeviceName:
+    found = [d for d in devices if wanted is None or _is(d, wanted)]
+    if len(found) > 1:
+        found = [d for d in found if is_here(d)] or found
+    if len(found) == 1:
+        return found[0]
+    there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in found or devices)
+    if found:
+        raise UsageError(f"{len(found)} devices fit; choose one with --device: {there}")
+    raise DatasetError(f"no device fits {wanted!r}; choose one with --device: {there}")
+
+
+def _is(device: DeviceName, wanted: str) -> bool:
+    return device.key.startswith(wanted) or slug(wanted) in slug(f"{device.processor} {device.target}")
+
+
+def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Predictor:
+    from op_profiler.prediction.latency import predictor_files
+    from op_profiler.prediction.latency.fit import fingerprint, fit
+
+    def fitted() -> Predictor:
+        note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
+        return fit(examples, choice=choice)
+
+    return predictor_files.kept(f"{choice}-{fingerprint(examples)}-{digest_of_loops(examples)}", fitted, note)
+
+
+def digest_of_loops(examples: Examples) -> str:
+    """8 hex digits of what is known of the loops, which another compiler may not tell."""
+    loops = b"" if examples.loops is None else examples.loops.tobytes()
+    return hashlib.sha256(loops).hexdigest()[:8]

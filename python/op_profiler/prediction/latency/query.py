@@ -1,0 +1,233 @@
+"""What is asked of a predictor: operators as arrays, made once and asked as often as one likes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from op_profiler.operators.cost import HEAVY
+from op_profiler.operators.operator import Operator
+from op_profiler.prediction.latency.features import KINDS, NAMES, matrix, transcendental_work
+from op_profiler.prediction.latency.roofline import Work
+from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
+
+SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls")
+"""Columns of `Query.columns` behind those of the operator: thread count; the bytes that all calls of the model move,
+those that are left if each operator is called once, and those between two calls of this one, in whole powers of two;
+whether the model is a network (1) or a batch of sampled operators (0); and log2 of how often it calls the operator.
+Exact numbers of bytes would tell single models apart, and trees learn by heart what those were off by."""
+_ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
+_KEPT = 1 << 16
+_USUAL_DTYPE = "float32"
+_DIGITS = re.compile(r"\d+")
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """Operators under settings, one an entry of each array.
+
+    Attributes:
+        keys: workload keys as numbers, uint64.
+        features: shape (entries, len(NAMES)), float32; see `op_profiler.prediction.latency.features`.
+        loops: shape (entries, columns), float32: `NAMES` of `op_profiler.prediction.latency.traffic` for a processor,
+            and those of `op_profiler.prediction.latency.launched` for a GPU. NaN where they are not known.
+        work: operations, bytes read and written, and transcendental functions, shape (entries, 3).
+        threads: thread count.
+        traffic_bytes: what all calls of the model around the operator read and write: decides how cold its caches are.
+        working_set_bytes: the same if it called each of its operators once: what may stay in a cache.
+        network: whether that model is a network and no batch of sampled operators.
+        calls: how often that model calls the operator: a recurrent cell finds its weights in the cache.
+        vocabulary: index of the operator's set of op names in `op_sets`.
+        op_sets: distinct sets of op names with the dtypes of their tensors.
+        form: index of the operator's anchor, with its attributes, in `forms`.
+        forms: distinct anchors, each with words for its attributes: what a text is without its digits, and the power of
+            two that the largest of whole numbers reaches. Real numbers decide no loops.
+    """
+
+    keys: np.ndarray
+    features: np.ndarray
+    loops: np.ndarray
+    work: np.ndarray
+    threads: np.ndarray
+    traffic_bytes: np.ndarray
+    working_set_bytes: np.ndarray
+    network: np.ndarray
+    calls: np.ndarray
+    vocabulary: np.ndarray
+    op_sets: tuple[frozenset[str], ...]
+    form: np.ndarray
+    forms: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def of(
+        cls,
+        operators: Sequence[Operator],
+        *,
+        threads: int | np.ndarray = 1,
+        traffic_bytes: float | np.ndarray = 0.0,
+        working_set_bytes: float | None = None,
+        calls: int | np.ndarray = 1,
+        loops: np.ndarray | None = None,
+    ) -> Query:
+        """One entry an operator; `threads`, `traffic_bytes` and `calls` for all of them or one each.
+
+        Args:
+            working_set_bytes: None: as many as `traffic_bytes`, for a model that calls each operator once.
+            loops: of `op_profiler.prediction.latency.loops.loops_of`; None: not known.
+        """
+        count = len(operators)
+        sets: dict[frozenset[str], int] = {}
+        vocabulary = [sets.setdefault(_words(operator), len(sets)) for operator in operators]
+        forms: dict[tuple[str, ...], int] = {}
+        form = [forms.setdefault(_form(operator), len(forms)) for operator in operators]
+        traffic = np.broadcast_to(np.asarray(traffic_bytes, dtype=np.float64), (count,))
+        return cls(
+            keys=np.fromiter((int(o.key, 16) for o in operators), dtype=np.uint64, count=count),
+            features=matrix(operators),
+            loops=unknown_loops(count) if loops is None else loops,
+            work=np.array([_work(operator) for operator in operators], dtype=np.float64).reshape(count, 3),
+            threads=np.broadcast_to(np.asarray(threads, dtype=np.int64), (count,)),
+            traffic_bytes=traffic,
+            working_set_bytes=traffic if working_set_bytes is None else np.full(count, float(working_set_bytes)),
+            network=np.ones(count, dtype=bool),
+            calls=np.broadcast_to(np.asarray(calls, dtype=np.int64), (count,)),
+            vocabulary=np.array(vocabulary, dtype=np.intp),
+            op_sets=tuple(sets),
+            form=np.array(form, dtype=np.intp),
+            forms=tuple(forms),
+        )
+
+    @classmethod
+    def joined(cls, queries: Sequence[Query]) -> Query:
+        """The entries of several, one after the other; at least one."""
+        if len(queries) == 1:
+            return queries[0]
+        queries = _with_loops_alike(queries)
+        arrays = {name: np.concatenate([getattr(query, name) for query in queries]) for name in _ARRAYS}
+        vocabulary, op_sets = _joined([(query.vocabulary, query.op_sets) for query in queries])
+        form, forms = _joined([(query.form, query.forms) for query in queries])
+        return cls(**arrays, vocabulary=vocabulary, op_sets=op_sets, form=form, forms=forms)
+
+    def take(self, indices: np.ndarray) -> Query:
+        """The entries of indices or of a mask."""
+        if indices.dtype == bool and indices.all():
+            return self
+        names = (*_ARRAYS, "vocabulary", "form")
+        return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
+
+    def at(self, threads: int) -> Query:
+        """The same operators at another thread count."""
+        return dataclasses.replace(self, threads=np.full(len(self), threads))
+
+    @property
+    def has_loops(self) -> np.ndarray:
+        """Mask of the entries whose loops are known."""
+        return np.asarray(np.isfinite(self.loops).all(axis=1))
+
+    def without_loops(self) -> Query:
+        """The same operators where nobody knows what their loops do."""
+        return dataclasses.replace(self, loops=np.full_like(self.loops, np.nan))
+
+    def sampled(self) -> Query:
+        """The same operators in batches of sampled operators, each called once."""
+        return dataclasses.replace(
+            self,
+            working_set_bytes=self.traffic_bytes,
+            network=np.zeros(len(self), dtype=bool),
+            calls=np.ones(len(self), dtype=np.int64),
+        )
+
+    @functools.cached_property
+    def columns(self) -> np.ndarray:
+        """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: operators and settings, without their loops."""
+        amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
+        *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
+        settings = np.stack([self.threads, *np.round(moved), self.network, calls], axis=1)
+        return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
+
+    @property
+    def between_bytes(self) -> np.ndarray:
+        """What the model reads and writes between two calls of each entry."""
+        return self.traffic_bytes / self.calls
+
+    @property
+    def amounts(self) -> Work:
+        """`work` by name."""
+        return Work(*self.work.T)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """Index into `op_profiler.prediction.latency.features.KINDS` of each entry."""
+        return np.argmax(self.features[:, : len(KINDS)], axis=1)
+
+    def column(self, name: str) -> np.ndarray:
+        """One of `NAMES`."""
+        values: np.ndarray = self.features[:, NAMES.index(name)]
+        return values
+
+
+def unknown_loops(count: int, columns: int = len(LOOP_NAMES)) -> np.ndarray:
+    """`Query.loops` of operators of which nothing is known; takes no memory and is not for writing."""
+    return np.broadcast_to(np.float32(np.nan), (count, columns))
+
+
+def _joined(parts: Sequence[tuple[np.ndarray, tuple[K, ...]]]) -> tuple[np.ndarray, tuple[K, ...]]:
+    """Indices into distinct things, made ones into all that are distinct in any part."""
+    all_: dict[K, int] = {}
+    places = [np.array([all_.setdefault(one, len(all_)) for one in distinct], dtype=np.intp) for _, distinct in parts]
+    return np.concatenate([place[index] for place, (index, _) in zip(places, parts)]), tuple(all_)
+
+
+def _with_loops_alike(queries: Sequence[Query]) -> Sequence[Query]:
+    """Where loops are known of a part, as of kernels of a GPU, there are as many columns for the others."""
+    if len({query.loops.shape[1] for query in queries}) == 1:
+        return queries
+    first = queries[0].loops.shape[1]  # of none are they known: any
+    columns = next((query.loops.shape[1] for query in queries if query.has_loops.any()), first)
+    return [
+        query
+        if query.loops.shape[1] == columns
+        else dataclasses.replace(query, loops=unknown_loops(len(query), columns))
+        for query in queries
+    ]
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _work(operator: Operator) -> tuple[int, int, int]:
+    return operator.flops, operator.bytes_read + operator.bytes_written, transcendental_work(operator)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _words(operator: Operator) -> frozenset[str]:
+    """What a predictor has to have seen to know an operator: its ops, the dtypes that it computes with, and the heavy
+    op in that dtype: who has seen int8 in a cast knows nothing of a convolution of int8."""
+    dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
+    dynamic = any(d < 0 for t in (*operator.inputs, *operator.params, *operator.outputs) for d in t.shape)
+    first = operator.inputs[0].dtype if operator.inputs else _USUAL_DTYPE
+    heavy = (f"{operator.anchor} of {first}",) if operator.anchor in HEAVY and first != _USUAL_DTYPE else ()
+    return frozenset({*operator.op_names, *dtypes, *heavy, *(("dynamic shape",) if dynamic else ())})
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _form(operator: Operator) -> tuple[str, ...]:
+    names = operator.op_names
+    attrs = operator.attrs[names.index(operator.anchor)] if operator.anchor in names else {}
+    words = ((name, _attribute(value)) for name, value in attrs.items())
+    return operator.anchor, *(f"{operator.anchor} {name} {word}" for name, word in words if word is not None)
+
+
+def _attribute(value: Any) -> str | None:
+    """In a word; None where it says nothing."""
+    if isinstance(value, str):
+        return _DIGITS.sub("", value)
+    numbers = np.ravel(value) if np.size(value) else np.zeros(0)
+    return str(int(np.abs(numbers).max()).bit_length()) if numbers.size and numbers.dtype.kind in "iub" else None

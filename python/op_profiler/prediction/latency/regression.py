@@ -1,0 +1,153 @@
+"""Regressions of an operator's time over its roofline bound, on the logarithm of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from op_profiler.cores import usable_cores
+from op_profiler.errors import MissingPackageError
+from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.latency.trees import Trees
+
+_TREES = {
+    "max_depth": 8,
+    "eta": 0.16,
+    "subsample": 0.8,
+    "colsample_bytree": 0.5,
+    "min_child_weight": 2.0,
+    "lambda": 2.0,
+    "tree_method": "hist",
+    "max_bin": 512,
+    "nthread": 1,
+}
+"""One thread each: threads wait for each other at every node, which takes ten times as long on cores that others use.
+`fit_all` fits several beside each other."""
+_ROUNDS = 120
+_TRUSTED = ["sklearn.tree._tree.Tree"]
+"""Arrays of nodes, which skops does not trust by itself since the type is compiled."""
+
+
+class Fitted(Protocol):
+    """What answers, however it learned.
+
+    Attributes:
+        suffix: of a file that holds what `to_bytes` gives; another for every class of a method.
+    """
+
+    suffix: ClassVar[str]
+
+    def predict(self, columns: np.ndarray) -> np.ndarray:
+        """Shape (rows,)."""
+
+    def to_bytes(self) -> bytes:
+        """For a file; never a pickle."""
+
+
+class Regressor(Fitted, Protocol):
+    """Fitted once, asked many times."""
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Regressor:
+        """What `to_bytes` wrote; raises an error for anything else. No pickle is read."""
+
+    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
+
+
+def fit_all(
+    models: Sequence[Regressor], columns: np.ndarray, targets: Sequence[np.ndarray], weight: np.ndarray
+) -> None:
+    """Let each learn its target (shape (rows,)), as many at a time as there are cores."""
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        for done in [pool.submit(model.fit, columns, target, weight) for model, target in zip(models, targets)]:
+            done.result()
+
+
+class Boosted:
+    """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); xgboost learns them and is not needed afterwards."""
+
+    suffix: ClassVar[str] = ".npz"
+
+    def __init__(self, seed: int = 0, rounds: int = _ROUNDS, **parameters: Any) -> None:
+        self._parameters = _TREES | {"seed": seed, "verbosity": 0} | parameters
+        self._rounds = rounds
+        self._trees: Trees | None = None
+
+    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        xgboost = load_xgboost()
+
+        data = xgboost.DMatrix(columns, target, weight=weight)
+        self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
+
+    def predict(self, columns: np.ndarray) -> np.ndarray:
+        assert self._trees is not None, "it is not fitted"
+        return self._trees.predict(columns)
+
+    def to_bytes(self) -> bytes:
+        """See `Trees.to_bytes`."""
+        assert self._trees is not None, "it is not fitted"
+        return self._trees.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Boosted:
+        """What `to_bytes` wrote; for errors see `Trees.from_bytes`."""
+        found = cls()
+        found._trees = Trees.from_bytes(content)
+        return found
+
+
+class SklearnTrees:
+    """A tree or a forest of scikit-learn; kept in skops' format."""
+
+    suffix: ClassVar[str] = ".skops"
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @classmethod
+    def of(cls, name: str, seed: int) -> SklearnTrees:
+        """``random_forest`` or ``decision_tree``, not fitted."""
+        try:
+            from sklearn.ensemble import RandomForestRegressor
+            from sklearn.tree import DecisionTreeRegressor
+        except ImportError as error:
+            raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
+        if name == "decision_tree":
+            return cls(DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
+        return cls(RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
+
+    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        self.model.fit(columns, target, sample_weight=weight)
+
+    def predict(self, columns: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.predict(columns), dtype=np.float64)
+
+    def to_bytes(self) -> bytes:
+        """In skops' format."""
+        return bytes(_skops().dumps(self.model))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> SklearnTrees:
+        """What `to_bytes` wrote.
+
+        Raises:
+            ValueError: it holds something else than trees of scikit-learn.
+        """
+        io = _skops()
+        unknown = set(io.get_untrusted_types(data=content)) - set(_TRUSTED)
+        if unknown:
+            raise ValueError(f"it holds objects that are not trusted: {', '.join(sorted(unknown))}")
+        return cls(io.loads(content, trusted=_TRUSTED))
+
+
+def _skops() -> ModuleType:
+    try:
+        from skops import io
+    except ImportError:
+        raise MissingPackageError("skops", "a stored predictor of scikit-learn's", extra="predict") from None
+    return io

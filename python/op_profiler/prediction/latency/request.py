@@ -1,0 +1,67 @@
+"""What a user wants predicted, checked before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from op_profiler.building.request import CheckOutputsOption, CompilerOption
+from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.compiler import use_compiler
+from op_profiler.errors import UsageError
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.measurement import Precision
+from op_profiler.option_values import parse_counts
+from op_profiler.options import DEVICE, MODEL, Option
+from op_profiler.prediction.latency import PREDICTORS
+
+_PREDICTOR = "Predictor"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictRequest:
+    """A model, and the predictor that is asked about it.
+
+    Attributes:
+        threads: empty for 1, or for what a GPU's kernels bring.
+    """
+
+    model: ModelRequest = ModelRequest()
+    input_dtype: Annotated[
+        str, Option("float32; checked against the model.", MODEL, flags=("--input_dtype", "--input-dtype"))
+    ] = ""
+    target: Annotated[str | None, Option("What the model is lowered for; default: the predictor's device.", DEVICE)] = (
+        None
+    )
+    compiler: CompilerOption = DEFAULT_COMPILER
+    check_outputs: CheckOutputsOption = "once"
+    precision: Annotated[Precision, Option("float32, float16 or int8.", DEVICE)] = "float32"
+    threads: Annotated[
+        tuple[int, ...], Option("Thread counts that were measured. Default: 1.", DEVICE, parse=parse_counts)
+    ] = ()
+    device: Annotated[
+        str | None,
+        Option(
+            "Start of a device's key, or part of its name or target; default: this processor, or the nearest that "
+            "ships.",
+            DEVICE,
+        ),
+    ] = None
+    db: Annotated[str | None, Option("Dataset to learn from; default: what ships.", _PREDICTOR)] = None
+    predictor: Annotated[str, Option("{predictors}, or a file.", _PREDICTOR)] = "default"
+
+    def check(self) -> None:
+        """Refuse what cannot work, and use the compiler.
+
+        Raises:
+            OpProfilerError: an option is out of range, or there is no such model.
+        """
+        from op_profiler.prediction.latency.open_predictor import check_choice
+
+        if self.db is not None and self.predictor not in PREDICTORS:
+            check_choice(self.predictor)
+            raise UsageError(f"{self.predictor} was fitted before, and learns nothing from a dataset; leave out --db")
+        COMPILERS.get(self.compiler).check_importer(self.model.importer)
+        use_compiler(self.compiler)
+        FRONTENDS.get(self.model.source).check(self.model)

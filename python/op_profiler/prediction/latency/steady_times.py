@@ -1,0 +1,137 @@
+"""Times at the usual state of the machine, from times in the state in which they were taken."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from op_profiler.prediction.latency.examples import Examples
+from op_profiler.prediction.latency.features import transcendental_work
+from op_profiler.prediction.latency.roofline import Roofline, Work
+
+FARTHEST = 1.4
+_FEWEST_RUNS = 8
+"""Fewer runs at a thread count do not tell what is usual; they stay as they are."""
+_FEWEST_REPEATED = 200
+_FARTHEST_REPEATED = 0.5
+"""Times of an operator that are further from their mean, on a logarithmic scale, are so for another reason."""
+_CACHED_BYTES = 1 << 20
+"""Models whose operators move no more, each called once, find all of it in a second-level cache."""
+_USUAL_PARTS = (0.5, 0.5)
+"""Of what the probe and the quiet rounds say, where too few operators were measured in several runs to tell."""
+
+
+def steady(examples: Examples) -> Examples:
+    """The same measurements, as they would have been taken in the usual state of the machine.
+
+    Two things tell of the state. The probe's two kernels (`op_profiler.measure.steadiness`) say how much slower
+    arithmetic and memory were than usual at that thread count, among runs whose probe read as much; an operator slows
+    down by their mean on a logarithmic scale, weighted by what it waits for according to its roofline. And the more the
+    median of an operator's rounds lies above that of the quietest tenth (`Measurement.steady_us`), beyond what is
+    usual, the more its neighbours disturbed it.
+
+    Of each a part is believed. How large these parts are, operators tell that were measured in several runs: both
+    are of a moment, and taken whole they would bring in more than they take out. A whole model changes by the mean of
+    its operators. Runs that nothing is known of stay as they are.
+
+    Where a kernel of the probe was more than `FARTHEST` times off, the machine did something that no factor describes
+    (two threads on one core, for instance); such measurements are left out and counted.
+
+    Returns:
+        Examples that tell nothing of their state: asking again changes nothing.
+    """
+    known = np.isfinite(examples.gauge_us).all(axis=1)
+    if not known.any() and not np.isfinite(examples.steady_us).any():
+        return examples
+    slower = np.zeros_like(examples.gauge_us)
+    comparable = np.stack([examples.device, examples.threads, examples.gauge_bytes], axis=1)
+    for group in np.unique(comparable, axis=0):
+        mine = known & (comparable == group).all(axis=1)
+        _, first = np.unique(examples.model[mine], return_index=True)
+        if len(first) >= _FEWEST_RUNS:
+            usual = np.median(examples.gauge_us[mine][first], axis=0)
+            slower[mine] = np.log(examples.gauge_us[mine] / usual)
+    usual_state = (np.abs(slower) <= np.log(FARTHEST)).all(axis=1)
+    said = np.stack([(slower * _shares(examples)).sum(axis=1), _disturbed(examples)], axis=1)
+    factor = np.ones(len(examples))
+    for count in np.unique(examples.threads):
+        mine = examples.threads == count
+        parts = _parts(examples.where(mine & usual_state), said[mine & usual_state])
+        factor[mine] = np.exp(said[mine] @ parts)
+    left = int((~usual_state).sum())
+    found = dataclasses.replace(
+        examples,
+        latency_us=examples.latency_us / factor,
+        whole_model_us=examples.whole_model_us / _of_models(examples, factor),
+        gauge_us=np.full_like(examples.gauge_us, np.nan),
+        steady_us=np.full_like(examples.steady_us, np.nan),
+        left_out=examples.left_out | ({"the machine was in an unusual state": left} if left else {}),
+    )
+    return found.where(usual_state)
+
+
+def _disturbed(examples: Examples) -> np.ndarray:
+    """Logarithm of an operator's median over its quiet rounds, beyond what is usual at its thread count; 0 where that
+    is not known, and for what stays in a second-level cache: of its rounds, which are short, a tenth is always much
+    quicker, and their median is the same hours later."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.log(examples.latency_us / examples.steady_us)
+    found, told = np.zeros(len(examples)), np.isfinite(ratio) & ~_cached(examples)
+    for count in np.unique(examples.threads):
+        mine = (examples.threads == count) & told
+        if mine.any():
+            found[mine] = ratio[mine] - np.median(ratio[mine])
+    return found
+
+
+def _cached(examples: Examples) -> np.ndarray:
+    """Whether all that its model moves stays in a second-level cache, for each entry."""
+    return np.asarray(examples.working_set_bytes <= _CACHED_BYTES)
+
+
+def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
+    """How much of what each sign says operators slow down by, 0 to 1, shape (2,): least squares over the times of one
+    operator at one thread count around their mean.
+
+    Args:
+        said: by how much each entry should be slower, on a logarithmic scale, shape (entries, 2).
+    """
+    from scipy.optimize import lsq_linear
+
+    _, group = np.unique(np.stack([examples.operator, examples.threads]), axis=1, return_inverse=True)
+    group = group.ravel()
+    counts = np.bincount(group)
+    several = counts[group] > 1
+    if several.sum() < _FEWEST_REPEATED:
+        return np.array(_USUAL_PARTS)
+
+    def around_mean(values: np.ndarray) -> np.ndarray:
+        return np.asarray((values - (np.bincount(group, values) / counts)[group])[several])
+
+    found = around_mean(np.log(examples.latency_us))
+    near = np.abs(found) < _FARTHEST_REPEATED
+    signs = np.stack([around_mean(one)[near] for one in said.T], axis=1)
+    return np.asarray(lsq_linear(signs, found[near], bounds=(0.0, 1.0)).x)
+
+
+def _shares(examples: Examples) -> np.ndarray:
+    """How much each operator waits for arithmetic and for memory, shape (entries, 2); rows sum to 1. What stays in a
+    second-level cache waits for no memory: networks of microseconds take as long when memory is slow."""
+    amounts = [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in examples.operators]
+    work = Work(*np.array(amounts, dtype=np.float64)[examples.operator].T)
+    parts = Roofline.of(work, examples.threads, examples.latency_us).parts_us(work, examples.threads)
+    in_memory = np.where(_cached(examples), 0.0, parts[:, 1])
+    both = np.stack([parts[:, 0] + parts[:, 2], in_memory], axis=1)
+    total = both.sum(axis=1, keepdims=True)
+    shares: np.ndarray = np.divide(both, total, out=np.tile((1.0, 0.0), (len(both), 1)), where=total > 0)
+    return shares
+
+
+def _of_models(examples: Examples, factor: np.ndarray) -> np.ndarray:
+    """The factor of the model of each entry at its thread count: its operators' by their part of the time."""
+    _, group = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
+    group = group.ravel()
+    time = examples.latency_us * examples.occurrences
+    total = np.bincount(group, time) / np.bincount(group, time / factor)
+    return np.asarray(total[group])

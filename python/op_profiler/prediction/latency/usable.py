@@ -1,0 +1,97 @@
+"""Which rows of a dataset a predictor learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.frontends.sample import AROUND_SAMPLED, shares_inputs
+from op_profiler.measure.disturbance import CORES_SLOW, UNSTEADY, cores_were_apart, spoils
+from op_profiler.measure.measurement import RESOURCE_FIELDS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
+COLUMNS = (
+    *("origin", "error", "median_us", "complete", "foreign_load", "disturbed_by", *RESOURCE_FIELDS, "model_source"),
+    *("op_names", "model_name", "inputs", "model_key", "cache", "executor", "call_overhead_us", "timing_details"),
+)
+"""Columns of the flat table that `reason_against` reads."""
+DENORMAL = "in a model that computes with denormal numbers"
+SHARED = "sampled with one tensor in place of several inputs"
+
+
+def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
+    """Why a row of the flat table is left out; None for one that is used.
+
+    A model whose operators write denormal numbers (`op_profiler.collection.denormals`) is left out: whoever reads them
+    takes up to a hundred times as long, and no description of an operator tells that.
+
+    Args:
+        schedules: origin of the schedules, ``default`` or ``tuned``.
+    """
+    if row["origin"] != schedules:
+        return f"schedule {row['origin']}"
+    if row["error"] is not None or row["median_us"] is None:
+        return "failed"
+    if not row["complete"]:
+        return "not complete"
+    if row["foreign_load"]:
+        return "under foreign load"
+    if cores_were_apart(row["timing_details"] or {}):  # slow ones are corrected: `steady_times`
+        return "with cores further apart than usual"
+    if spoils(row["disturbed_by"]):
+        return UNSTEADY
+    if any(row[name] is not None for name in RESOURCE_FIELDS):
+        return "of a sweep"
+    if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
+        return "around sampled operators"
+    if row["model_source"] == "sample" and shares_inputs(row["model_name"]) and _alike(row["inputs"]):
+        return SHARED
+    if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
+        return "not in a model"
+    if (row["timing_details"] or {}).get("denormal"):
+        return DENORMAL
+    if row["median_us"] <= call_us(row):
+        return "shorter than its call"
+    return None
+
+
+def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether two inputs have one shape and dtype."""
+    seen = [(tuple(tensor["shape"]), tensor["dtype"]) for tensor in inputs]
+    return len(set(seen)) < len(seen)
+
+
+def keys_of_devices(schedules: str) -> Select[tuple[str]]:
+    """Of the devices that have a row without a `reason_against` it; what only a row's details tell is not asked."""
+    from sqlalchemy import and_, or_, select
+
+    from op_profiler.dataset import schema
+
+    row, setting, model = schema.measurements.c, schema.settings.c, schema.models.c
+    sampled = and_(*(schema.operators.c.op_names != names for names in AROUND_SAMPLED))
+    return (
+        select(row.device_key)
+        .join(schema.schedules, schema.schedules.c.key == row.schedule_key)
+        .join(schema.settings, setting.key == row.settings_key)
+        .join(schema.models, model.key == row.model_key)
+        .join(schema.operators, schema.operators.c.key == row.operator_key)
+        .where(schema.schedules.c.origin == schedules, row.error.is_(None), row.median_us.is_not(None))
+        .where(row.complete, ~row.foreign_load, *(setting[name].is_(None) for name in RESOURCE_FIELDS))
+        .where(or_(row.disturbed_by.is_(None), row.disturbed_by == CORES_SLOW))
+        .where(or_(model.source != "sample", sampled))
+        .where(setting.cache == "model", setting.executor != "vm")
+        .distinct()
+    )
+
+
+def call_us(row: Mapping[str, Any]) -> float:
+    """What the median still holds of the call, microseconds.
+
+    Rows with `call_overhead_us` have it subtracted. Those of earlier versions do not; what a call cost meanwhile stands
+    in their details.
+    """
+    if row["call_overhead_us"] is not None:
+        return 0.0
+    return float((row["timing_details"] or {}).get("call_overhead_us") or 0.0)

@@ -1,0 +1,42 @@
+"""Operators compiled for vectors of one length, described as those of another.
+
+TVM blocks channels and columns by the length of a vector register. A convolution in blocks of 8 fills the registers of
+AVX2 and half of those of AVX-512, so to a predictor that learned on AVX-512 it looks like a bad shape, which on AVX2 it
+is not. Descriptions are therefore put in the vectors of the device that the predictor knows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from op_profiler.prediction.latency.devices import DeviceName
+from op_profiler.prediction.latency.features import LANES, NAMES
+
+
+def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
+    """Descriptions (shape (entries, `NAMES` and settings)) with every vector `ratio` times as long.
+
+    Blocks of whole vectors stay whole vectors.
+    """
+    found = columns.copy()
+    at = {name: NAMES.index(name) for name in NAMES}
+    for name in ("in_block", "out_block"):
+        blocked = found[:, at[name]] > 1  # else it says whether the last axis is whole vectors
+        found[blocked, at[name]] *= ratio
+    extents = np.round(2.0 ** found[:, at["columns"]]).astype(np.int64)
+    vectors = np.maximum(extents, 1) * ratio / LANES
+    found[:, at["lane_waste"]] = np.ceil(vectors) / vectors
+    return found
+
+
+def vector_ratio(known: DeviceName, new: DeviceName) -> float:
+    """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.targets import TARGETS
+    from op_profiler.targets.target import resolve_target
+
+    processors = {name for name, kind in TARGETS.available() if kind.on_host}
+    if known.target == new.target or not {known.kind, new.kind} <= processors:
+        return 1.0
+    lanes = compiler_in_use().vector_lanes
+    return lanes(resolve_target(known.target)) / lanes(resolve_target(new.target))

@@ -1,0 +1,29 @@
+"""Predictors of a convolution's latency that learn from a table of convolutions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from op_profiler.prediction.library.library_predictor import LibraryPredictorFactory
+
+_HERE = "op_profiler.prediction.library"
+
+PREDICTORS: Registry[LibraryPredictorFactory] = Registry(
+    "library_predictors",
+    "predictor",
+    f"{_HERE}.library_predictor:LibraryPredictorFactory",
+    {
+        "default": Entry(
+            f"{_HERE}.default:DefaultPredictor",
+            "trees on the shape, trees on the neighbours and interpolation, weighed",
+        ),
+        "original": Entry(f"{_HERE}.original:OriginalPredictor", "interpolation in planes, as TinyNAS has it"),
+        "xgboost": Entry(f"{_HERE}.regressors:xgboost", "gradient boosting with the library's own settings"),
+        "random_forest": Entry(f"{_HERE}.regressors:random_forest", "a forest with the library's own settings"),
+        "decision_tree": Entry(f"{_HERE}.regressors:decision_tree", "a tree with the library's own settings"),
+        "mean": Entry(f"{_HERE}.regressors:mean", "the mean of these three, as the TFLite latency estimator has it"),
+    },
+)

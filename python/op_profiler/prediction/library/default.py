@@ -1,0 +1,349 @@
+"""The project's predictor: trees on the shape, trees on the neighbours, and interpolation, weighed by what is unknown.
+
+A convolution that is missing from a grid otherwise full is another question than one of a size that the table does not
+have at all. Each entry is therefore sorted by its *gap*: ``cell`` (all its values occur in the table), a value of one
+axis that lies between those of the table, or one beyond them. For each gap, part of the table is held out the same
+way; there the three estimates are weighed (stacking: Wolpert, 1992) and the error is measured that gives the interval
+(split conformal prediction with errors normalised by the disagreement of the estimates: Papadopoulos et al., 2008; Lei
+et al., 2018), both apart for depthwise convolutions, which other kernels compute. All three estimate the logarithm of
+latency over a roofline:
+
+- *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape alone, averaged over models that each
+  learn what another simple model of the device leaves;
+- *grid*: interpolation along each axis with neighbours on both sides, averaged; else the nearest;
+- *neighbours*: gradient boosting on what grid leaves, from the shape and the neighbours, learned where the same gap was
+  made in the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from op_profiler.dataset.formats.format import Convolutions
+from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.library.library_predictor import LibraryPrediction
+from op_profiler.prediction.library.neighbours import TableRoofline, bases_us, blocked_us, shape_features, surroundings
+
+_LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a value
+_GAPS = ("cell", *_LEVELLED, "beyond")
+_KINDS = (0, 1)  # of the column depthwise
+_COVERAGE = 0.9
+_STEPS = 10  # of the weights, from 0 to 1
+_SMALLEST = 0.01  # added to values of an axis, since the ratio of a depthwise convolution may be 0
+_FEWEST = 20  # entries that can weigh and calibrate
+_SHAPE = {"max_depth": 12, "eta": 0.12, "min_child_weight": 3}
+_NEIGHBOURS = {"max_depth": 8, "eta": 0.1, "colsample_bytree": 0.5, "min_child_weight": 4}
+_ROUNDS, _NEIGHBOUR_ROUNDS = 160, 250
+
+
+_COUNTS = range(2, 162, 2)  # multiprocessors of GPUs are even in number
+_COMPUTED = 0.7  # of the time of its memory is what a convolution computes at least, whose blocks are told of here
+_SHORTEST_US = 15.0  # of shorter kernels the start is seen
+_FEWEST_UNITS = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class _Calibration:
+    """What a gap teaches.
+
+    Attributes:
+        weights: of shape, grid and neighbours; they sum to 1.
+        quantile: of the error in the logarithm over `margin` + disagreement.
+        margin: added to the disagreement.
+        octaves: how wide the gaps were, on average.
+        error: mean absolute error in the logarithm.
+    """
+
+    weights: np.ndarray
+    quantile: float
+    margin: float
+    octaves: float
+    error: float
+
+
+_Calibrations = dict[int, _Calibration]  # of depthwise convolutions and of others; empty where a gap cannot be made
+
+
+class DefaultPredictor:
+    """A `LibraryPredictor` with 90 % intervals."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._calibrations: dict[str, _Calibrations] = {}
+        self._estimators: _Estimators | None = None
+
+    def fit(self, table: Convolutions) -> None:
+        """Learn the shapes; what a gap teaches is learned when an entry that has it is asked for."""
+        self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
+        self._calibrations = {}
+
+    def _calibration(self, gap: str, depthwise: int) -> _Calibration | None:
+        """None where the table is too small to make the gap in it."""
+        assert self._estimators is not None
+        if gap not in self._calibrations:
+            self._calibrations[gap] = self._learned(self._estimators, gap)
+        return self._calibrations[gap].get(depthwise)
+
+    def _learned(self, whole: _Estimators, gap: str) -> _Calibrations:
+        """Apart for depthwise convolutions where there are enough of each."""
+        table = whole.table
+        held_out = _made_gap(table, gap, self._seed)
+        if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
+            return {}
+        inner = _Estimators(table.where(~held_out), self._seed, whole.units)
+        asked = table.where(held_out)
+        estimates = inner.estimates(asked, gap)
+        truth = np.log(asked.latency_us) - inner.log_roofline(asked)
+        octaves = _octaves(inner.table, asked, gap)
+        learned = {}
+        for kind in _KINDS:
+            rows = asked.column("depthwise") == kind
+            if rows.sum() < _FEWEST:
+                rows[:] = True
+            learned[kind] = _calibrate(estimates[rows], truth[rows], float(octaves[rows].mean()))
+        return learned
+
+    def predict(self, table: Convolutions) -> LibraryPrediction:
+        if self._estimators is None:
+            raise RuntimeError("fit before predict")
+        latency, width = np.full(len(table), np.nan), np.full(len(table), np.nan)
+        gaps, depthwise = self._gaps(table), table.column("depthwise")
+        for gap, kind in itertools.product(_GAPS, _KINDS):
+            which = np.flatnonzero((gaps == gap) & (depthwise == kind))
+            if not len(which):
+                continue
+            asked = table.where(which)
+            estimates = self._estimators.estimates(asked, gap)
+            calibration = self._calibration(gap, kind)
+            weights = np.array([1.0, 0.0, 0.0]) if calibration is None else calibration.weights
+            latency[which] = estimates @ weights + self._estimators.log_roofline(asked)
+            if calibration is not None:
+                margin, quantile = self._spread(asked, gap, kind, calibration)
+                width[which] = quantile * (margin + _disagreement(estimates))
+        return LibraryPrediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
+
+    def _spread(
+        self, table: Convolutions, gap: str, depthwise: int, made: _Calibration
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Margin and quantile of each entry of one gap: between those of no gap and of the gaps that were made, by
+        width. A gap that is made in a table is wider than the one that it stands for."""
+        assert self._estimators is not None
+        none = self._calibration("cell", depthwise)
+        if none is None or made.octaves == 0:
+            return np.full(len(table), made.margin), np.full(len(table), made.quantile)
+        share = np.clip(_octaves(self._estimators.table, table, gap) / made.octaves, 0.0, 1.0)
+        margin = none.margin + np.maximum(made.margin - none.margin, 0.0) * share
+        return margin, none.quantile + (made.quantile - none.quantile) * share
+
+    def _gaps(self, table: Convolutions) -> np.ndarray:
+        """Of several gaps that an entry has, the one with the largest error."""
+        assert self._estimators is not None
+        gaps, error = np.full(len(table), "cell", dtype=object), np.full(len(table), -1.0)
+        for gap, kind in itertools.product(_GAPS[1:], _KINDS):
+            rows = _has_gap(self._estimators.table, table, gap) & (table.column("depthwise") == kind)
+            calibration = self._calibration(gap, kind) if rows.any() else None
+            if calibration is not None:
+                larger = rows & (calibration.error > error)
+                gaps[larger], error[larger] = gap, calibration.error
+        return gaps
+
+
+class _Estimators:
+    """The three estimators of one table; those of a gap are learned when first needed."""
+
+    def __init__(self, table: Convolutions, seed: int, units: int) -> None:
+        self.table = table
+        self.units = units
+        self._seed = seed
+        self._roofline = TableRoofline.of(table)
+        self._values = np.log(table.latency_us) - self.log_roofline(table)
+        self._features = shape_features(table, self._roofline, self.units)
+        self._shapes = [
+            _boost(self._features, np.log(table.latency_us) - base, _SHAPE, _ROUNDS, seed + number)
+            for number, base in enumerate(self._log_bases(table))
+        ]
+        self._neighbours: dict[str, Any] = {}
+
+    def log_roofline(self, table: Convolutions) -> np.ndarray:
+        logarithm: np.ndarray = np.log(self._roofline.latency_us(table))
+        return logarithm
+
+    def _log_bases(self, table: Convolutions) -> np.ndarray:
+        logarithms: np.ndarray = np.log(bases_us(table, self._roofline, self.units))
+        return logarithms
+
+    def estimates(self, table: Convolutions, gap: str) -> np.ndarray:
+        """Shape (entries, 3): logarithms of latency over roofline by shape, grid and neighbours."""
+        self.prepare(gap)
+        features = shape_features(table, self._roofline, self.units)
+        around = surroundings(self.table, self._values, table)
+        both = np.column_stack([features, around.features, around.estimate]).astype(np.float32)
+        left = _ask(self._neighbours[gap], both)
+        answers = [_ask(model, features) for model in self._shapes]
+        shape = (answers + self._log_bases(table)).mean(axis=0) - self.log_roofline(table)
+        return np.column_stack([shape, around.estimate, around.estimate + left])
+
+    def prepare(self, gap: str) -> None:
+        """Learn from entries whose neighbours have been taken away as the gap takes them."""
+        if gap in self._neighbours:
+            return
+        inputs, targets = [], []
+        for hidden in _hidden(self.table, gap):
+            kept = np.ones(len(self.table), dtype=bool) if gap == "cell" else ~hidden
+            around = surroundings(self.table.where(kept), self._values[kept], self.table.where(hidden))
+            inputs.append(np.column_stack([self._features[hidden], around.features, around.estimate]))
+            targets.append(self._values[hidden] - around.estimate)
+        learned = np.concatenate(inputs).astype(np.float32), np.concatenate(targets)
+        self._neighbours[gap] = _boost(*learned, _NEIGHBOURS, _NEIGHBOUR_ROUNDS, self._seed)
+
+
+def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
+    """Masks of entries to learn from, of a gap's kind."""
+    if gap == "cell":
+        yield np.ones(len(table), dtype=bool)  # an entry is not its own neighbour, so nothing else need be hidden
+        return
+    places = _places(table, "size" if gap == "beyond" else gap)
+    levels = np.unique(places)
+    if gap == "beyond":
+        for end in range(len(levels), max(len(levels) // 2, 2), -2):
+            yield np.isin(places, levels[max(end - 2, 1) : end])
+        if len(levels) <= 2:
+            yield np.isin(places, levels[1:])
+        return
+    apart = min(len(levels), 4)
+    for start in range(apart):
+        yield np.isin(places, levels[start::apart])
+
+
+def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
+    """A mask of entries to hold out for weighing and calibration; empty where the table is too small for it."""
+    if gap == "cell":
+        chosen: np.ndarray = np.random.default_rng(seed).random(len(table)) < 0.2
+        return chosen
+    places = _places(table, "size" if gap == "beyond" else gap)
+    levels = np.unique(places)
+    if len(levels) < 3:
+        return np.zeros(len(table), dtype=bool)
+    if gap == "beyond":
+        return np.isin(places, levels[-min(2, len(levels) - 2) :])
+    chosen = np.isin(places, _removable(levels))
+    for kind in (0, 1):  # depthwise entries have one ratio, which would leave none of them
+        rows = table.column("depthwise") == kind
+        if len(np.unique(places[rows])) < 3:
+            chosen &= ~rows
+    return chosen
+
+
+def _removable(levels: np.ndarray) -> np.ndarray:
+    """Levels, no two of them adjacent, without which no gap is wider than the widest; else every third inside."""
+    octaves = np.log2(levels + _SMALLEST)
+    widest = np.diff(octaves[levels > 0]).max(initial=0)
+    chosen: list[int] = []
+    for index in range(1, len(levels) - 1):
+        if octaves[index + 1] - octaves[index - 1] <= widest + 1e-6 and index - 1 not in chosen:
+            chosen.append(index)
+    if len(chosen) >= 3:
+        return levels[chosen]
+    inside = levels[1:-1]
+    return inside[1::3] if len(inside) > 2 else inside[-1:]
+
+
+def _has_gap(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
+    """Which entries have the gap."""
+    if gap == "beyond":
+        outside = np.zeros(len(wanted), dtype=bool)
+        for axis in _LEVELLED:
+            places = _places(wanted, axis)
+            outside |= (places < _places(known, axis).min()) | (places > _places(known, axis).max())
+        return outside
+    places, levels = _places(wanted, gap), _places(known, gap)
+    missing: np.ndarray = ~np.isin(places, levels) & (places >= levels.min()) & (places <= levels.max())
+    return missing
+
+
+def _places(table: Convolutions, axis: str) -> np.ndarray:
+    return table.ratio if axis == "ratio" else table.column(axis)
+
+
+def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
+    """How wide the gap of each entry is: between the values on both sides, or from the nearest one that is known."""
+    if gap == "cell":
+        return np.zeros(len(wanted))
+    axis = "size" if gap == "beyond" else gap
+    levels, places = (np.log2(each + _SMALLEST) for each in (np.unique(_places(known, axis)), _places(wanted, axis)))
+    # Its own value may be there all the same: depthwise convolutions stay when a ratio is taken from the others.
+    before, after = np.searchsorted(levels, places, "left") - 1, np.searchsorted(levels, places, "right")
+    low, high = (np.clip(at, 0, len(levels) - 1) for at in (before, after))
+    width: np.ndarray = np.maximum(levels[high], places) - np.minimum(levels[low], places)
+    return width
+
+
+def _calibrate(estimates: np.ndarray, truth: np.ndarray, octaves: float) -> _Calibration:
+    """The weights with the least error, and the quantile that covers."""
+    options = [
+        np.array([i, j, _STEPS - i - j]) / _STEPS
+        for i, j in itertools.product(range(_STEPS + 1), repeat=2)
+        if i + j <= _STEPS
+    ]
+    errors = [float(np.abs(estimates @ weights - truth).mean()) for weights in options]
+    weights = options[int(np.argmin(errors))]
+    error = np.abs(estimates @ weights - truth)
+    margin = float(np.median(error))
+    rank = min(1.0, _COVERAGE * (1 + 1 / len(truth)))
+    quantile = float(np.quantile(error / (margin + _disagreement(estimates)), rank))
+    return _Calibration(weights, quantile, margin, octaves, float(error.mean()))
+
+
+def _disagreement(estimates: np.ndarray) -> np.ndarray:
+    spread: np.ndarray = estimates.std(axis=1)
+    return spread
+
+
+def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Any:
+    xgboost = load_xgboost()
+
+    chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "max_bin": 128, "seed": seed}
+    rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries are learned sooner
+    return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
+
+
+def _ask(model: Any, features: np.ndarray) -> np.ndarray:
+    xgboost = load_xgboost()
+
+    answers: np.ndarray = model.predict(xgboost.DMatrix(features))
+    return answers.astype(np.float64)
+
+
+def parallel_units(table: Convolutions, roofline: TableRoofline) -> int:
+    """The count whose whole waves explain the times best, by least squares on logarithms; 1 where there are too few.
+
+    It may be twice the true one, with blocks of half the size: their waves are equally long. Each kernel size, stride
+    and fusion has coefficients of its own.
+    """
+    compute_us, memory_us = roofline.bounds_us(table)
+    told = (table.column("depthwise") == 0) & (compute_us > _COMPUTED * memory_us) & (table.latency_us > _SHORTEST_US)
+    table = table.where(told)
+    if len(table) < _FEWEST_UNITS:
+        return 1
+    rooflines_us = roofline.latency_us(table)
+    times = np.log(table.latency_us / rooflines_us)
+    group = np.zeros(len(table), dtype=np.int64)
+    for name in ("kernel", "stride", "fused"):
+        group = group * (table.column(name).max() + 1) + table.column(name)
+
+    def error(units: int) -> float:
+        blocks = np.log(blocked_us(table, roofline, units) / rooflines_us)
+        columns = np.vstack([np.ones(len(table)), blocks, blocks.min(axis=0)]).T
+        left = 0.0
+        for one in np.unique(group):
+            rows = group == one
+            coefficients = np.linalg.lstsq(columns[rows], times[rows], rcond=None)[0]
+            left += float(np.abs(times[rows] - columns[rows] @ coefficients).sum())
+        return left
+
+    return min(_COUNTS, key=error)

@@ -1,0 +1,59 @@
+"""The contract of a predictor that learns from a table of convolutions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from op_profiler.dataset.checks import Finding, check_rows
+from op_profiler.dataset.formats.format import Convolutions
+from op_profiler.prediction.library.neighbours import work_of
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryPrediction:
+    """One entry a convolution, microseconds.
+
+    Attributes:
+        latency_us: the estimate.
+        low_us, high_us: 90 % interval; NaN where the predictor gives none.
+    """
+
+    latency_us: np.ndarray
+    low_us: np.ndarray
+    high_us: np.ndarray
+
+    @classmethod
+    def without_interval(cls, latency_us: np.ndarray) -> LibraryPrediction:
+        """For predictors that do not know how far off they are."""
+        unknown = np.full(len(latency_us), np.nan)
+        return cls(latency_us, unknown, unknown)
+
+
+def without_suspicious(table: Convolutions) -> tuple[Convolutions, list[Finding]]:
+    """What can be learned from, and what looks wrong; see `op_profiler.dataset.checks`."""
+    flops, moved = work_of(table)
+    identity = np.unique(table.matrix, axis=0, return_inverse=True)[1].ravel()
+    findings = check_rows(flops, moved, table.latency_us, identity)
+    usable = np.ones(len(table), dtype=bool)
+    usable[[finding.row for finding in findings]] = False
+    return table.where(usable), findings
+
+
+class LibraryPredictor(Protocol):
+    """Fitted once, asked many times."""
+
+    def fit(self, table: Convolutions) -> None:
+        """Learn from the entries, all of which have a time."""
+
+    def predict(self, table: Convolutions) -> LibraryPrediction:
+        """Estimates, in the order of the entries."""
+
+
+class LibraryPredictorFactory(Protocol):
+    """Makes a predictor that has learned nothing yet."""
+
+    def __call__(self, seed: int = 0) -> LibraryPredictor:
+        """The same seed and the same table give the same estimates."""

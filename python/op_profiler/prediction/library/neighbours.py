@@ -1,0 +1,230 @@
+"""What a table says about a convolution: features of its shape, and what its neighbours on the table's grid took.
+
+The features count what fast kernels quantise: output tiles of a matrix product and the padding to them,
+and to the tiles of Winograd's algorithm (Lavin and Gray, 2016).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from op_profiler.dataset.formats.format import FIELDS, Convolutions
+
+_OVERHEAD_US = 5.0
+_SIDES = (2, 4, 6, 8, 16, 32)
+_TILES = ((128, 128), (128, 64), (64, 64), (128, 32), (256, 64))
+_BLOCKS = (*_TILES, (32, 32), (64, 32), (256, 128), (64, 128), (32, 128))
+_WINOGRAD = ((2, 16), (3, 25), (4, 36), (6, 64))  # side of a tile of the output, products for it
+_SQUARES = tuple(itertools.product((8, 16), (32, 64)))  # side of a block's square of the output, its channels
+_DISTANCE = 0.05  # octaves that are added to a distance, so that a close neighbour does not answer alone
+_RATIO = ("out_channels", "in_channels")  # which grow together
+_ROWS = ("batch", "size")  # a product of matrices has as many rows as the batch has pixels
+_AXES = (
+    *(("size",), _RATIO, ("in_channels",), ("out_channels",), ("batch",)),
+    *(("kernel",), ("fused",), ("stride",), ("depthwise",), _ROWS),
+)  # what differs between neighbours
+_BATCHES = 1024
+_INTERPOLATED = 5  # the first axes, which are quantities
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRoofline:
+    """The rates that a table reaches at its 98th percentile (Williams et al., 2009)."""
+
+    flops_per_us: float
+    bytes_per_us: float
+
+    @classmethod
+    def of(cls, table: Convolutions) -> TableRoofline:
+        """From entries that have a time."""
+        flops, moved = work_of(table)
+        return cls(
+            float(np.quantile(flops / table.latency_us, 0.98)), float(np.quantile(moved / table.latency_us, 0.98))
+        )
+
+    def bounds_us(self, table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
+        """Compute and memory, shape (entries,) each."""
+        flops, moved = work_of(table)
+        return flops / self.flops_per_us, moved / self.bytes_per_us
+
+    def latency_us(self, table: Convolutions) -> np.ndarray:
+        """Shape (entries,): compute or memory, whichever takes longer, and the start of a kernel."""
+        return np.maximum(*self.bounds_us(table)) + _OVERHEAD_US
+
+
+def shape_features(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
+    """Shape (entries, features), float32; nothing of the times of the entries.
+
+    Args:
+        units: blocks that the device computes at once, in multiples of which kernels take their time.
+    """
+    plain = table.matrix.astype(np.float64)
+    depthwise, batch, inputs, size, outputs, kernel, stride, fused = plain.T
+    side = np.ceil(size / stride)
+    rows, depth = batch * side**2, _depth(table)
+    flops, moved = work_of(table)
+    compute, memory = roofline.bounds_us(table)
+    rooflines_us = roofline.latency_us(table)
+    sizes = (batch, inputs, size, outputs, kernel, side, flops, moved, flops / moved, rows, depth)
+    products = (rows * outputs, batch * outputs)
+    columns = [np.log2(x) for x in (*sizes, *products, rooflines_us, compute / memory)]
+    columns += [depthwise, stride, fused, kernel, inputs / outputs, inputs == 3]
+    for high, wide in _TILES:
+        tiles = np.ceil(rows / high) * np.ceil(outputs / wide)
+        columns += [np.log2(tiles), tiles * high * wide / (rows * outputs)]
+    columns += [channels % step for step in (8, 16, 32, 64) for channels in (inputs, outputs)]
+    columns += [np.ceil(side / step) * step / side for step in _SIDES]
+    columns += list(np.log2(blocked_us(table, roofline, units) / rooflines_us))
+    return np.column_stack(columns).astype(np.float32)
+
+
+def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
+    """What kernels would take that compute in whole blocks, `units` of them at once: wave quantisation (NVIDIA, Matrix
+    Multiplication Background, 2023). Shape (kernels, entries): products of matrices first, then Winograd's."""
+    _, batch, inputs, size, outputs, _, stride, _ = table.matrix.astype(np.float64).T
+    side = np.ceil(size / stride)
+    depth, channels = (np.ceil(each / 8) * 8 for each in (_depth(table), inputs))
+
+    def waves_us(blocks: np.ndarray, multiply_adds: np.ndarray) -> np.ndarray:
+        us: np.ndarray = np.ceil(blocks / units) * units * multiply_adds * 2 / roofline.flops_per_us + _OVERHEAD_US
+        return us
+
+    kernels = [
+        waves_us(np.ceil(batch * side**2 / high) * np.ceil(outputs / wide), high * wide * depth)
+        for high, wide in _BLOCKS
+    ]
+    for tile, products in _WINOGRAD:
+        tiles = batch * np.ceil(side / tile) ** 2
+        kernels.append(waves_us(np.ceil(tiles / 32) * np.ceil(outputs / 32), 32 * 32 * channels * products))
+    for square, wide in _SQUARES:
+        blocks = batch * np.ceil(side / square) ** 2 * np.ceil(outputs / wide)
+        kernels.append(waves_us(blocks, square**2 * wide * channels * 9))
+    return np.stack(kernels)
+
+
+def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
+    """Simple models of the device, each wrong elsewhere, so that what regressions make of them differs.
+
+    Returns:
+        Shape (4, entries): the roofline; the fastest product of matrices in whole blocks, or memory if that takes
+        longer; both in turn; the mean product in whole blocks.
+    """
+    products = blocked_us(table, roofline, units)[: len(_BLOCKS)]
+    memory = roofline.bounds_us(table)[1] + _OVERHEAD_US
+    fastest = products.min(axis=0)
+    return np.stack([roofline.latency_us(table), np.maximum(fastest, memory), fastest + memory, products.mean(axis=0)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Neighbours of some entries.
+
+    Attributes:
+        features: shape (entries, 9 for each axis), NaN where there is no neighbour.
+        estimate: shape (entries,), interpolated between neighbours, else the mean of the nearest, else 0.
+    """
+
+    features: np.ndarray
+    estimate: np.ndarray
+
+
+def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) -> Surroundings:
+    """Neighbours of `wanted` among `known`, whose values are given; an entry is never its own neighbour."""
+    columns: list[np.ndarray] = []
+    between, nearest = _Mean(len(wanted)), _Mean(len(wanted))
+    for number, axis in enumerate(_AXES):
+        found = _along(known, values, wanted, axis)
+        columns += found
+        if number < _INTERPOLATED:
+            before, after, middle, to_before, to_after = found[:5]
+            between.add(middle, to_after - to_before)
+            nearest.add(before, -to_before)
+            nearest.add(after, to_after)
+    interpolated = between.mean()
+    estimate = np.where(np.isfinite(interpolated), interpolated, np.nan_to_num(nearest.mean()))
+    return Surroundings(np.column_stack(columns).astype(np.float32), estimate)
+
+
+def _along(known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: tuple[str, ...]) -> list[np.ndarray]:
+    """Two neighbours on each side of one axis, all else equal: their values and distances in octaves."""
+    line_known, line_wanted = _lines(known, wanted, axis)
+    place_known, place_wanted = _place(known, axis), _place(wanted, axis)
+    span = int(max(place_known.max(initial=0), place_wanted.max(initial=0))) + 1
+    keys = line_known * span + place_known
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    sought = line_wanted * span + place_wanted
+    start = 1 if axis[0] in ("fused", "depthwise") else 0  # flags begin at 0, which has no logarithm
+
+    def at(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        row = order[np.clip(index, 0, len(order) - 1)]
+        there = (index >= 0) & (index < len(order)) & (line_known[row] == line_wanted)
+        distance = np.log2((place_known[row] + start) / (place_wanted + start))
+        return np.where(there, values[row], np.nan), np.where(there, distance, np.nan)
+
+    low, high = np.searchsorted(keys, sought, "left") - 1, np.searchsorted(keys, sought, "right")
+    (before, to_before), (before2, to_before2) = at(low), at(low - 1)
+    (after, to_after), (after2, to_after2) = at(high), at(high + 1)
+    share = to_after / (to_after - to_before)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        from_before = before - (before - before2) / (to_before - to_before2) * to_before
+        from_after = after - (after - after2) / (to_after - to_after2) * to_after
+    middle = before * share + after * (1 - share)
+    return [before, after, middle, to_before, to_after, before2, after2, from_before, from_after]
+
+
+def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
+    """Where entries are on an axis."""
+    if axis != _ROWS:
+        return table.column(axis[0])
+    batch, size = table.column("batch"), table.column("size")
+    # The batch makes a difference that is too small to be seen, so that other entries with as many rows are neighbours.
+    return batch * size**2 * _BATCHES + np.minimum(batch, _BATCHES - 1)
+
+
+def _lines(known: Convolutions, wanted: Convolutions, axis: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each line of entries that differ in the axis alone."""
+
+    def rest(table: Convolutions) -> list[np.ndarray]:
+        percent = np.round(table.ratio * 100).astype(np.int64)
+        return [table.column(name) for name in FIELDS if name not in axis] + ([percent] if axis == _RATIO else [])
+
+    line = np.zeros(len(known) + len(wanted), dtype=np.int64)
+    for one, other in zip(rest(known), rest(wanted)):
+        both = np.concatenate([one, other])
+        line = np.unique(line * (both.max(initial=0) + 1) + both, return_inverse=True)[1].ravel()
+    return line[: len(known)], line[len(known) :]
+
+
+class _Mean:
+    """A mean of what there is, close neighbours first."""
+
+    def __init__(self, entries: int) -> None:
+        self._sum, self._weight = np.zeros(entries), np.zeros(entries)
+
+    def add(self, values: np.ndarray, distance: np.ndarray) -> None:
+        there = np.isfinite(values)
+        weight = np.where(there, 1 / (_DISTANCE + distance), 0.0)
+        self._sum += np.where(there, values * weight, 0.0)
+        self._weight += weight
+
+    def mean(self) -> np.ndarray:
+        return np.divide(self._sum, self._weight, out=np.full(len(self._sum), np.nan), where=self._weight > 0)
+
+
+def _depth(table: Convolutions) -> np.ndarray:
+    """Multiply-adds of one output."""
+    channels = np.where(table.column("depthwise") == 1, 1, table.column("in_channels"))
+    return (channels * table.column("kernel") ** 2).astype(np.float64)
+
+
+def work_of(table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
+    """FLOPs, and bytes when each tensor is moved once as FP32."""
+    plain = table.matrix.astype(np.float64)
+    _, batch, inputs, size, outputs, _, stride, fused = plain.T
+    written = batch * outputs * np.ceil(size / stride) ** 2
+    weights = outputs * _depth(table)
+    return 2 * written * _depth(table), 4 * (batch * inputs * size**2 + written * (1 + fused) + weights)

@@ -1,0 +1,86 @@
+"""Tree regressors on plain features of a convolution, as the TFLite estimator has them; and their mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from op_profiler.dataset.formats.format import Convolutions
+from op_profiler.errors import MissingPackageError
+from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.library.library_predictor import LibraryPrediction
+
+
+class RegressionPredictor:
+    """A `LibraryPredictor` on the logarithm of the latency; it gives no interval.
+
+    Args:
+        names: of ``xgboost``, ``random_forest`` and ``decision_tree``; their estimates are averaged.
+    """
+
+    def __init__(self, names: tuple[str, ...], seed: int) -> None:
+        self._models = [_model(name, seed) for name in names]
+
+    def fit(self, table: Convolutions) -> None:
+        features, target = _plain_features(table), np.log(table.latency_us)
+        for model in self._models:
+            model.fit(features, target)
+
+    def predict(self, table: Convolutions) -> LibraryPrediction:
+        features = _plain_features(table)
+        estimates = [np.exp(model.predict(features)) for model in self._models]
+        return LibraryPrediction.without_interval(np.mean(estimates, axis=0))
+
+
+def xgboost(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("xgboost",), seed)
+
+
+def random_forest(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("random_forest",), seed)
+
+
+def decision_tree(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("decision_tree",), seed)
+
+
+def mean(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("decision_tree", "random_forest", "xgboost"), seed)
+
+
+def _plain_features(table: Convolutions) -> np.ndarray:
+    """Shape (entries, 8): sizes as logarithms, kernel, stride and the two flags as they are."""
+    log = ("batch", "in_channels", "size", "out_channels")
+    plain = ("kernel", "stride", "depthwise", "fused")
+    columns = [np.log1p(table.column(name)) for name in log] + [table.column(name) for name in plain]
+    return np.column_stack(columns).astype(np.float64)
+
+
+class _DefaultBoosting:
+    """What `xgboost.XGBRegressor` is with default settings: a hundred rounds of `xgboost.train`."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._booster: Any = None
+
+    def fit(self, features: np.ndarray, targets: np.ndarray) -> None:
+        library = load_xgboost()
+        self._booster = library.train({"seed": self._seed}, library.DMatrix(features, targets), 100)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return np.asarray(self._booster.inplace_predict(features))
+
+
+def _model(name: str, seed: int) -> Any:
+    """With the default settings of its library, as the original estimator has it."""
+    if name == "xgboost":
+        return _DefaultBoosting(seed)
+    try:
+        from sklearn.ensemble import RandomForestRegressor
+        from sklearn.tree import DecisionTreeRegressor
+    except ImportError as error:
+        raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
+    if name == "random_forest":
+        return RandomForestRegressor(random_state=seed, n_jobs=-1)
+    return DecisionTreeRegressor(random_state=seed)

@@ -1,0 +1,111 @@
+"""Schedules for an operator without a search: the best known, or those that a ranking expects to be the best."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.operators.operator import Operator
+from op_profiler.prediction.schedules.ranking import Example, RankingModel, best_of_groups, features_of
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.tuning.candidate import Candidate
+from op_profiler.tuning.task import Task
+
+_DRAWN = 1500
+_SIMILAR = 60
+_STEPS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """A schedule that is expected to be fast.
+
+    Attributes:
+        score: of the ranking; lower is better.
+    """
+
+    candidate: Candidate
+    schedule: Schedule
+    score: float
+
+
+def propose(
+    anchor: Operator,
+    tasks: Sequence[Task],
+    model: RankingModel,
+    known: Sequence[tuple[str, Mapping[str, Any], float]],
+    *,
+    count: int,
+    threads: int,
+    seed: int = 0,
+) -> list[Proposal]:
+    """The schedules that the ranking puts first, among random points, points that were good elsewhere, and their
+    neighbours.
+
+    Args:
+        tasks: each way to compute the anchor.
+        known: good schedules of other operators: template, knobs, and time over the best of that operator.
+    """
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - tasks draw from the global generators
+    fields = dataclasses.asdict(anchor)
+    found: dict[tuple[str, int], Proposal] = {}
+
+    def score(task: Task, points: set[int]) -> None:
+        spec = task.spec
+        new = [point for point in points if (spec.template, point) not in found and task.is_valid(point)]
+        if not new:
+            return
+        schedules = [task.schedule(point) for point in new]
+        features = [features_of(fields, s.template, dataclasses.asdict(s.factors), threads) for s in schedules]
+        for point, schedule, value in zip(new, schedules, model.predict(features)):
+            found[spec.template, point] = Proposal(Candidate(spec, point), schedule, float(value))
+
+    for task in tasks:
+        template = task.spec.template
+        points = {task.random_point() for _ in range(min(_DRAWN, task.size))}
+        good = sorted((k for k in known if k[0] == template), key=lambda k: k[2])[:_SIMILAR]
+        points |= {point for point in (task.point(knobs, nearest=True) for _, knobs, _ in good) if point is not None}
+        score(task, points)
+        for _ in range(_STEPS):
+            mine = sorted((p for (t, _), p in found.items() if t == template), key=lambda p: p.score)
+            starts = [p.candidate.index for p in mine[:_SIMILAR] if p.candidate.index is not None]
+            score(task, {task.neighbour(start) for start in starts for _ in range(6)})
+    return _diverse(sorted(found.values(), key=lambda p: p.score), count)
+
+
+def _diverse(ranked: list[Proposal], count: int) -> list[Proposal]:
+    """The first of the ranking, leaving out what differs in one knob only from one that is in already."""
+    chosen: list[Proposal] = []
+    for proposal in ranked:
+        if len(chosen) == count:
+            break
+        if all(_differences(proposal.schedule, other.schedule) > 1 for other in chosen):
+            chosen.append(proposal)
+    return chosen + [p for p in ranked if p not in chosen][: count - len(chosen)]
+
+
+def _differences(one: Schedule, other: Schedule) -> int:
+    if one.template != other.template:
+        return len(one.knobs)
+    return sum(1 for name, value in one.knobs.items() if other.knobs.get(name) != value)
+
+
+def good_schedules(
+    rows: Sequence[Mapping[str, Any]], data: Sequence[Example], share: float = 1.3
+) -> list[tuple[str, Mapping[str, Any], float]]:
+    """Template, knobs and relative time of trials within `share` of their operator's best.
+
+    Args:
+        rows: of the flat table, in the order of `data`.
+    """
+    best = best_of_groups(data)
+    return [
+        (str(row["template"]), row["knobs"], example.latency_us / best[example.group])
+        for row, example in zip(rows, data)
+        if example.latency_us <= share * best[example.group]
+    ]

@@ -1,0 +1,252 @@
+"""Which schedules of an operator are likely to be fast: a ranking learned from the trials of other operators.
+
+A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time over the best time of its operator,
+from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained within
+operators, as Chen et al., Learning to Optimize Tensor Programs (2018), do with their cost models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.lean_imports import load_xgboost
+
+_AXES = ("n", "b", "oc", "oh", "ow", "y", "x", "rows")
+_LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")
+_UNROLL = {"none": 0.0, "tile": 1.0, "tile and reduction": 2.0}
+_ROUNDS = 400
+_SLOWEST = math.log(20.0)
+"""Beyond twenty times the best, how slow a schedule is does not matter any more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One trial: an anchor, a schedule, and how long it took.
+
+    Attributes:
+        operator: workload key of the anchor.
+        group: times can be compared within it: one operator, thread count, cache state and device.
+        features: see `features_of`.
+        latency_us: median; of a schedule that failed, inf.
+    """
+
+    operator: str
+    group: str
+    features: dict[str, float]
+    latency_us: float
+
+
+def examples(rows: Iterable[Mapping[str, Any]]) -> list[Example]:
+    """Examples from rows of the flat table (`op_profiler.dataset.COLUMNS`) whose origin is ``trial``."""
+    found = []
+    for row in rows:
+        features = features_of(row, str(row["template"]), row, int(row["threads"]))
+        latency = row["median_us"]
+        known = latency is not None and not math.isnan(latency)
+        group = "|".join(str(row[name]) for name in ("operator_key", "threads", "cache", "device_key"))
+        found.append(Example(str(row["operator_key"]), group, features, float(latency) if known else math.inf))
+    return found
+
+
+def features_of(
+    operator: Mapping[str, Any], template: str, factors: Mapping[str, Any], threads: int
+) -> dict[str, float]:
+    """What the model sees of one schedule of one operator, all as numbers; sizes as logarithms to base 2.
+
+    Args:
+        operator: with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and ``flops``.
+        factors: with the names of `op_profiler.schedules.factors.Factors`.
+    """
+    sizes = _sizes(operator)
+    values = {f"size_{name}": math.log2(max(size, 1)) for name, size in sizes.items()}
+    values["flops"] = math.log2(max(float(operator["flops"]), 1.0))
+    values["stride"] = float(_attribute(operator, "strides", 1))
+    values["winograd"] = float("winograd" in template)
+    values["own"] = float(template.endswith(".op_profiler"))
+    tile: Mapping[str, Any] = factors["tile"] or {}
+    split: Mapping[str, Any] = factors["split"] or {}
+    present = {axis: _number(size) for axis, size in tile.items() if size is not None}
+    for axis, size in present.items():
+        values[f"tile_{axis}"] = math.log2(max(size, 1))
+        if axis in sizes:
+            values[f"left_{axis}"] = math.log2(max(sizes[axis] / size, 1))
+    vectors = math.prod(size for axis, size in present.items() if axis != "rows")
+    values["register_tile"] = math.log2(max(vectors, 1))
+    for size in split.values():
+        if size is not None:
+            values["split"] = math.log2(max(_number(size), 1))
+    values["fuse"] = float(factors["fuse"] or 0)
+    values["vectorize"] = math.log2(max(float(factors["vectorize"] or 1), 1))
+    values["unroll"] = _UNROLL.get(str(factors["unroll"]), 0.0)
+    values |= _order(factors, sizes, present)
+    values["parallel_per_thread"] = values["log_parallel"] - math.log2(threads)
+    values["threads"] = float(threads)
+    return values
+
+
+def _order(factors: Mapping[str, Any], sizes: Mapping[str, float], tile: Mapping[str, float]) -> dict[str, float]:
+    """Where each loop stands, and how much is in the parallel loop."""
+    values: dict[str, float] = {}
+    outer, _, inner = str(factors["reorder"] or "").partition(" | ")
+    for place, axis in enumerate(outer.split()):
+        values[f"outer_{axis}"] = float(place)
+    loops = inner.split()
+    for place, loop in enumerate(loops):
+        values[f"inner_{loop}"] = float(len(loops) - place)
+    for loop in _LOOPS:
+        values[f"innermost_{loop}"] = float(bool(loops) and loops[-1] == loop)
+    axes = str(factors["parallel"] or "").replace(",", " ").split()
+    parallel = math.prod(max(sizes.get(axis, 1.0) / tile.get(axis, 1.0), 1.0) for axis in axes)
+    values["log_parallel"] = math.log2(max(parallel, 1.0))
+    where = str(factors["compute_at"] or "")
+    values["at_root"], values["at_inline"] = float(where.startswith("root")), float(where == "inline")
+    values["at_depth"] = float(outer.split().index(where.split(" ")[-1]) + 1) if where in outer.split() else 0.0
+    return values
+
+
+def _sizes(operator: Mapping[str, Any]) -> dict[str, float]:
+    """Extents of the loops of an anchor by the names that factors use."""
+    output = _shape(operator["outputs"][0])
+    first = _shape(operator["inputs"][0])
+    weight = _shape(operator["params"][0]) if operator["params"] else None
+    if len(output) == 5:
+        kernel = weight if weight is not None else _shape(operator["inputs"][1])
+        n, oc, oh, ow, lanes = output
+        ic = kernel[1] * kernel[4] if len(kernel) == 6 else kernel[3]
+        kh, kw = (kernel[2], kernel[3]) if len(kernel) == 6 else (3, 3)
+        return {"n": n, "oc": oc, "oh": oh, "ow": ow, "lanes": lanes, "ic": ic, "kh": kh, "kw": kw, "h": first[2]}
+    if len(output) == 3:
+        return {"b": output[0], "y": output[1], "x": output[2] / 16, "lanes": 16, "k": first[-1]}
+    if len(output) == 2:
+        lanes = weight[2] if weight is not None and len(weight) == 3 else 16
+        return {"y": output[0], "x": output[1] / lanes, "lanes": lanes, "k": first[-1]}
+    return {f"d{i}": size for i, size in enumerate(output)}
+
+
+def _shape(tensor: Any) -> tuple[float, ...]:
+    shape = tensor["shape"] if isinstance(tensor, Mapping) else tensor.shape
+    return tuple(float(d) for d in shape)
+
+
+def _attribute(operator: Mapping[str, Any], name: str, default: float) -> float:
+    for attrs in operator["attrs"]:
+        if name in attrs:
+            value = attrs[name]
+            return float(value[0] if isinstance(value, (list, tuple)) else value)
+    return default
+
+
+def _number(value: Any) -> float:
+    return float(value)
+
+
+class RankingModel:
+    """Ranks schedules of one operator by predicted time; made by `train`."""
+
+    def __init__(self, names: Sequence[str], booster: Any) -> None:
+        self._names = list(names)
+        self._booster = booster
+
+    @classmethod
+    def train(cls, data: Sequence[Example], seed: int = 0) -> RankingModel:
+        """Fit to trials.
+
+        Args:
+            data: of at least two operators with several trials each.
+
+        Raises:
+            ValueError: there is too little to learn from.
+        """
+        xgboost = load_xgboost()
+
+        best = best_of_groups(data)
+        usable = [e for e in data if math.isfinite(best[e.group])]
+        if len(usable) < 50 or len({e.operator for e in usable}) < 2:
+            raise ValueError(f"{len(usable)} trials are too few to learn a ranking from")
+        names = sorted({name for e in usable for name in e.features})
+        target = np.array([min(math.log(e.latency_us / best[e.group]), _SLOWEST) for e in usable])
+        weights = np.exp(-target)  # how the slow ones are ordered among themselves is of no use
+        matrix = xgboost.DMatrix(_matrix(usable, names), label=target, weight=weights + 0.05, feature_names=names)
+        parameters = {
+            "max_depth": 7,
+            "eta": 0.06,
+            "subsample": 0.8,
+            "colsample_bytree": 0.6,
+            "min_child_weight": 3,
+            "seed": seed,
+            "nthread": 1,  # thousands of rows: several threads are no faster, and beside others ten times slower
+        }
+        return cls(names, xgboost.train(parameters, matrix, num_boost_round=_ROUNDS))
+
+    def predict(self, features: Sequence[Mapping[str, float]]) -> np.ndarray:
+        """Logarithm of the time over the operator's best, one a schedule; only their order means something."""
+        xgboost = load_xgboost()
+
+        rows = np.array([[f.get(name, math.nan) for name in self._names] for f in features], dtype="float32")
+        predicted: np.ndarray = self._booster.predict(xgboost.DMatrix(rows, feature_names=self._names))
+        return predicted
+
+
+def best_of_groups(data: Iterable[Example]) -> dict[str, float]:
+    """The least time of each group, microseconds."""
+    best: dict[str, float] = {}
+    for example in data:
+        best[example.group] = min(best.get(example.group, math.inf), example.latency_us)
+    return best
+
+
+def _matrix(data: Sequence[Example], names: Sequence[str]) -> np.ndarray:
+    return np.array([[e.features.get(name, math.nan) for name in names] for e in data], dtype="float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingScore:
+    """How well a ranking orders the trials of operators that it was not trained on.
+
+    Attributes:
+        operators, trials: that were held out.
+        pairwise: share of pairs of one operator, at least 5 % apart in time, that are in the right order.
+        top: k to the geometric mean, over operators, of the best time among the k ranked first over the best of all;
+            twenty where it is more, or where all k failed, as in training.
+    """
+
+    operators: int
+    trials: int
+    pairwise: float
+    top: dict[int, float]
+
+
+def evaluate(data: Sequence[Example], groups: Sequence[Sequence[str]], ks: Sequence[int] = (1, 8, 16)) -> RankingScore:
+    """Hold out one group of operators after the other and rank their trials.
+
+    Args:
+        groups: workload keys of anchors, e.g. one group a model.
+    """
+    right = pairs = trials = 0
+    losses: dict[int, list[float]] = {k: [] for k in ks}
+    for group in groups:
+        held = set(group)
+        model = RankingModel.train([e for e in data if e.operator not in held])
+        for name in sorted({e.group for e in data if e.operator in held}):
+            mine = [e for e in data if e.group == name]
+            times = np.array([e.latency_us for e in mine])
+            if not np.isfinite(times).any():
+                continue
+            predicted = model.predict([e.features for e in mine])
+            good, all_pairs = _ordered_pairs(times, predicted)
+            right, pairs, trials = right + good, pairs + all_pairs, trials + len(mine)
+            order = np.argsort(predicted)
+            for k in ks:
+                losses[k].append(min(math.log(times[order[:k]].min() / times.min()), _SLOWEST))
+    top = {k: math.exp(float(np.mean(v))) for k, v in losses.items() if v}
+    return RankingScore(len(losses[ks[0]]), trials, right / pairs if pairs else math.nan, top)
+
+
+def _ordered_pairs(times: np.ndarray, predicted: np.ndarray) -> tuple[int, int]:
+    apart = times[:, None] > 1.05 * times[None, :]
+    return int((apart & (predicted[:, None] > predicted[None, :])).sum()), int(apart.sum())

@@ -1,0 +1,163 @@
+"""What a search for a better schedule is likely to find: the tuned time of an operator, before any trial of it.
+
+Told by the operators whose search is in a dataset: those most like it in work, intensity and window, whose default
+schedule attained about as much of what their processor attains. The mean of their gains is taken, nearest first
+(Cover & Hart, Nearest Neighbor Pattern Classification, 1967); the interval is what leaving each of them out shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+_NEIGHBOURS = 3
+_NEAR = 0.1
+_OWN = ".op_profiler"
+_WINDOW, _KIND, _RATE = 3.0, 5.0, 2.0
+"""How much it weighs whether Winograd's method applies, which op it is, and how good the default is."""
+_ATTAINED = 0.9
+_SMALLER = 2.0
+_FEWEST = 10
+_INTERVAL = (0.05, 0.95)
+
+
+@dataclasses.dataclass(frozen=True)
+class TunedTime:
+    """A predicted time after a search, microseconds, with a 90 % interval."""
+
+    us: float
+    low_us: float
+    high_us: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """An anchor whose search is known.
+
+    Attributes:
+        group: one operator, thread count, cache state and device.
+        rate: FLOPs a microsecond of the default schedule over what good schedules attain on that device.
+        gain: logarithm of the default's time over the best time.
+    """
+
+    group: str
+    operator: Mapping[str, Any]
+    cache: str
+    rate: float
+    gain: float
+
+
+class TuningGain:
+    """Predicts tuned times.
+
+    Args:
+        known: searches, `_FEWEST` at least.
+    """
+
+    def __init__(self, known: Sequence[Searched]) -> None:
+        self.known = known
+        self._features = np.array([_features(one.operator, one.cache, one.rate) for one in known])
+        self._gains = np.array([one.gain for one in known])
+        errors = [self._gain(self._features[i], leave_out=i) - self._gains[i] for i in range(len(known))]
+        self._low, self._high = np.quantile(errors, _INTERVAL)
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> TuningGain | None:
+        """From rows of the flat table, origins ``trial`` and ``tuned``; None where they hold too few searches."""
+        known = searches(rows)
+        return cls(known) if len(known) >= _FEWEST else None
+
+    def predict(
+        self, operator: Mapping[str, Any], cache: str, default_us: float, peak_flops_per_us: float
+    ) -> TunedTime | None:
+        """The time after a search; None of an operator so much smaller than all known ones that a call is most of it.
+
+        Args:
+            operator: an anchor, with the names of `op_profiler.operators.operator.Operator`.
+            default_us: with the present schedule.
+            peak_flops_per_us: of the processor, at the same thread count.
+        """
+        if operator["flops"] < min(float(one.operator["flops"]) for one in self.known) / _SMALLER:
+            return None
+        rate = operator["flops"] / default_us / (_ATTAINED * peak_flops_per_us)
+        gain = max(self._gain(np.array(_features(operator, cache, max(rate, 1e-6)))), 0.0)
+        low, high = max(gain - self._high, 0.0), max(gain - self._low, 0.0)
+        return TunedTime(default_us * math.exp(-gain), default_us * math.exp(-high), default_us * math.exp(-low))
+
+    def _gain(self, features: np.ndarray, leave_out: int | None = None) -> float:
+        distances = np.linalg.norm(self._features - features, axis=1)
+        if leave_out is not None:
+            distances[leave_out] = np.inf
+        nearest = np.argsort(distances)[:_NEIGHBOURS]
+        weights = 1 / (distances[nearest] + _NEAR)
+        return float((weights * self._gains[nearest]).sum() / weights.sum())
+
+    def held_out(self) -> np.ndarray:
+        """Predicted speed-up over the one that the search brought, of each search when it was left out."""
+        predicted = [max(self._gain(f, leave_out=i), 0.0) for i, f in enumerate(self._features)]
+        return np.exp(np.array(predicted) - self._gains)
+
+
+def searches(rows: Iterable[Mapping[str, Any]]) -> list[Searched]:
+    """The searches among rows of trials: those where the default was timed too."""
+    groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
+    for row in rows:
+        if row["median_us"] is not None and not math.isnan(row["median_us"]) and row["flops"]:
+            name = "|".join(str(row[column]) for column in ("operator_key", "threads", "cache", "device_key"))
+            _, own, default = groups.setdefault(name, (row, _Least(), _Least()))
+            (own if str(row["template"]).endswith(_OWN) else default).note(row)
+    timed = [(name, row, own.us, default.us) for name, (row, own, default) in groups.items()]
+    timed = [one for one in timed if math.isfinite(one[2]) and math.isfinite(one[3])]
+    attained: dict[tuple[Any, Any], list[float]] = {}
+    for _, row, best_us, _ in timed:
+        attained.setdefault((row["device_key"], row["threads"]), []).append(row["flops"] / best_us)
+    found = []
+    for name, row, best_us, default_us in timed:
+        usual = float(np.quantile(attained[row["device_key"], row["threads"]], 0.75))
+        rate, gain = row["flops"] / default_us / usual, math.log(default_us / min(best_us, default_us))
+        found.append(Searched(name, row, str(row["cache"]), rate, gain))
+    return found
+
+
+class _Least:
+    """The time of the best of many rows, of which none is held."""
+
+    def __init__(self) -> None:
+        self._all = self._finalists = math.inf
+
+    def note(self, row: Mapping[str, Any]) -> None:
+        self._all = min(self._all, float(row["median_us"]))
+        if row["origin"] == "tuned":
+            self._finalists = min(self._finalists, float(row["median_us"]))
+
+    @property
+    def us(self) -> float:
+        """Of the finalists, which were timed once more, where there are any; infinite where nothing was noted."""
+        return self._finalists if math.isfinite(self._finalists) else self._all
+
+
+def _features(operator: Mapping[str, Any], cache: str, rate: float) -> list[float]:
+    anchor, flops = str(operator["anchor"]), float(operator["flops"])
+    moved = float(operator["bytes_read"] + operator["bytes_written"])
+    return [
+        math.log(flops),
+        math.log(max(flops / moved, 1e-6)),
+        _WINDOW * _winograd_applies(operator),
+        float(cache == "cold"),
+        *(_KIND * (kind in anchor) for kind in ("batch_matmul", "depthwise", "dense")),
+        _RATE * math.log(rate),
+    ]
+
+
+def _winograd_applies(operator: Mapping[str, Any]) -> bool:
+    """A window of 3 by 3 at stride 1, not channel by channel."""
+    anchor, params = str(operator["anchor"]), operator["params"]
+    if "conv2d" not in anchor or "depthwise" in anchor or not params:
+        return False
+    shape = params[0]["shape"] if isinstance(params[0], Mapping) else params[0].shape
+    strides = next((attrs["strides"] for attrs in operator["attrs"] if "strides" in attrs), [1])
+    return tuple(shape[2:4]) == (3, 3) and int(strides[0]) == 1

@@ -1,0 +1,103 @@
+"""The cores of a plan are streams of this machine's GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.errors import UsageError
+from op_profiler.parallel.runtime.plan_lanes import PlanLanes
+from op_profiler.parallel.runtime.stream_executor import StreamExecutor
+from op_profiler.targets.cuda.events import Runtime, pointer
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import RuntimeDevice
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Plan
+
+_MOST_STREAMS = 32
+"""More than kernels of a model that are worth running side by side."""
+
+
+_RELAXED = 2  # cudaStreamCaptureModeRelaxed: other calls of this process stay as they are
+
+
+class StreamLanes(PlanLanes):
+    """One thread launches on all streams; a GPU's kernels have threads of their own, whatever a plan says."""
+
+    lane = "stream"
+    option = "--streams"
+    only_measured = True
+    usual_count = 4
+
+    def first(self, count: int) -> tuple[int, ...]:
+        if not 1 <= count <= _MOST_STREAMS:
+            raise UsageError(f"--streams {count} is not possible here: give 1 to {_MOST_STREAMS}")
+        return tuple(range(count))
+
+    def thread_counts(self, count: int) -> tuple[int, ...]:
+        return (1,)
+
+    def executor(
+        self,
+        graph: KernelGraph,
+        compiled: Sequence[CompiledModel],
+        plan: Plan,
+        device: RuntimeDevice,
+        inputs: Sequence[dict[str, np.ndarray]],
+    ) -> StreamExecutor:
+        from op_profiler.targets.cuda.events import Events
+
+        return StreamExecutor(graph, compiled, plan, device, inputs, Events(), Graphs())
+
+
+class CudaGraph:
+    """What was launched on a stream, and on the streams that waited for it and that it waited for, in a `recording`."""
+
+    def __init__(self, runtime: Runtime, stream: int) -> None:
+        self._runtime = runtime
+        self._stream = pointer(stream)
+        self._executable = ctypes.c_void_p()
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """What is launched in the block is recorded, and does not run.
+
+        Raises:
+            MeasureError: something in the block cannot be recorded, an allocation for one.
+        """
+        graph = ctypes.c_void_p()
+        self._runtime.call("StreamBeginCapture", "begin to record a graph", self._stream, _RELAXED)
+        try:
+            yield
+        except BaseException:
+            self._runtime.library.cudaStreamEndCapture(self._stream, ctypes.byref(graph))
+            raise
+        self._runtime.call("StreamEndCapture", "record a graph", self._stream, ctypes.byref(graph))
+        made = ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0)
+        self._runtime.call("GraphInstantiate", "make a graph of what was recorded", *made)
+        self._runtime.call("GraphDestroy", "free what a graph was made of", graph)
+
+    def launch(self) -> None:
+        """All of it, on its first stream."""
+        self._runtime.call("GraphLaunch", "launch a graph", self._executable, self._stream)
+
+    def free(self) -> None:
+        """The last call."""
+        self._runtime.call("GraphExecDestroy", "free a graph", self._executable)
+
+
+class Graphs:
+    """Makes graphs on this machine's GPU."""
+
+    def __init__(self) -> None:
+        self._runtime = Runtime()
+
+    def on(self, stream: int) -> CudaGraph:
+        """A new one, whose first stream this is."""
+        return CudaGraph(self._runtime, stream)

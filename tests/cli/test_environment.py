@@ -1,0 +1,117 @@
+"""Homes that cannot be written, and standard streams that are closed, full or not read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from op_profiler.compilers.relax import tvm_package
+
+from ..hurry import hurried_path
+
+_COMMAND = (
+    'exec "$0" -c "import sys; from op_profiler.cli import main; sys.argv[0] = \'op-profiler\'; sys.exit(main())"'
+)
+_RELAX = pytest.mark.skipif(tvm_package.version() is None, reason="the TVM of Relax is not installed")
+_UNKNOWN_USER = 54321
+_AS_UNKNOWN_USER = ["setpriv", f"--reuid={_UNKNOWN_USER}", f"--regid={_UNKNOWN_USER}", "--clear-groups"]
+_AS_UNKNOWN_USER += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]  # Python may lie in root's home
+
+
+def _run(
+    arguments: str, folder: Path, environment: dict[str, str | None] | None = None, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a command line of a shell: whether Python starts with these streams and this home is what is tested."""
+    variables = {**os.environ, "PYTHONPATH": hurried_path(), "OP_PROFILER_LOCKS": str(folder), **(environment or {})}
+    line = [*prefix, "bash", "-c", f"{_COMMAND} {arguments}", sys.executable]
+    given = {name: value for name, value in variables.items() if value is not None}
+    return subprocess.run(line, cwd=folder, env=given, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize(
+    ("command", "compiler", "cache"),
+    [
+        ("predict mlp", "relay", "cache"),
+        ("corun mlp --rounds 2", "relay", None),
+        ("collect --modelname mlp --threads 1 --db sqlite:///runs.db", "relay", None),
+        pytest.param("collect --modelname mlp --threads 1 --dry-run", "relax", "cache", marks=_RELAX),
+    ],
+)
+def test_a_home_that_cannot_be_written_is_no_obstacle(
+    command: str, compiler: str, cache: str | None, tmp_path: Path
+) -> None:
+    """Nothing can be made below a file, by no user."""
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    homes: dict[str, str | None] = {
+        "HOME": str(tmp_path / "file" / "home"),
+        "XDG_CACHE_HOME": None,
+        "TEST_DATA_ROOT_PATH": None,
+    }
+    used: dict[str, str | None] = {
+        "TMPDIR": str(tmp_path / "tmp"),
+        "OP_PROFILER_CACHE": cache and str(tmp_path / cache),
+    }
+    done = _run(f"{command} --compiler {compiler}", tmp_path, homes | used)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / cache if cache else tmp_path / "tmp" / f"op_profiler-{os.getuid()}"
+    assert (folder / "tvm").is_dir()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_a_user_without_a_home_is_no_obstacle(tmp_path: Path) -> None:
+    """As in a container with an arbitrary user id: there is neither ``HOME`` nor an entry for the user."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    os.chown(folder, _UNKNOWN_USER, _UNKNOWN_USER)
+    missing: dict[str, str | None] = dict.fromkeys(
+        ("HOME", "XDG_CACHE_HOME", "OP_PROFILER_CACHE", "TEST_DATA_ROOT_PATH")
+    )
+    done = _run("predict mlp", folder, {"TMPDIR": str(folder), **missing}, _AS_UNKNOWN_USER)
+    assert done.returncode == 0, done.stderr
+    assert (folder / f"op_profiler-{_UNKNOWN_USER}").is_dir()
+
+
+def test_a_temporary_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / f"op_profiler-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    done = _run(
+        "cache", tmp_path, {"HOME": str(tmp_path / "file" / "home"), "TMPDIR": str(tmp_path), "OP_PROFILER_CACHE": None}
+    )
+    assert done.returncode == 5 and "OP_PROFILER_CACHE" in done.stderr and "Traceback" not in done.stderr
+
+
+_FULL = "error: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("models >&-", 0, ""),
+        ("--help >&-", 0, ""),
+        ("predict mlp >&- 2>&- <&-", 0, ""),
+        ("models | head -1 >/dev/null; exit ${PIPESTATUS[0]}", 0, ""),
+        ("models >/dev/full", 5, _FULL),
+        ("--help >/dev/full", 5, _FULL),
+        ("predict mlp --quiet >/dev/full", 5, _FULL),
+        ("predict nosuch >/dev/full 2>/dev/full", 2, ""),
+        ("predict nosuch 2>&-", 2, ""),
+    ],
+)
+def test_a_stream_that_cannot_be_written_is_no_traceback(command: str, code: int, said: str, tmp_path: Path) -> None:
+    done = _run(command, tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == said or (said and done.stderr.endswith(said) and "Traceback" not in done.stderr)
+
+
+def test_what_was_measured_is_stored_where_its_tables_cannot_be_printed(tmp_path: Path) -> None:
+    done = _run("collect --modelname mlp --threads 1 --db sqlite:///runs.db --summary-json s.json >/dev/full", tmp_path)
+    assert done.returncode == 5 and done.stderr.endswith(_FULL)
+    assert (tmp_path / "runs.db").is_file() and (tmp_path / "s.json").stat().st_size > 1000

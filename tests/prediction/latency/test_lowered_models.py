@@ -1,0 +1,79 @@
+"""Lowered models in the cache folder: the same operators again, without TVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.errors import ModelError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.prediction.latency.lowered_models import LoweredModel, lowered_model
+
+from ...command_line import op_profiler
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "networks"
+
+
+def _asked(**changes: str) -> BuildRequest:
+    model = ModelRequest(source="local", name="mlp")
+    return BuildRequest(model=model, schedules="none", **changes)  # type: ignore[arg-type]
+
+
+def _lowered(**changes: str) -> tuple[LoweredModel, list[str]]:
+    notes: list[str] = []
+    return lowered_model(_asked(**changes), notes.append), notes
+
+
+def test_it_is_lowered_once(cache: Path) -> None:
+    first, notes = _lowered()
+    again, silence = _lowered()
+    assert (notes, silence) == (["lowering mlp"], [])
+    assert again == first
+    assert [operator.key for operator in again.operators] == [operator.key for operator in first.operators]
+    assert first.input_dtypes == {"data": "float32"}
+    _, other = _lowered(target="llvm -mcpu=haswell")
+    assert other == ["lowering mlp"]
+    assert len(list(cache.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", [lambda text: text.replace("dense", "fense"), lambda text: text[:-9], lambda _: ""])
+def test_a_damaged_file_is_lowered_again(cache: Path, damage: object) -> None:
+    assert callable(damage)
+    first, _ = _lowered()
+    (file,) = cache.iterdir()
+    whole = file.read_text()
+    file.write_text(damage(whole))
+    again, notes = _lowered()
+    assert notes == ["lowering mlp"]
+    assert again == first
+    assert file.read_text() == whole
+
+
+def test_the_second_prediction_needs_no_tvm(tmp_path: Path) -> None:
+    first = op_profiler("predict", "mlp", "--quiet")
+    assert first.returncode == 0, first.stderr
+    (tmp_path / "tvm.py").write_text("raise ImportError('not this time')")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", "predict", "mlp", "--quiet"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
+    assert (done.returncode, done.stdout) == (0, first.stdout), done.stderr
+
+
+def test_a_model_that_computes_nothing_has_no_time(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Dropout", ["x"], ["y"])], "nothing", value[:1], value[1:])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), tmp_path / "m.onnx")
+    model = ModelRequest(source="file", name=str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelError, match="computes nothing"):
+        lowered_model(BuildRequest(model=model, schedules="none"))
