@@ -9,20 +9,19 @@ the command line. Progress is shown for several models only; what fails is said 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
-import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.collection.request import CollectRequest, TuneRequest
 from op_profiler.collection.sampling.request import SampledRequest, SampleRequest, sampling
 from op_profiler.collection.studies.suggest import ScheduleRequest
 from op_profiler.comparison.request import CompareRequest
+from op_profiler.cores import callers_cores
 from op_profiler.dataset.formats.request import ExportRequest
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -46,20 +45,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _on_its_cores(function: Callable[..., T]) -> Callable[..., T]:
-    """Give the caller its cores back: TVM binds the thread that runs kernels, and children inherit that."""
-
-    @functools.wraps(function)
-    def called(*arguments: Any, **options: Any) -> T:
-        cores = os.sched_getaffinity(0)
-        try:
-            return function(*arguments, **options)
-        finally:
-            os.sched_setaffinity(0, cores)
-
-    return called
-
-
 def _from_python(function: Callable[..., T]) -> Callable[..., T]:
     """A function whose requests are given by keyword arguments, which its docstring lists."""
     fields: list[Field] = []
@@ -71,7 +56,7 @@ def _from_python(function: Callable[..., T]) -> Callable[..., T]:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if by_place else inspect.Parameter.KEYWORD_ONLY
         return inspect.Parameter(field.name, kind, default=field.default, annotation=hint)
 
-    called = with_options(_on_its_cores(function), parameter, _value)
+    called = with_options(callers_cores()(function), parameter, _value)
     text = inspect.cleandoc(function.__doc__ or "")
     before, _, after = text.partition("\n\nReturns:")
     called.__doc__ = "\n".join([before, *map(_described, fields)]) + f"\n\nReturns:{after}"

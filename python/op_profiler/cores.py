@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,19 @@ def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
     fastest = max(available, key=lambda core: _speed(core, sysfs))
     alike = [core for core in available if kinds.get(core) == kinds.get(fastest)]
     return tuple(sorted(alike, key=lambda core: (len([c for c in siblings(core, sysfs) & {*alike} if c < core]), core)))
+
+
+@contextlib.contextmanager
+def callers_cores() -> Iterator[None]:
+    """Give the calling thread its cores back: TVM binds the thread that runs kernels, and children inherit that."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:

@@ -191,11 +191,11 @@ def with_options(
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """With the types of the parameters; one that is imported for type checkers only stays as it is written."""
-    signature = inspect.signature(function)
+    signature, names = inspect.signature(function), inspect.unwrap(function).__globals__
     found = []
     for one in signature.parameters.values():
         with contextlib.suppress(NameError):
-            one = one.replace(annotation=eval(one.annotation, function.__globals__))  # as this package wrote it
+            one = one.replace(annotation=eval(one.annotation, names))  # as this package wrote it
         found.append(one)
     return signature.replace(parameters=found)
 
