@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any, cast
 
@@ -195,12 +196,8 @@ class OfLength:
         return 1.0, 1.0
 
 
-@pytest.mark.parametrize(
-    ("us", "readings", "runs"), [(100.0, 5, 3), (5e4, 5, 3), (1e5, 3, 1), (1e6, 1, 1), (float("nan"), 1, 3)]
-)
-def test_long_models_are_read_and_run_less_often_around_the_rounds(us: float, readings: int, runs: int) -> None:
-    model = OfLength(us)
-    rounds = Rounds(
+def rounds_of(model: OfLength, limits: Limits) -> Rounds:
+    return Rounds(
         cast("Any", model),
         ThreadPool(),
         threads=(1,),
@@ -208,14 +205,33 @@ def test_long_models_are_read_and_run_less_often_around_the_rounds(us: float, re
         groups=[0],
         skipped=[False],
         coverage=1.0,
-        limits=Limits(minimum_rounds=1, maximum_rounds=1),
+        limits=limits,
         meter=None,
         probe=cast("Any", model),
     )
+
+
+@pytest.mark.parametrize(
+    ("us", "readings", "runs"), [(5e3, 5, 3), (5e4, 5, 3), (1e5, 3, 1), (1e6, 1, 1), (float("nan"), 1, 3)]
+)
+def test_long_models_are_read_and_run_less_often_around_the_rounds(us: float, readings: int, runs: int) -> None:
+    model = OfLength(us)
+    rounds = rounds_of(model, Limits(minimum_rounds=1, maximum_rounds=1))
     assert rounds.whole_model_us(1) == pytest.approx(us, nan_ok=True) and model.readings == readings
     model.runs = 0
     rounds.run({1: Samples()}, lambda _: None)
     assert model.runs == runs  # behind the probe; what is timed follows
+
+
+def test_a_short_model_is_read_for_a_while_in_blocks_of_many_runs() -> None:
+    """A block has one run in three that is slow; a single one would be another time each time."""
+    model = OfLength(5.0)
+    slow = itertools.cycle([9.0, 5.0, 5.0])
+    model.time_model = lambda: next(slow)  # type: ignore[method-assign]
+    rounds = rounds_of(model, Limits())
+    started = time.monotonic()
+    assert rounds.whole_model_us(1) == 5.0
+    assert time.monotonic() - started > 0.05
 
 
 class Loud:

@@ -29,7 +29,7 @@ from op_profiler.measure.quiet_rounds import quiet_rounds, scatter
 from op_profiler.measure.samples import Samples
 
 ROOT = Path(__file__).resolve().parents[2]
-QUIET_US = 1000.0
+QUIET_US = 10_000.0
 _SLOW = 4.0
 _NOISE = 0.01
 
@@ -85,6 +85,24 @@ def test_only_rounds_in_which_whole_and_kernels_were_quiet_are_used() -> None:
     samples.kernels_us[6:12] = [[QUIET_US, QUIET_US]] * 6
     quiet = quiet_rounds(samples, noise=0.0, target=0.01)
     assert not quiet.used[:12].any() and quiet.share == pytest.approx(0.8, abs=0.05)
+
+
+def of_microseconds(factors: np.ndarray, seed: int = 6) -> Samples:
+    """Rounds of a model of 4 us, which takes a fifth more or less each time, as that of a real one does."""
+    noise = np.exp(np.random.default_rng(seed).normal(0.0, 0.2, (2, len(factors))))
+    whole_us, sums_us = 4.0 * factors * noise
+    return Samples(whole_us.tolist(), [[us / 3, 2 * us / 3] for us in sums_us], [False] * len(factors))
+
+
+def test_a_model_of_microseconds_is_not_unsteady_because_its_runs_differ() -> None:
+    series = [of_microseconds(np.ones(1000), seed) for seed in range(30)]
+    assert all(quiet_rounds(samples, noise=0.02, target=0.01).steady for samples in series)
+
+
+def test_a_disturbance_of_many_short_rounds_is_seen() -> None:
+    factors = np.repeat([1.0, 1.5], 500)
+    quiet = quiet_rounds(of_microseconds(factors), noise=0.0, target=0.01)
+    assert not quiet.steady and quiet.share == pytest.approx(0.5, abs=0.1) and not quiet.used[560:].any()
 
 
 def test_too_few_rounds_tell_nothing() -> None:

@@ -45,6 +45,18 @@ class Limits:
     repeat_seconds: float = dataclasses.field(default_factory=_patience_seconds)
     readings: int = 5
 
+    def reached(self, rounds: int, seconds: float) -> bool:
+        """Whether rounds end though they have not settled."""
+        if rounds < self.minimum_rounds:
+            return False
+        usual = rounds >= self.usual_rounds and seconds >= self.usual_seconds
+        return usual or rounds >= self.maximum_rounds or seconds >= self.maximum_seconds
+
+    def progress(self, rounds: int, seconds: float) -> float:
+        """The share of the rounds that may be needed, 0 to 1."""
+        usual = min(rounds / self.usual_rounds, seconds / self.usual_seconds)
+        return min(max(usual, seconds / self.maximum_seconds), 1.0)
+
     def of_rounds(self, rounds: int | None) -> Limits:
         """Limits of at most a number of rounds: sooner where the times settle, from 7 on, or where these take long.
         Nothing is repeated for longer than it may take. None leaves them as they are."""

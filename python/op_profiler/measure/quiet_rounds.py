@@ -11,6 +11,9 @@ noise of this machine, the largest of three that are measured:
 - the scatter of these rounds where they lie closest together;
 - the usual scatter of the reference kernel at this thread count (`HostState.noise`), from the runs before;
 - what an interval of the target's width leaves open: nothing asks for less.
+
+A run of microseconds takes 20 % more or less each time, whoever else is there. What disturbs it lasts for hundreds of
+runs, so rounds that are shorter than a disturbance are judged in blocks that last as long, by the block's median.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ _BELOW_CENTRE = 1.2816
 """Standard deviations from that quantile of a normal distribution to its centre."""
 _DEVIATIONS = 3.0
 _SIMULATED = 200
+_DISTURBED_US = 2000.0
+"""A process that took a core keeps it as long: Linux's scheduler hands out slices of 1.5 to 3 ms."""
+_MOST_OF_BLOCK = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +85,11 @@ def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float
     return [_share(part) for part in parts]
 
 
+def as_long_as_disturbed(time_us: float) -> int:
+    """How many runs that take so long last as long as the shortest disturbance: 1 to 64; 1 of what has no time."""
+    return int(np.clip(_DISTURBED_US / time_us, 1, _MOST_OF_BLOCK)) if time_us > 0 else 1
+
+
 def scatter(logarithms: np.ndarray) -> float | None:
     """Standard deviation of values where they lie closest together; None of fewer than `_FEWEST_ROUNDS`.
 
@@ -98,9 +109,14 @@ def _share(quiet: np.ndarray) -> float:
 
 def _quiet_of(samples: Samples, noise: float, target: float) -> np.ndarray:
     quiet = np.ones(samples.rounds, dtype=bool)
-    for times_us in (np.asarray(samples.whole_us, dtype=np.float64), samples.sums_us()):
+    whole_us, sums_us = np.asarray(samples.whole_us, dtype=np.float64), samples.sums_us()
+    held = min(as_long_as_disturbed(float(np.nanmedian(whole_us + sums_us))), len(quiet) // _FEWEST_ROUNDS)
+    blocks = np.array_split(np.arange(len(quiet)), len(quiet) // max(held, 1))
+    for times_us in (whole_us, sums_us):
         if len(times_us) >= _FEWEST_ROUNDS and (times_us > 0).all():  # neither missing, nor NaN
-            quiet &= _in_fastest_mode(np.log(times_us), max(noise, target / 1.96))
+            medians = np.log([np.median(times_us[block]) for block in blocks])
+            in_mode = _in_fastest_mode(medians, max(noise, target / 1.96))
+            quiet &= np.repeat(in_mode, [len(block) for block in blocks])
     return quiet
 
 

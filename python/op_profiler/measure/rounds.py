@@ -27,7 +27,13 @@ from op_profiler.measure.host_state import HostState
 from op_profiler.measure.limits import Limits
 from op_profiler.measure.load import MINIMUM_SECONDS, ForeignLoad, LoadMeter
 from op_profiler.measure.measurement import Cache
-from op_profiler.measure.quiet_rounds import STEADY_SHARE, QuietRounds, quiet_rounds, shares_of_windows
+from op_profiler.measure.quiet_rounds import (
+    STEADY_SHARE,
+    QuietRounds,
+    as_long_as_disturbed,
+    quiet_rounds,
+    shares_of_windows,
+)
 from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.statistics import relative_half_width
 from op_profiler.measure.steadiness import SteadinessProbe
@@ -40,6 +46,7 @@ _MOST_ROUNDS_OF_VISIT = 8
 _SHORT_ROUND_SECONDS = 1e-3
 """Of a model of microseconds a walk through the kernels leaves other caches than a run does: the whole model is then
 1 to 2 % slower (`benchmarks/settling.py`), and a run before costs nothing."""
+_SECONDS_OF_SHORT_READINGS = 0.1
 _US_OF_READINGS = 2.5e5
 """From here on another reading says little: of a model of a second five would take as long as three rounds."""
 
@@ -144,11 +151,23 @@ class Rounds:
         return apart(low_us, high_us) or (slower and apart(median_us, rounds_us))
 
     def _reading(self) -> list[float]:
-        times: list[float] = []
-        while not times or (len(times) < self._limits.readings and sum(times) < _US_OF_READINGS):
-            self._prepare()
-            times.append(self._model.time_model())
-        return times
+        """Times of the whole model; of a short one, each is of another copy, and the median of as many runs as a
+        disturbance lasts. Those of the first half are left out: a core that was idle and new copies get fast first."""
+        times = [self._run_alone()]
+        if not times[0] < 1e6 * _SHORT_ROUND_SECONDS:
+            while len(times) < self._limits.readings and sum(times) < _US_OF_READINGS:
+                times.append(self._run_alone())
+            return times
+        runs = as_long_as_disturbed(times[0])
+        ends = time.monotonic() + _SECONDS_OF_SHORT_READINGS
+        while time.monotonic() < ends:
+            self._move()
+            times.append(float(np.median([self._run_alone() for _ in range(runs)])))
+        return times[len(times) // 2 :]
+
+    def _run_alone(self) -> float:
+        self._prepare()
+        return self._model.time_model()
 
     def _quiet(self, threads: int, samples: Samples) -> QuietRounds:
         return quiet_rounds(samples, noise=self._noise(threads), target=self._limits.target)
@@ -174,7 +193,7 @@ class Rounds:
         with no_garbage_collection():
             while True:
                 settled = {count: self._settled(count, samples) for count in self._threads}
-                if all(settled.values()) or self._at_limit(samples, measured_seconds):
+                if all(settled.values()) or self._limits.reached(_fewest(samples), measured_seconds):
                     gone = self._drop_disturbed(samples, kept)
                     if not gone:
                         break
@@ -193,7 +212,7 @@ class Rounds:
                 measured_seconds += seconds
                 for count, new in window.items():
                     samples[count].extend(new, foreign)
-                checkpoint(self._progress(samples, measured_seconds))
+                checkpoint(self._limits.progress(_fewest(samples), measured_seconds))
         rounds = samples[self._main].rounds
         loads = [load.share if load is not None else None for load in (before, after)]
         return Outcome(settled, rounds, measured_seconds + self._repeated_seconds, *loads)
@@ -228,7 +247,7 @@ class Rounds:
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
         """Rounds for at least `window_seconds`, in passes over the thread counts; failures are counted in `samples`."""
         window = {count: Samples() for count in self._threads}
-        self._model, self._at, self._settled_in = self._loaded.moved(), None, False
+        self._move()
         exchanged_us = self._exchanged_us()
         self._read_state(window)
         if self._meter is not None:
@@ -245,6 +264,8 @@ class Rounds:
                 for number in range(rounds):
                     self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
+            if max(self._seconds.values()) < _SHORT_ROUND_SECONDS:  # whose rounds may all be of one window
+                self._move()
             conditions.read()
         window[self._main].conditions = conditions.result()
         if exchanged_us:
@@ -253,6 +274,10 @@ class Rounds:
             samples_of_window.exchange_us = exchanged_us if count > 1 else []
             samples[count].count_failures(samples_of_window, self._groups, wanted[count])
         return window
+
+    def _move(self) -> None:
+        """To the next copy of the model; caches have to settle then."""
+        self._model, self._settled_in = self._loaded.moved(), False
 
     def _load_of_window(self) -> ForeignLoad | None:
         """What others did during a window. Few rounds of a short model end before the meter can tell, so it is given
@@ -370,19 +395,9 @@ class Rounds:
         columns = [column[~np.isnan(column)] for column in (np.asarray(one.whole_us)[used], *times.T)]
         return all(relative_half_width(column) <= self._limits.target for column in columns if len(column))
 
-    def _at_limit(self, samples: dict[int, Samples], seconds: float) -> bool:
-        limits = self._limits
-        rounds = min(s.rounds for s in samples.values())
-        if rounds < limits.minimum_rounds:
-            return False
-        usual = rounds >= limits.usual_rounds and seconds >= limits.usual_seconds
-        return usual or rounds >= limits.maximum_rounds or seconds >= limits.maximum_seconds
 
-    def _progress(self, samples: dict[int, Samples], seconds: float) -> float:
-        limits = self._limits
-        rounds = min(s.rounds for s in samples.values())
-        usual = min(rounds / limits.usual_rounds, seconds / limits.usual_seconds)
-        return min(max(usual, seconds / limits.maximum_seconds), 1.0)
+def _fewest(samples: dict[int, Samples]) -> int:
+    return min(one.rounds for one in samples.values())
 
 
 class no_garbage_collection:  # noqa: N801 - reads as a statement
