@@ -32,9 +32,9 @@ COMMANDS = [" ".join(words) for words in _commands(typer.main.get_command(applic
 
 def help_of(command: str) -> dict[str, list[str]]:
     """The lines of a help by panel, in alphabetical order: names, metavar, text, limits and default of an option; what
-    stands outside of panels has no name."""
+    stands outside of panels has no name. The command is built alone, as it is when a line names it."""
     with mock.patch("typer.rich_utils.MAX_WIDTH", _WIDE), mock.patch("typer.rich_utils.FORCE_TERMINAL", False):
-        text = CliRunner().invoke(application(), [*command.split(), "--help"]).output
+        text = CliRunner().invoke(application(*command.split()[:1]), [*command.split(), "--help"]).output
     found: dict[str, list[str]] = {"": []}
     panel = ""
     for line in text.splitlines():

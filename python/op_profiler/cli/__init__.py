@@ -18,16 +18,23 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 _MODULES = (
     *("collect", "compare", "models", "export", "import_", "predict", "sample", "calibrate", "schedule", "evaluate"),
-    *("analyze", "report", "explain", "corun", "cache", "devices", "fleet"),
+    *("analyze", "report", "explain", "corun", "cache", "devices"),
 )
 """In the order of the help; a command has the name of its module, but for those of a cluster."""
-_FLEET = ("scheduler", "worker", "fleet", "certificates")
+_COMMANDS = {
+    **{name.rstrip("_"): (name, name) for name in _MODULES},
+    **{name: ("fleet", name) for name in ("scheduler", "worker", "fleet", "certificates")},
+}
+"""The module of each command, and its function there."""
 _MEASURING = ("collect", "sample", "calibrate")
 
 
-def application() -> typer.Typer:
-    from op_profiler.cli import dataset
+def application(asked: str = "") -> typer.Typer:
+    """The command line.
 
+    Args:
+        asked: the command that is called, if any: it is built alone then, since building all takes 0.2 s.
+    """
     app = typer.Typer(
         name="op-profiler",
         help="Measure the operators of deep learning models as the compiler emits them, and keep what was measured.",
@@ -36,11 +43,14 @@ def application() -> typer.Typer:
         add_completion=False,
         context_settings=_CONTEXT,
     )
-    for name in _MODULES:
-        module = importlib.import_module(f"op_profiler.cli.{name}")
-        for function in _FLEET if name == "fleet" else (name,):
-            _add(app, getattr(module, function), function.rstrip("_"), module.EXAMPLES)
-    app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
+    for name, (place, function) in _COMMANDS.items():
+        if name == asked or asked not in (*_COMMANDS, "dataset"):
+            module = importlib.import_module(f"op_profiler.cli.{place}")
+            _add(app, getattr(module, function), name, module.EXAMPLES)
+    if asked not in _COMMANDS:
+        from op_profiler.cli import dataset
+
+        app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
     app.callback()(_options)
     return app
 
@@ -110,7 +120,7 @@ def _exit_code(application: Callable[[], typer.Typer]) -> str | int | None:
 
 def main() -> None:
     """Entry point of ``op-profiler``."""
-    _run(application)
+    _run(lambda: application(*sys.argv[1:2]))
 
 
 def collector_main() -> None:

@@ -127,9 +127,7 @@ models = Table(
     metadata,
     _column("key", Text, "the model in which it ran; empty: outside a model", flat="model_key", primary_key=True),
     _column("name", Text, "name of that model", flat="model_name", nullable=False),
-    _column(
-        "source", Text, "where the model is from, as --modelsource names it", flat="model_source", nullable=False
-    ),
+    _column("source", Text, "where the model is from, as --modelsource names it", flat="model_source", nullable=False),
     _column("batch_size", Integer, "batch size of that model", nullable=False),
     _column("precision", Text, nullable=False),
     _column("executor", Text, nullable=False),
