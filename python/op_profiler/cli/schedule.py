@@ -109,7 +109,7 @@ def _print_json(answers: list[Answer] | None, score: RankingScore | None) -> Non
             "operator": answer.anchor.key,
             "anchor": answer.anchor.anchor,
             "output": answer.anchor.outputs[0].shape,
-            "schedules": [dataclasses.asdict(s) for s in answer.suggestions],
+            "schedules": answer.suggestions,
         }
         for answer in answers or ()
     ]
@@ -117,7 +117,7 @@ def _print_json(answers: list[Answer] | None, score: RankingScore | None) -> Non
         print(json_text.dumps(operators))
         return
     told = {} if answers is None else {"operators": operators}
-    print(json_text.dumps({"evaluation": dataclasses.asdict(score), **told}))
+    print(json_text.dumps({"evaluation": score, **told}))
 
 
 def _print_score(score: RankingScore, *, quiet: bool) -> None:
