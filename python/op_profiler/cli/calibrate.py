@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -59,7 +59,7 @@ def calibrate(
         with Cluster(machines.cluster) as cluster:
             found = runs.calibrate(cluster, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
         if as_json:
-            print(json_text.dumps([_plain(one) | {"host": machine.host} for machine, one in found], indent=1))
+            print(json_text.dumps([one.to_json() | {"host": machine.host} for machine, one in found], indent=1))
         elif not quiet:
             for machine, one in found:
                 print(f"{machine.host}: {_sentence(one, request.db)}")
@@ -68,15 +68,10 @@ def calibrate(
     with Collection(request.db) as collection:
         done = calibration(request, collection, screen, budget_seconds=seconds, seed=seed)
     if as_json:
-        print(json_text.dumps(_plain(done), indent=1))
+        print(json_text.dumps(done, indent=1))
     elif not quiet:
         print(_sentence(done, request.db))
     _exit_of([done])
-
-
-def _plain(done: Calibrated) -> dict[str, Any]:
-    names = ("operators", "device_key", "seconds", "note", "errors", "failed")
-    return {name: getattr(done, name) for name in names}
 
 
 def _sentence(done: Calibrated, db: str) -> str:
