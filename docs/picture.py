@@ -9,7 +9,7 @@ Box = tuple[str, str, str]
 """Folder, and two lines that say what it does."""
 
 ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
-    ("", (("cli", "options in,", "one call, text out"),)),
+    ("", (("cli", "options in,", "one call, text out"), ("api", "the same options,", "for Python programs"))),
     ("a name, a path, an address", (("frontends", "name, path or address", "to a model of Relay"),)),
     (
         "a model",

@@ -13,8 +13,12 @@ import pytest
 
 import op_profiler
 from op_profiler.errors import OpProfilerError
+from op_profiler.prediction.latency import examples
+from op_profiler.prediction.latency.usable import reason_against
 
 from .command_line import forked_workers
+
+_QUIET = {"foreign_load": False, "disturbed_by": None}
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as patch, forked_workers():
         patch.chdir(folder)
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))  # a calibration leaves a note there
         for name, fewer in (("FEWEST_PAIRS", 4), ("_COPY_SECONDS", 0.0)):
             patch.setattr(f"op_profiler.comparison.turns.{name}", fewer)
+        # other tests run meanwhile: their load leaves nothing out
+        patch.setattr("op_profiler.analysis.table._disturbed", lambda row: False)
+        patch.setattr(examples, "reason_against", lambda row, origin: reason_against({**row, **_QUIET}, origin))
         yield folder
 
 
@@ -53,6 +61,13 @@ def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
         (lambda: op_profiler.predict("mlp", precision="float31"), "unknown precision 'float31'"),
         (lambda: op_profiler.explain("mlp", top=0), "--top 0 is out of range; give 1 or more"),
         (lambda: op_profiler.compare("before", "after", seconds=0), "--seconds 0 is out of range"),
+        (lambda: op_profiler.calibrate(rounds=2), "--rounds 2 is out of range; give 3 or more"),
+        (lambda: op_profiler.calibrate(seed=-1), "--seed -1 is out of range; give 0 or more"),
+        (lambda: op_profiler.evaluate(splits="rnadom", library="no.out"), "no.out"),
+        (lambda: op_profiler.evaluate(seed=2**32), "--seed 4294967296 is out of range; give 0 to 4294967295"),
+        (lambda: op_profiler.analyze(threshold=1), "--threshold 1 is out of range"),
+        (lambda: op_profiler.import_results("no.out", precision="int3"), "unknown precision 'int3'"),
+        (lambda: op_profiler.import_results("no.out", format="tinynas"), "no.out does not exist"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(call: Callable[[], object], reason: str, folder: Path) -> None:

@@ -12,11 +12,15 @@ __all__ = [
     "Dataset",
     "Predictor",
     "Run",
+    "analyze",
+    "calibrate",
     "collect",
     "compare",
     "corun",
+    "evaluate",
     "explain",
     "export",
+    "import_results",
     "predict",
     "sample",
     "schedule",
@@ -25,7 +29,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from op_profiler.api import collect, compare, corun, explain, export, predict, sample, schedule, tune
+    from op_profiler.api.measuring import calibrate, collect, corun, explain, sample, tune
+    from op_profiler.api.predicting import evaluate, predict, schedule
+    from op_profiler.api.results import analyze, compare, export, import_results
     from op_profiler.dataset.store import Dataset
     from op_profiler.prediction.latency.predictor import Predictor
     from op_profiler.run import Run
@@ -34,9 +40,9 @@ else:
         "Dataset": "dataset.store",
         "Predictor": "prediction.latency.predictor",
         "Run": "run",
-        **dict.fromkeys(
-            ("collect", "compare", "corun", "explain", "export", "predict", "sample", "schedule", "tune"), "api"
-        ),
+        **dict.fromkeys(("calibrate", "collect", "corun", "explain", "sample", "tune"), "api.measuring"),
+        **dict.fromkeys(("evaluate", "predict", "schedule"), "api.predicting"),
+        **dict.fromkeys(("analyze", "compare", "export", "import_results"), "api.results"),
     }
 
     def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import hashlib
 import json
@@ -103,14 +104,14 @@ class CacheEntry:
 
     Attributes:
         title: what for; the file's name where it does not say.
-        used: when it was last written or read, seconds since 1970.
+        used: when it was last written or read, in UTC.
     """
 
     kind: str
     path: Path
     title: str
     size_bytes: int
-    used: float
+    used: datetime.datetime
 
     @property
     def half(self) -> bool:
@@ -161,7 +162,8 @@ def _entry(kind: str, path: Path) -> CacheEntry | None:
         about = path / ABOUT
         newest = about if about.is_file() else path
         size = sum(file.stat().st_size for file in files)
-        return CacheEntry(kind, path, _title(about) or path.name, size, newest.stat().st_mtime)
+        used = datetime.datetime.fromtimestamp(newest.stat().st_mtime, datetime.timezone.utc)
+        return CacheEntry(kind, path, _title(about) or path.name, size, used)
     except OSError:
         return None
 
@@ -209,7 +211,7 @@ def trim() -> None:
     everything = sorted(entries(LIMITED), key=lambda entry: entry.used)
     whole = [entry for entry in everything if not entry.half]
     for entry in everything:
-        if entry.half and time.time() - entry.used > _ABANDONED_SECONDS:
+        if entry.half and time.time() - entry.used.timestamp() > _ABANDONED_SECONDS:
             remove(entry)
     total, limit = sum(entry.size_bytes for entry in whole), limit_bytes()
     for entry in whole:

@@ -31,7 +31,7 @@ class Option:
         flags: on the command line, where that is not the name with dashes.
         parse: makes the value of a flag and its text, which `UsageError` refuses; None where the type does.
         shown: text of the default, for `parse`; None: left out, so that the request decides.
-        least: smallest number.
+        least, most: smallest and largest number.
         metavar: what a help shows in place of the value, where that is not the type.
         argument: it is given by its place, not by a flag.
     """
@@ -44,6 +44,7 @@ class Option:
     parse: Callable[[str, str], Any] | None = None
     shown: str | None = None
     least: int | None = None
+    most: int | None = None
     metavar: str | None = None
     argument: bool = False
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from op_profiler.cli import analyze
+from op_profiler.cli import application
 from op_profiler.dataset import Dataset, Row
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.measure.measurement import Device, Measurement, Settings
@@ -28,9 +27,7 @@ pytestmark = needs("pandas", "sklearn")
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command(epilog=analyze.EXAMPLES)(analyze.analyze)
-    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, arguments)
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(application(), ["analyze", *arguments])
 
 
 def refused(*arguments: str) -> OpProfilerError:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.errors import UsageError
-
-if TYPE_CHECKING:
-    from op_profiler.cache import CacheEntry
 
 EXAMPLES = """Examples:
 
@@ -46,10 +42,10 @@ def cache(
         print(
             json_text.dumps(
                 {
-                    "folder": str(cache_folder()),
+                    "folder": cache_folder(),
                     "limit_bytes": limit,
-                    "entries": [_plain(entry) for entry in left],
-                    "removed": [_plain(entry) for entry in removed],
+                    "entries": left,
+                    "removed": removed,
                 },
                 indent=1,
             )
@@ -63,20 +59,9 @@ def cache(
         of = f" of {_size(limit)}" if kind in kept.LIMITED else ""
         print(f"  {what}: {len(mine)}, {_size(sum(entry.size_bytes for entry in mine))}{of}")
         for entry in reversed(mine):
-            used = datetime.datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
-            print(f"    {_size(entry.size_bytes):>9}  {used}  {entry.title}")
+            print(f"    {_size(entry.size_bytes):>9}  {entry.used.astimezone():%Y-%m-%d %H:%M}  {entry.title}")
     if clear:
         print(f"removed {len(removed)} entries, {_size(sum(entry.size_bytes for entry in removed))}")
-
-
-def _plain(entry: CacheEntry) -> dict[str, Any]:
-    return {
-        "kind": entry.kind,
-        "path": str(entry.path),
-        "title": entry.title,
-        "size_bytes": entry.size_bytes,
-        "used": datetime.datetime.fromtimestamp(entry.used, datetime.timezone.utc).isoformat(timespec="seconds"),
-    }
 
 
 def _size(size_bytes: int) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.cli import options, values
-from op_profiler.collection.request import CollectRequest
-from op_profiler.collection.sampling.request import sampling
+from op_profiler.collection.sampling.request import CalibratedRequest, CalibrateRequest
 from op_profiler.errors import EXIT_FAILURES_RECORDED
 from op_profiler.fleet.cluster_request import ClusterRequest
-from op_profiler.option_values import parse_duration
 from op_profiler.options import Only
 
 if TYPE_CHECKING:
@@ -39,34 +37,20 @@ Exit codes: as those of sample; 5 where too little could be measured.
 
 def calibrate(
     context: typer.Context,
-    request: Annotated[
-        CollectRequest,
-        Only("target", "threads", "remeasure", "host", "port", "device_key", "db"),
-    ],
+    request: CalibratedRequest,
+    wanted: CalibrateRequest,
     machines: Annotated[ClusterRequest, Only("cluster", "needs")],
-    budget: Annotated[str, typer.Option(help="Time to spend: 90s, 3m, 1h.", rich_help_panel="How much")] = "3m",
-    rounds: Annotated[int, typer.Option(help="Most times that each operator is run.", rich_help_panel="How much")] = 7,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Of small operators, and of those that follow when all that were chosen are measured.",
-            rich_help_panel="How much",
-        ),
-    ] = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Measure the operators that tell most about this machine; predictions are for it from then on."""
-    from op_profiler.collection.sampling import run
     from op_profiler.collection.sampling.calibrate import calibrate as calibration
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen
 
-    run.check_amount(None, rounds)
-    request = values.for_machines(context, sampling(request.of(schedules="none"), rounds), machines)
+    request = values.for_machines(context, wanted.of(request), machines)
     request.check_for_cluster() if machines.cluster else request.check()
-    seconds = parse_duration("--budget", budget)
+    seconds, seed = wanted.budget_seconds, wanted.seed
     screen = Screen(quiet=quiet)
     if machines.cluster:
         from op_profiler.fleet import runs
@@ -75,7 +59,7 @@ def calibrate(
         with Cluster(machines.cluster) as cluster:
             found = runs.calibrate(cluster, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
         if as_json:
-            print(json_text.dumps([_plain(one) | {"host": machine.host} for machine, one in found], indent=1))
+            print(json_text.dumps([one.to_json() | {"host": machine.host} for machine, one in found], indent=1))
         elif not quiet:
             for machine, one in found:
                 print(f"{machine.host}: {_sentence(one, request.db)}")
@@ -84,15 +68,10 @@ def calibrate(
     with Collection(request.db) as collection:
         done = calibration(request, collection, screen, budget_seconds=seconds, seed=seed)
     if as_json:
-        print(json_text.dumps(_plain(done), indent=1))
+        print(json_text.dumps(done, indent=1))
     elif not quiet:
         print(_sentence(done, request.db))
     _exit_of([done])
-
-
-def _plain(done: Calibrated) -> dict[str, Any]:
-    names = ("operators", "device_key", "seconds", "note", "errors", "failed")
-    return {name: getattr(done, name) for name in names}
 
 
 def _sentence(done: Calibrated, db: str) -> str:

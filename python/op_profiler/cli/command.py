@@ -27,7 +27,14 @@ def _parameter(field: Field) -> inspect.Parameter:
         hint, default = str | None if option.shown is None else str, option.shown
     elif typing.get_origin(hint) is typing.Literal:
         hint = str
-    info = kind(*flags, help=option.help, rich_help_panel=option.panel, min=option.least, metavar=option.metavar)
+    info = kind(
+        *flags,
+        help=option.help,
+        rich_help_panel=option.panel,
+        min=option.least,
+        max=option.most,
+        metavar=option.metavar,
+    )
     annotation = Annotated[hint, info]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

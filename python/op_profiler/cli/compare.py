@@ -74,7 +74,7 @@ def compare(
 
         write_report(report, report_of(comparison=comparison_part(found)))
     if as_json:
-        print(json_text.dumps(found.to_json(), indent=1))
+        print(json_text.dumps(found, indent=1))
     elif quiet:
         print(verdict(found))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,13 +64,13 @@ def show(
             found = dataset.failures()
             names = {model.key: model.name for model in dataset.models()}
             if as_json:
-                print(json_text.dumps([dataclasses.asdict(one) for one in found], indent=1))
+                print(json_text.dumps(found, indent=1))
             else:
                 show_failures(found, names)
             return
         held = contents(dataset)
     if as_json:
-        print(json_text.dumps(dataclasses.asdict(held), indent=1))
+        print(json_text.dumps(held, indent=1))
     else:
         show_contents(held)
 

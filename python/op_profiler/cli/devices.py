@@ -79,7 +79,7 @@ def _local(as_json: bool, probe: bool) -> None:
     about = {"tvm": build_info(), "compilers": compilers, "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]
     if as_json:
-        print(json_text.dumps(about | {"resources": [dataclasses.asdict(state) for state in states]}, indent=1))
+        print(json_text.dumps(about | {"resources": states}, indent=1))
         return
     for title, fields in about.items():
         print(title)

@@ -64,8 +64,6 @@ def explain(
     with Status(quiet=quiet) as status:
         found = run(request, status.step)
     if as_json:
-        import msgspec
-
-        print(json_text.dumps(msgspec.to_builtins(found)))
+        print(json_text.dumps(found))
         return
     show(found, tables=not quiet, terminal=sys.stdout.isatty())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -55,7 +54,7 @@ def export(
     path = Path(file or output or "")
     done = request.write(path)
     if as_json:
-        print(json_text.dumps(dataclasses.asdict(done)))
+        print(json_text.dumps(done))
     elif not quiet:
         print(f"{done.rows} rows written to {path}")
     if not quiet and not as_json:

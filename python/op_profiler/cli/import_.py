@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import sys
 import time
 from pathlib import Path
@@ -13,7 +11,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
-from op_profiler.dataset import DEFAULT_DB
+from op_profiler.dataset.formats.request import ImportRequest
 
 if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Imported
@@ -28,66 +26,26 @@ op-profiler import --format tinynas conv_data.out --device V100
 
 op-profiler import operators.parquet                    (the name tells the format)
 """
-_NARROW = re.compile(r"(?:^|[^a-z0-9])(u?int8|i8|fp16|float16|f16|half)(?![a-z0-9])")
-"""Precisions other than float32, as names of files have them."""
 _SILENT_SECONDS = 2.0
 _EVERY_SECONDS = 0.5
 
 
 def import_(
     file: Annotated[Path, typer.Argument(help="File to read.")],
-    format: Annotated[
-        str | None,
-        typer.Option(help="Of the file: {formats}. Left out: of .parquet, .csv and .jsonl its own; otherwise autotvm."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Name of the device that was measured, where the format does not say it.")
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            help="float32, float16 or int8, where the format does not say it. Left out: float32, unless the name of a "
-            "file has another one, as in table.int8.txt; then it has to be given."
-        ),
-    ] = None,
-    db: options.Db = DEFAULT_DB,
+    request: ImportRequest,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Take measurements of others into the dataset; what cannot be read or looks wrong is counted, never dropped."""
-    from typing import cast, get_args
+    from op_profiler.dataset.formats.importing import refuse_nothing
 
-    from op_profiler.dataset import Dataset
-    from op_profiler.dataset.formats import FORMATS, SUFFIXES, importing
-    from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
-    from op_profiler.measure.measurement import Precision
-
-    format = format or SUFFIXES.get(file.suffix.lower(), "autotvm")
-    chosen = FORMATS.get(format)
-    if precision is not None and precision not in get_args(Precision):
-        raise UnknownNameError("precision", precision, get_args(Precision))
-    dtype = cast("Precision", precision or "float32")
-    if device is not None and not chosen.takes_device:
-        raise UsageError(f"--device does not go with {format}: every row says where it was measured")
-    if dtype != "float32" and not chosen.takes_precision:
-        raise UsageError(f"--precision does not go with {format}, which says it itself")
-    if precision is None and chosen.takes_precision and (word := _NARROW.search(file.name.lower())):
-        likely = "int8" if word[1].endswith("8") else "float16"
-        raise UsageError(
-            f"the name {file.name} has {word[1]} in it, and {format} does not say the precision of its times; "
-            f"give --precision {likely}, or --precision float32 if they are of float32"
-        )
-    if not file.is_file():
-        raise OpProfilerError(f"{file} does not exist or is no file; give the path of a table")
-    with Dataset.open(db) as dataset, _Counting(quiet=quiet) as counting:
-        done = importing.import_table(
-            dataset, file, format=format, device=device, precision=dtype, progress=counting.show
-        )
+    with _Counting(quiet=quiet) as counting:
+        done = request.read(file, counting.show)
     if as_json:
-        print(json_text.dumps(dataclasses.asdict(done)))
+        print(json_text.dumps(done))
     elif not quiet:
-        _print(done, file, format)
-    importing.refuse_nothing(done, file, format)
+        _print(done, file, request.format_of(file))
+    refuse_nothing(done, file, request.format_of(file))
 
 
 def _print(done: Imported, file: Path, format: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -144,7 +143,7 @@ def _told(what: dict[str, Any]) -> str:
 
 def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
     if as_json:
-        print(json_text.dumps(dataclasses.asdict(report), indent=1))
+        print(json_text.dumps(report, indent=1))
     elif not quiet:
         print(
             f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "

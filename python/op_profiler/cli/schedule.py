@@ -79,7 +79,8 @@ def schedule(
         if subject is not None:
             answers = request.answers(query, status.step)
     if as_json:
-        _print_json(answers if subject is not None else None, score if evaluate else None)
+        asked = {"operators": answers} if subject is not None else {}
+        print(json_text.dumps({"evaluation": score, **asked} if evaluate else answers))
         return
     if evaluate:
         _print_score(score, quiet=quiet)
@@ -100,24 +101,6 @@ def _taught(query: ScheduleQuery, answers: list[Answer]) -> str:
     if not any(one.source == "predicted" for answer in answers for one in answer.suggestions):
         return ""
     return f"; predicted from trials of {', '.join(query.processors)}"
-
-
-def _print_json(answers: list[Answer] | None, score: RankingScore | None) -> None:
-    """One value: a list of the operators, or an object where there is an evaluation."""
-    operators = [
-        {
-            "operator": answer.anchor.key,
-            "anchor": answer.anchor.anchor,
-            "output": answer.anchor.outputs[0].shape,
-            "schedules": [dataclasses.asdict(s) for s in answer.suggestions],
-        }
-        for answer in answers or ()
-    ]
-    if score is None:
-        print(json_text.dumps(operators))
-        return
-    told = {} if answers is None else {"operators": operators}
-    print(json_text.dumps({"evaluation": dataclasses.asdict(score), **told}))
 
 
 def _print_score(score: RankingScore, *, quiet: bool) -> None:

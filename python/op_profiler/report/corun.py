@@ -46,7 +46,7 @@ def tell(
     Raises:
         OpProfilerError: a file cannot be written.
     """
-    text = json_text.dumps(result.to_json(), indent=1)
+    text = json_text.dumps(result, indent=1)
     if str(json_file) == "-":
         print(text)
     elif quiet:

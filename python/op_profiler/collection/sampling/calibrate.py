@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.draw import Draw
@@ -40,6 +40,10 @@ class Calibrated:
     note: str
     errors: tuple[str, ...] = ()
     failed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the key stands for the device."""
+        return {name: one for name, one in dataclasses.asdict(self).items() if name not in ("processor", "target")}
 
 
 def calibrate(

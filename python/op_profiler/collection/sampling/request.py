@@ -1,4 +1,4 @@
-"""Which operators a user wants sampled, checked before anything heavy is loaded."""
+"""Which operators a user wants sampled, and how much a calibration measures, before anything heavy is loaded."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ SampledRequest = Annotated[
     Only("target", "compiler", "threads", "remeasure", "host", "port", "device_key", "db", schedules="none"),
 ]
 """The options of a collection that batches of sampled operators have."""
+CalibratedRequest = Annotated[
+    CollectRequest, Only("target", "threads", "remeasure", "host", "port", "device_key", "db")
+]
+"""The options of a collection that calibrations have."""
 
 
 def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
@@ -169,6 +173,34 @@ class SampleRequest:
             for size in images or (None,)
             for length in tokens
         ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CalibrateRequest:
+    """How much a calibration measures."""
+
+    budget_seconds: Annotated[
+        float,
+        Option("Time to spend: 90s, 3m, 1h.", _HOW_MUCH, flags=("--budget",), parse=parse_duration, shown="3m"),
+    ] = 180.0
+    rounds: Annotated[int, Option("Most times that each operator is run.", _HOW_MUCH)] = 7
+    seed: Annotated[
+        int,
+        Option(
+            "Of small operators, and of those that follow when all that were chosen are measured.", _HOW_MUCH, least=0
+        ),
+    ] = 0
+
+    def of(self, request: CollectRequest) -> CollectRequest:
+        """Return the request of the operators that a calibration measures.
+
+        Raises:
+            UsageError: a number is out of range.
+        """
+        from op_profiler.collection.sampling.run import check_amount
+
+        check_amount(None, self.rounds)
+        return sampling(request.of(schedules="none"), self.rounds)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -1,20 +1,25 @@
-"""What a user wants exported, checked before the dataset is opened."""
+"""What a user wants exported or imported, checked before the dataset is opened."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from op_profiler.dataset import DEFAULT_DB
-from op_profiler.dataset.formats import SUFFIXES
-from op_profiler.errors import UsageError
+from op_profiler.dataset.formats import FORMATS, SUFFIXES
+from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
 from op_profiler.files import check_folder, check_writable
+from op_profiler.measure.measurement import Precision
 from op_profiler.option_values import or_nothing, parse_names
 from op_profiler.options import DbOption, Option
 
 if TYPE_CHECKING:
-    from op_profiler.dataset.formats.format import Exported
+    from op_profiler.dataset.formats.format import Exported, Imported, Progress
+
+_NARROW = re.compile(r"(?:^|[^a-z0-9])(u?int8|i8|fp16|float16|f16|half)(?![a-z0-9])")
+"""Precisions other than float32, as names of files have them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,3 +92,68 @@ class ExportRequest:
                 f"{path}: the end {suffix} tells no format; give --format, or one of {', '.join(SUFFIXES)}"
             )
         return SUFFIXES.get(suffix, "parquet")
+
+
+def _precision(_: str, text: str) -> Precision:
+    """The precision of a name; raises UnknownNameError."""
+    if text not in get_args(Precision):
+        raise UnknownNameError("precision", text, get_args(Precision))
+    return cast("Precision", text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImportRequest:
+    """What the file does not say about its times, and where they go."""
+
+    format: Annotated[
+        str | None,
+        Option("Of the file: {formats}. Left out: of .parquet, .csv and .jsonl its own; otherwise autotvm."),
+    ] = None
+    device: Annotated[str | None, Option("Name of the device that was measured, where the format does not say it.")] = (
+        None
+    )
+    precision: Annotated[
+        Precision | None,
+        Option(
+            "float32, float16 or int8, where the format does not say it. Left out: float32, unless the name of a "
+            "file has another one, as in table.int8.txt; then it has to be given.",
+            parse=_precision,
+        ),
+    ] = None
+    db: DbOption = DEFAULT_DB
+
+    def format_of(self, file: Path) -> str:
+        """As given, else by the end of the file's name."""
+        return self.format or SUFFIXES.get(file.suffix.lower(), "autotvm")
+
+    def read(self, file: Path, progress: Progress | None = None) -> Imported:
+        """Store the rows of a file in the dataset.
+
+        Args:
+            progress: called with the rows that are stored, and all of them.
+
+        Raises:
+            UsageError: an option does not fit the format, or the precision has to be given.
+            OpProfilerError: the file is missing or of another format, or the dataset cannot be written.
+        """
+        from op_profiler.dataset import Dataset, import_table
+
+        format = self.format_of(file)
+        chosen = FORMATS.get(format)
+        if self.device is not None and not chosen.takes_device:
+            raise UsageError(f"--device does not go with {format}: every row says where it was measured")
+        if self.precision not in (None, "float32") and not chosen.takes_precision:
+            raise UsageError(f"--precision does not go with {format}, which says it itself")
+        if self.precision is None and chosen.takes_precision and (word := _NARROW.search(file.name.lower())):
+            likely = "int8" if word[1].endswith("8") else "float16"
+            raise UsageError(
+                f"the name {file.name} has {word[1]} in it, and {format} does not say the precision of its times; "
+                f"give --precision {likely}, or --precision float32 if they are of float32"
+            )
+        if not file.is_file():
+            raise OpProfilerError(f"{file} does not exist or is no file; give the path of a table")
+        precision = self.precision or "float32"
+        with Dataset.open(self.db) as dataset:
+            return import_table(
+                dataset, file, format=format, device=self.device, precision=precision, progress=progress
+            )

@@ -66,6 +66,15 @@ class Answer:
     anchor: Operator
     suggestions: tuple[Suggestion, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "operator": self.anchor.key,
+            "anchor": self.anchor.anchor,
+            "output": self.anchor.outputs[0].shape,
+            "schedules": [dataclasses.asdict(one) for one in self.suggestions],
+        }
+
 
 class ScheduleQuery:
     """Answers for any number of operators from one set of trials.

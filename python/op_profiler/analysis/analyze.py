@@ -1,0 +1,49 @@
+"""How latency goes with each factor, and from where on more of it stops paying."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.analysis.correlations import Correlation, correlations
+from op_profiler.analysis.turnaround import Turnaround, can_turn, turnarounds
+from op_profiler.analysis.unswept import TurnaroundPrediction, predict_unswept
+
+if TYPE_CHECKING:
+    from op_profiler.analysis.table import Factor, FactorTable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FactorAnalysis:
+    """What an analysis found.
+
+    Attributes:
+        predictions: one a factor that can be swept.
+        measurements_not_drawn: usable rows that are not in it, `FactorTable.not_drawn`.
+    """
+
+    correlations: list[Correlation]
+    turnarounds: list[Turnaround]
+    predictions: list[TurnaroundPrediction]
+    measurements_not_drawn: int
+
+
+def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> FactorAnalysis:
+    """Analyze measurements.
+
+    Args:
+        threshold: share of the latency that more of a factor has to save to pay.
+
+    Raises:
+        MissingPackageError: scikit-learn or SciPy is not installed.
+    """
+    found = correlations(table, [factor.name for factor in factors])
+    turned, predicted = [], []
+    for name in (factor.name for factor in factors if can_turn(factor)):
+        swept = turnarounds(table, name, threshold=threshold)
+        turned += swept
+        predicted.append(predict_unswept(table, name, swept))
+    return FactorAnalysis(
+        correlations=found, turnarounds=turned, predictions=predicted, measurements_not_drawn=table.not_drawn
+    )

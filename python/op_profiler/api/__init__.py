@@ -1,0 +1,7 @@
+"""What the commands do, for programs. Import it from the package: ``from op_profiler import collect, predict, corun``.
+
+A function takes the options of its command that decide what is measured, as keyword arguments, and returns what the
+command would print. A model is a torch module with example inputs, an ``onnx.ModelProto``, ``source:name``, the path of
+a file, or a name of the source ``local``. Errors that a user can act on are `op_profiler.errors.OpProfilerError`, as on
+the command line. Progress is shown for several models only; what fails is said on stderr.
+"""

@@ -1,0 +1,231 @@
+"""Functions that measure here."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+from op_profiler.analysis.explain.request import ExplainRequest
+from op_profiler.api.from_python import from_python, model_request, silent
+from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.collection.sampling.request import (
+    CalibratedRequest,
+    CalibrateRequest,
+    SampledRequest,
+    SampleRequest,
+    sampling,
+)
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.options import Only
+from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.run import Run
+
+if TYPE_CHECKING:
+    from op_profiler.analysis.explain.explanation import ModelExplanation
+    from op_profiler.collection.sampling.calibrate import Calibrated
+    from op_profiler.collection.sampling.run import SampleReport
+    from op_profiler.frontends.live import LiveModel
+    from op_profiler.parallel.corun.comparison import CorunResult
+
+
+def _collected(request: CollectRequest, model: ModelRequest) -> Run:
+    from op_profiler.collection.supervisor import Collection
+    from op_profiler.report.collection import Screen
+
+    with Collection(request.db) as collection:
+        (report,) = collection.run(FRONTENDS.get(model.source), [request.of(model=model)], Screen(quiet=True))
+    return Run.of(report)
+
+
+@from_python
+def collect(model: LiveModel, inputs: object = None, *, request: CollectRequest) -> Run:
+    """Measure every operator of a model, as the compiler emits it, and the whole model beside them.
+
+    What the dataset holds already is not measured again.
+
+    >>> import op_profiler
+    >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
+    >>> [operator.anchor for operator, calls in run.operators]
+    ['nn.contrib_dense_pack', 'nn.contrib_dense_pack', 'nn.contrib_dense_pack', 'nn.softmax']
+    >>> run.threads[1].timing.whole_model.median_us > 0
+    True
+
+    Args:
+        model: a torch module, an ``onnx.ModelProto``, a name, source:name, or a path.
+        inputs: of a module: example tensors, by place or by name.
+
+    Returns:
+        Operators, times in microseconds by thread count, and `error` where the model has none, or not all of them.
+
+    Raises:
+        OpProfilerError: the request cannot work, or the dataset cannot be used.
+    """
+    return _collected(request, model_request(request.build.model, model, inputs))
+
+
+@from_python
+def tune(model: LiveModel, inputs: object = None, *, request: CollectRequest, search: TuneRequest) -> Run:
+    """Search for better schedules of a model's heavy operators, then measure it with them as `collect` does.
+
+    >>> import op_profiler
+    >>> run = op_profiler.tune("mlp", trials=10, threads=[1], schedules="records", db="sqlite:///mlp.db")
+    >>> run.studies.tuned[0].trials > 0
+    True
+
+    Args:
+        model, inputs: as for `collect`.
+
+    Returns:
+        As `collect`; `studies` has what the search found, `base` the model with default schedules.
+
+    Raises:
+        OpProfilerError: the request cannot work, or the dataset cannot be used.
+    """
+    search.check()
+    studied = dataclasses.replace(request, studies=dataclasses.replace(request.studies, tune=search))
+    return _collected(studied, model_request(request.build.model, model, inputs))
+
+
+@from_python
+def sample(
+    count: int | None = None,
+    *,
+    wanted: SampleRequest,
+    request: SampledRequest,
+) -> SampleReport:
+    """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes.
+
+    A second call with the same arguments goes on where the first was interrupted.
+
+    >>> import op_profiler
+    >>> report = op_profiler.sample(10, kinds=["softmax"], rounds=3, threads=[1], db="sqlite:///sampled.db")
+    >>> report.operators >= 10, report.errors
+    (True, [])
+
+    Args:
+        count: operators to measure in all; whole batches are measured, so there may be a few more.
+
+    Returns:
+        How many batches and operators were measured, and what failed.
+
+    Raises:
+        OpProfilerError: the request cannot work, or the dataset cannot be used.
+    """
+    from op_profiler.collection.sampling import run
+    from op_profiler.collection.supervisor import Collection
+    from op_profiler.report.collection import Screen
+
+    wanted = dataclasses.replace(wanted, count=count)
+    wanted.check()
+    request = sampling(request, wanted.rounds)
+    with Collection(request.db) as collection:
+        batches = wanted.drawn(request, silent)
+        return run.measure_batches(
+            batches, request, collection, Screen(quiet=True), count=count, budget_seconds=wanted.budget_seconds
+        )
+
+
+@from_python
+def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> Calibrated:
+    """Measure the operators that tell most about this machine; predictions are for it from then on.
+
+    A second call with the same arguments goes on where the first was interrupted.
+
+    >>> import op_profiler
+    >>> found = op_profiler.calibrate(budget_seconds="1s", rounds=3, threads=[1], db="sqlite:///calibrated.db")
+    >>> found.operators >= 20
+    True
+
+    Args:
+
+    Returns:
+        How many operators can be used, of which device, and the file that says so to later predictions.
+
+    Raises:
+        OpProfilerError: too little could be measured, the request cannot work, or the dataset cannot be used.
+    """
+    from op_profiler.collection.sampling.calibrate import calibrate as run
+    from op_profiler.collection.supervisor import Collection
+    from op_profiler.report.collection import Screen
+
+    request = wanted.of(request)
+    request.check()
+    with Collection(request.db) as collection:
+        return run(request, collection, Screen(quiet=True), budget_seconds=wanted.budget_seconds, seed=wanted.seed)
+
+
+@from_python
+def corun(
+    *models: LiveModel,
+    model: Annotated[ModelRequest, Only("importer", "batch_size", "sequence_length")],
+    request: CorunRequest,
+) -> CorunResult:
+    """Run the operators of one model or several side by side on this processor: plan it, measure it beside one after
+    the other, and compare the outputs. It needs a C compiler.
+
+    >>> import op_profiler
+    >>> result = op_profiler.corun("lstm", policy="greedy", rounds=5)
+    >>> result.outputs_agree
+    True
+    >>> sorted(result.to_json())[-3:]
+    ['stages', 'tried', 'tuned_stages']
+
+    Args:
+        models: each as for `collect`, a pair of a module and its inputs, or what `collect` returned.
+
+    Returns:
+        The plan, its time and that of sequential in microseconds, and whether the outputs agree.
+
+    Raises:
+        OpProfilerError: a model, a policy or a setting stands in the way; or a kernel fails, with its name.
+    """
+    from op_profiler.parallel.corun.run import corun_on_one_target
+
+    request = dataclasses.replace(request, models=tuple(model_request(model, one) for one in models))
+    request.check()
+    return corun_on_one_target(request, silent)
+
+
+@from_python
+def explain(
+    model: LiveModel | Run,
+    inputs: object = None,
+    *,
+    request: Annotated[
+        ExplainRequest,
+        Only("batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs", "target", "threads"),
+        Only("schedules", "top", "trials_from", "db"),
+    ],
+) -> ModelExplanation:
+    """Tell why operators take as long as they do: what each loses to what, how sure that is, and what to try.
+
+    It measures them here and reads their machine code.
+
+    >>> import op_profiler
+    >>> found = op_profiler.explain("mlp", top=1, threads=[1])
+    >>> len(found.operators)
+    1
+
+    Args:
+        model: as for `collect`; the run of a model; or the 16 hex digits of an operator of the dataset.
+        inputs: as for `collect`.
+
+    Returns:
+        The operators that take most time, each with its losses in microseconds.
+
+    Raises:
+        OpProfilerError: the model or the machine stands in the way.
+    """
+    from op_profiler.analysis.explain.explain import explain as run
+
+    if isinstance(model, Run):
+        build = dataclasses.replace(request.build, model=model.request.build.model)
+        request = dataclasses.replace(request, build=build, db=request.db or model.request.db)
+    elif isinstance(model, str) and inputs is None:
+        request = request.of(model)
+    else:
+        asked = model_request(request.build.model, model, inputs)
+        request = dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked))
+    request.check()
+    return run(request, silent)

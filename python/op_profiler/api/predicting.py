@@ -1,0 +1,132 @@
+"""Functions that answer for what was not measured, or say how well that works."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from op_profiler.api.from_python import from_python, model_request, silent
+from op_profiler.collection.studies.suggest import ScheduleRequest
+from op_profiler.options import Only
+from op_profiler.prediction.evaluation import EvaluateRequest
+from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.run import Run
+
+if TYPE_CHECKING:
+    from op_profiler.frontends.live import LiveModel
+    from op_profiler.measure.measurement import Cache
+    from op_profiler.prediction.latency.network import NetworkPrediction
+    from op_profiler.prediction.library.scoring import Score
+    from op_profiler.prediction.schedules.suggestions import Answer
+
+
+@from_python
+def predict(
+    model: LiveModel | Sequence[LiveModel],
+    inputs: object = None,
+    *,
+    threads: int | None = None,
+    request: PredictRequest,
+) -> NetworkPrediction | list[NetworkPrediction]:
+    """Predict the latency of every operator of a model, and of the model, without measuring anything.
+
+    >>> import op_profiler
+    >>> op_profiler.predict("mlp", device="emeraldrapids").total_us > 0
+    True
+    >>> len(op_profiler.predict(["mlp", "resnet-18"], device="emeraldrapids"))
+    2
+
+    Args:
+        model: as for `collect`; or a list of them, in which a module stands in a pair with its inputs: all are
+            predicted in one call, as an architecture search does.
+        inputs: as for `collect`.
+        threads: that it runs with; None for 1, or for what the kernels of a GPU bring.
+
+    Returns:
+        Times in microseconds with intervals; for a list, one prediction a model.
+
+    Raises:
+        OpProfilerError: a model cannot be lowered, or no predictor answers.
+    """
+    from op_profiler.prediction.latency import answer
+    from op_profiler.prediction.latency.network import predict_networks
+    from op_profiler.report.status import Status
+
+    many = isinstance(model, list)
+    models = model if isinstance(model, list) else [(model, inputs)]
+    request = dataclasses.replace(request, threads=() if threads is None else (threads,))
+    requests = [dataclasses.replace(request, model=model_request(request.model, one)) for one in models]
+    networks = []
+    with Status(quiet=not many, steps=len(requests)) as status:
+        chosen = None
+        for one in requests:
+            one.check()
+            chosen = chosen or answer.choose(one, silent)
+            status.step(f"lowering {one.model.name}")
+            networks.append(answer.network_of(chosen, one, silent)[0])
+    if chosen is None:
+        return []
+    found = predict_networks(chosen.predictor, networks, threads=chosen.threads[0])
+    return found if many else found[0]
+
+
+@from_python
+def evaluate(*, request: EvaluateRequest) -> list[Score]:
+    """Score predictors on what was held out, split by split, and how often their intervals hold.
+
+    >>> import op_profiler
+    >>> (score,) = op_profiler.evaluate(splits="random", predictors="roofline", device="emeraldrapids")
+    >>> score.tested > 0 and score.mape > 0
+    True
+
+    Args:
+
+    Returns:
+        A score by split and predictor, in this order; ``model`` has a second one, of its operators.
+
+    Raises:
+        OpProfilerError: there is no such split or predictor, or there is nothing to hold out.
+    """
+    return list(request.evaluation(silent).scores(silent))
+
+
+@from_python
+def schedule(
+    model: LiveModel | Run,
+    inputs: object = None,
+    *,
+    threads: int | None = None,
+    cache: Cache = "hot",
+    request: Annotated[
+        ScheduleRequest,
+        Only("batch_size", "sequence_length", "target", "compiler", "schedules"),
+        Only("device", "k", "verify", "trials_from", "db"),
+    ],
+) -> list[Answer]:
+    """Return the best known schedules of a model's heavy operators; of one never tuned, those predicted to be the best.
+
+    >>> import op_profiler
+    >>> found = op_profiler.schedule("mlp", k=2, device="AMD EPYC")
+    >>> len(found[0].suggestions) <= 2
+    True
+
+    Args:
+        model: as for `collect`; the run of a model; or the 16 hex digits of an operator of the dataset.
+        inputs: as for `collect`.
+        threads: that it runs with; None for all usable cores.
+        cache: that an operator meets: ``hot``, ``cold`` (its weights), or ``model`` (the records' decision).
+
+    Returns:
+        One answer an operator, its schedules with predicted and measured microseconds.
+
+    Raises:
+        OpProfilerError: there is no such model or operator, or it cannot be measured.
+    """
+    build = request.build
+    counts = (max(build.threads) if threads is None else threads,)
+    build = dataclasses.replace(build, model=model_request(build.model, model, inputs), threads=counts, cache=cache)
+    request = dataclasses.replace(request, build=build)
+    request.check()
+    query, _ = request.known(silent)
+    return request.answers(query, silent)

@@ -1,0 +1,155 @@
+"""What a user wants to know about predictors on held-out measurements, and the fits that answer it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.errors import UsageError
+from op_profiler.option_values import parse_names
+from op_profiler.options import Option
+
+if TYPE_CHECKING:
+    from op_profiler.prediction.library.scoring import Score
+
+_ALL = ("all",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Every predictor on every split.
+
+    Attributes:
+        about: the measurements that are used and those that are not, in words.
+        descriptions: what each split holds out, by its name.
+        score: fits a predictor to what a split leaves (split, predictor); ``model`` has two scores, others one.
+    """
+
+    about: str
+    descriptions: Mapping[str, str]
+    splits: tuple[str, ...]
+    predictors: tuple[str, ...]
+    score: Callable[[str, str], list[Score]]
+
+    def scores(self, announce: Callable[[str], None]) -> Iterator[Score]:
+        """Fit and score, one by one.
+
+        Args:
+            announce: called before each fit with the split and the predictor.
+        """
+        for split, predictor in itertools.product(self.splits, self.predictors):
+            announce(f"{split}: {predictor}")
+            yield from self.score(split, predictor)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateRequest:
+    """Measurements, ways to hold some of them out, and predictors."""
+
+    db: Annotated[str | None, Option("Dataset to fit and test on; default: what ships.")] = None
+    library: Annotated[Path | None, Option("In place of a dataset: a convolution library in TinyNAS's format.")] = None
+    splits: Annotated[
+        tuple[str, ...],
+        Option(
+            "random, h, oc, ratio, batch, largest, model (--db only), by commas, or all.",
+            flags=("--split",),
+            parse=parse_names,
+            shown="all",
+        ),
+    ] = _ALL
+    predictors: Annotated[
+        tuple[str, ...],
+        Option(
+            "With --db: {predictors}. With --library: {library_predictors}. By commas, or all.",
+            flags=("--predictor",),
+            parse=parse_names,
+            shown="default",
+        ),
+    ] = ("default",)
+    device: Annotated[str | None, Option("Of --db, or of what ships: its key, or part of its name or target.")] = None
+    compiler: Annotated[str, Option("Whose rows of --db: {compilers}.")] = DEFAULT_COMPILER
+    seed: Annotated[int, Option("Of the random split and of the regressors.", least=0, most=2**32 - 1)] = 0
+
+    def check(self) -> None:
+        """Refuse what does not go together; raises UsageError."""
+        if self.library is None:
+            return
+        if self.db is not None:
+            raise UsageError("give --db or --library, not both")
+        if self.device is not None:
+            raise UsageError(
+                "--device chooses among the devices of --db; leave it out with --library, which is of one device"
+            )
+        if self.compiler != DEFAULT_COMPILER:
+            raise UsageError("--compiler chooses among the rows of --db; leave it out with --library, which names none")
+
+    def evaluation(self, note: Callable[[str], None]) -> Evaluation:
+        """Read the measurements; every name is looked up before the first fit, which may take minutes.
+
+        Args:
+            note: called with what takes long.
+
+        Raises:
+            UnknownNameError: there is no such split, predictor or compiler.
+            DatasetError: the measurements cannot be read, or there is nothing to hold out.
+        """
+        self.check()
+        return self._of_dataset(note) if self.library is None else self._of_library(self.library)
+
+    def _of_library(self, path: Path) -> Evaluation:
+        from op_profiler.dataset.formats.tinynas import read_library
+        from op_profiler.prediction.library import PREDICTORS
+        from op_profiler.prediction.library.library_predictor import without_suspicious
+        from op_profiler.prediction.library.scoring import evaluate
+        from op_profiler.prediction.library.splits import DESCRIPTIONS, SPLITS, held_out
+
+        splits = SPLITS if self.splits == _ALL else self.splits
+        predictors = tuple(PREDICTORS) if self.predictors == _ALL else self.predictors
+        for name in predictors:
+            PREDICTORS.get(name)()
+        read = read_library(path)
+        table, findings = without_suspicious(read)
+        for name in splits:
+            held_out(table, name, self.seed)
+        about = (
+            f"{len(table)} rows; not used: {read.failed} failed, {read.unreadable} that are no rows, "
+            f"{len(findings)} suspicious"
+        )
+        about += "".join(f"\n  {finding.kind}: {finding.reason}" for finding in findings[:5])
+        return Evaluation(
+            about=about,
+            descriptions=DESCRIPTIONS,
+            splits=splits,
+            predictors=predictors,
+            score=lambda split, predictor: [evaluate(table, split, predictor, self.seed)],
+        )
+
+    def _of_dataset(self, note: Callable[[str], None]) -> Evaluation:
+        from op_profiler.compilers.compiler import use_compiler
+        from op_profiler.prediction.latency import PREDICTORS
+        from op_profiler.prediction.latency.held_out import DESCRIPTIONS, SPLITS, evaluate, held_out
+        from op_profiler.prediction.latency.open_predictor import examples_for
+
+        splits = SPLITS if self.splits == _ALL else self.splits
+        predictors = tuple(PREDICTORS) if self.predictors == _ALL else self.predictors
+        for name in predictors:
+            PREDICTORS.check(name)
+        use_compiler(self.compiler)
+        examples = examples_for(db=self.db, device=self.device, compiler=self.compiler, note=note)
+        for name in splits:
+            if name != "model":
+                held_out(examples, name, self.seed)
+        left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
+        processor = examples.devices[int(examples.device[0])].processor
+        about = f"{len(examples)} measurements of {len(examples.operators)} operators on {processor}; not used: {left}"
+        return Evaluation(
+            about=about,
+            descriptions=DESCRIPTIONS,
+            splits=splits,
+            predictors=predictors,
+            score=lambda split, predictor: evaluate(examples, split, predictor, self.seed),
+        )
