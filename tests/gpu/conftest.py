@@ -11,6 +11,8 @@ import pytest
 from op_profiler.c_compiler import make_library
 from op_profiler.targets.cuda import tvm_build
 
+from ..hurry import hurried_path
+
 SOURCES = Path(__file__).parent / "stand_in"
 
 
@@ -36,9 +38,8 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     make_library(str(made), [str(SOURCES / "cuda.c")], options)
     (libraries / "libcuda.so.1").symlink_to(made)  # one library under both names, so that both see the same streams
     (libraries / "ncu").symlink_to(SOURCES / "ncu")
-    paths = [str(site), str(Path(__file__).parents[2] / "python"), os.environ.get("PYTHONPATH", "")]
     return {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONPATH": hurried_path(site, Path(__file__).parents[2] / "python"),
         "PATH": os.pathsep.join([str(libraries), os.environ["PATH"]]),
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(libraries), os.environ.get("LD_LIBRARY_PATH", "")])),
     }

@@ -285,7 +285,7 @@ def test_a_trial_holds_neither_its_launch_nor_the_events(stand_in: dict[str, str
 
 def test_a_search_builds_side_by_side(stand_in: dict[str, str], tmp_path: Path) -> None:
     """What it finds is wrong by nature, which is a recorded failure of each candidate."""
-    model = ("--modelsource", "simple", "--modelname", "conv2d", "--inputshape", "1,16,8,8")
+    model = ("--modelsource", "simple", "--modelname", "conv2d", "--inputshape", "1,4,4,4")
     words = ("--target", "cuda", *model, "--iftune", "true")
     places = ("--db", f"sqlite:///{tmp_path / 'gpu.db'}", "--schedules", str(tmp_path / "schedules"))
     done = run(stand_in, "collect", *words, "--trials", "10", "--energy", "none", "--quiet", *places)

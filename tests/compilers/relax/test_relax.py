@@ -174,20 +174,20 @@ def test_a_model_is_tuned_recorded_and_rebuilt_with_the_records(tmp_path: Path) 
 
 def test_a_search_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
     model = ("--modelsource", "simple", "--modelname", "conv2d", "--inputshape", "1,16,14,14", "--threads", "1")
-    search = (*model, "--compiler", "relax", "--iftune", "true", "--trials", "40", "--tuner", "random")
+    search = (*model, "--compiler", "relax", "--iftune", "true", "--trials", "28", "--tuner", "random")
     changes = {"OP_PROFILER_SCHEDULES": str(tmp_path / "schedules")}
     trials = "SELECT count(*) FROM measurements JOIN schedules ON schedules.key = schedule_key WHERE origin = 'trial'"
 
     def a_part() -> bool:
-        return any(count >= 10 for (count,) in collector.stored(tmp_path, trials))
+        return any(count >= 5 for (count,) in collector.stored(tmp_path, trials))
 
     collector.killed(tmp_path, *search, when=a_part, changes=changes)
     ((before,),) = collector.rows(tmp_path, trials)
-    assert before < 40
+    assert before < 28
     ran = collector.run(tmp_path, *search, "--summary-json", "summary.json", **changes)
     assert ran.returncode == 0, ran.stderr
     (tuned,) = collector.summary(tmp_path)[0]["tuning"]
-    assert tuned["trials"] == 41 and tuned["new"] == tuned["trials"] - before
+    assert tuned["trials"] == 29 and tuned["new"] == tuned["trials"] - before
     assert collector.rows(tmp_path, trials) == [(tuned["trials"],)], "nothing is there twice"
 
 
