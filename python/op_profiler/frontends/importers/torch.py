@@ -163,18 +163,22 @@ def _compare_outputs(module: Any, returned: Sequence[Any], name: str) -> None:
 
 def by_keyword(model: Any, names: Sequence[str]) -> Any:
     """The model as a module that takes its inputs by position, which is what a trace needs."""
+    return _wrapped(model, lambda inner, *tensors: inner(**dict(zip(names, tensors, strict=True)))).eval()
 
+
+def _wrapped(model: Any, forward: Callable[..., Any]) -> Any:
+    """A module that holds the model and computes `forward` of it and the inputs."""
     torch = load_torch()
 
-    class _ByKeyword(torch.nn.Module):  # type: ignore[name-defined]
+    class _Wrapper(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             setattr(self, WRAPPED, model)
 
-        def forward(self, *tensors: Any) -> Any:
-            return getattr(self, WRAPPED)(**dict(zip(names, tensors, strict=True)))
+        def forward(self, *inputs: Any) -> Any:
+            return forward(getattr(self, WRAPPED), *inputs)
 
-    return _ByKeyword().eval()
+    return _Wrapper()
 
 
 def _flat(model: Any, returned: list[Any] | None = None) -> Any:
@@ -185,21 +189,15 @@ def _flat(model: Any, returned: list[Any] | None = None) -> Any:
     """
     torch = load_torch()
 
-    class _Flat(torch.nn.Module):  # type: ignore[name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            setattr(self, WRAPPED, model)
-
-        def forward(self, *inputs: Any) -> Any:
-            leaves = torch.utils._pytree.tree_leaves(getattr(self, WRAPPED)(*inputs))
-            tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-            if returned is not None:
-                returned[:] = tensors
-            return tensors[0] if len(tensors) == 1 else tensors
+    def forward(inner: Any, *inputs: Any) -> Any:
+        tensors = tuple(one for one in torch.utils._pytree.tree_leaves(inner(*inputs)) if isinstance(one, torch.Tensor))
+        if returned is not None:
+            returned[:] = tensors
+        return tensors[0] if len(tensors) == 1 else tensors
 
     with contextlib.suppress(NotImplementedError):  # an exported program has no modes
         model.eval()
-    return _Flat()
+    return _wrapped(model, forward)
 
 
 def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) -> Any:
