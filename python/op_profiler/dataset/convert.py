@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from op_profiler.dataset import keys
-from op_profiler.dataset.row import Model, Row, StoredMeasurement, StoredTiming
+from op_profiler.dataset.row import Row, StoredMeasurement, StoredTiming
 from op_profiler.json_text import finite
 from op_profiler.measure.failures import cause_of
 from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
@@ -142,11 +142,6 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
         project_revision=row["project_revision"],
         user_revision=row["user_revision"],
     )
-
-
-def model(row: Mapping[str, Any]) -> Model:
-    """From a row of models."""
-    return build(Model, row)
 
 
 def distinct(items: Iterable[Operator | Schedule | Settings | Device]) -> Sequence[Columns]:

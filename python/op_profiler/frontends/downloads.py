@@ -45,7 +45,8 @@ def download(address: str, *, again: bool = False) -> Path:
     kept = _kept(file, state)
     if kept is not None and not again:
         return file
-    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | _if_changed(kept or {}))
+    if_changed = {asked: str(kept[name]) for name, asked in _VALIDATORS.items() if kept is not None and name in kept}
+    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | if_changed)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
             digest = _copy_whole(answer, file, address)
@@ -85,10 +86,6 @@ def _kept(file: Path, state: Path) -> dict[str, str] | None:
     except (OSError, ValueError):
         pass
     return None
-
-
-def _if_changed(known: dict[str, str]) -> dict[str, str]:
-    return {asked: str(known[name]) for name, asked in _VALIDATORS.items() if name in known}
 
 
 def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> str:

@@ -78,7 +78,9 @@ def tell(
 
 def summary(result: CorunResult | TargetsResult) -> str:
     """The times, predicted and measured, and whether the outputs are those of running one after the other."""
-    return _summary_of_plan(result) if isinstance(result, CorunResult) else _summary_of_targets(result)
+    if not isinstance(result, CorunResult):
+        return _summary_of_targets(result)
+    return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
 def _show_plan(console: Console, result: CorunResult) -> None:
@@ -120,11 +122,6 @@ def _show_targets(console: Console, result: TargetsResult) -> None:
     for model, row in zip(result.models, result.outcome.load_us, strict=True):
         table.add_row(model, *(f"{latency:.1f}" for latency in row))
     console.print(table)
-
-
-def _summary_of_plan(result: CorunResult) -> str:
-    """Predicted, measured, and whether the outputs are those of sequential."""
-    return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
 def _summary_of_targets(result: TargetsResult) -> str:

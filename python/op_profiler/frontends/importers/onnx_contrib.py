@@ -12,7 +12,7 @@ from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 _FILTER = -10000.0
 """What Attention adds where its mask is 0, unless `mask_filter_value` is another value."""
 _CHANNELS_LAST = ("QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool")
-_MASK, _PAST, _BIAS_OF_SCORES, _PAST_LENGTH = 3, 4, 5, 6  # places of inputs of Attention
+_MASK, _PAST, _PAST_LENGTH = 3, 4, 6  # places of inputs of Attention
 
 
 class ContribRepairs(Rewriting):
