@@ -15,11 +15,13 @@ this one starts take the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -103,6 +105,17 @@ def _select_build() -> None:
         os.environ["TVM_LIBRARY_PATH"] = str(build)
     if str(python) not in sys.path:
         sys.path.insert(0, str(python))
+
+
+@contextlib.contextmanager
+def replaced(owner: object, name: str, value: object) -> Iterator[None]:
+    """Give an object or a module of TVM's another attribute while the block runs."""
+    usual = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)
 
 
 @functools.cache

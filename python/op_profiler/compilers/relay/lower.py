@@ -20,7 +20,7 @@ from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
 from op_profiler.errors import ModelError
@@ -178,8 +178,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     )
 
 
-@contextlib.contextmanager
-def _one_copy_of_weights() -> Iterator[None]:
+def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
     """Let `relay.build` return a `Library`: TVM's own factory copies the weights, which the build still holds, too."""
 
     def library(
@@ -187,13 +186,7 @@ def _one_copy_of_weights() -> Iterator[None]:
     ) -> Library:
         return Library(graph, kernels, dict(params))
 
-    factories = load_tvm().relay.build_module._executor_factory
-    usual = factories.GraphExecutorFactoryModule
-    factories.GraphExecutorFactoryModule = library
-    try:
-        yield
-    finally:
-        factories.GraphExecutorFactoryModule = usual
+    return replaced(load_tvm().relay.build_module._executor_factory, "GraphExecutorFactoryModule", library)
 
 
 def _names_of_ops(module: IRModule) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +13,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.relay_rewriting import layer_in_span, with_layers
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
 from op_profiler.frontends.importers.relay_values import shape_of, usual_converters
@@ -227,8 +227,7 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
         raise unsupported(name, error) from error
 
 
-@contextlib.contextmanager
-def _one_copy_of_weights() -> Iterator[None]:
+def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
     """TVM's importer copies each weight, and at its end all copies at once."""
     arrays = load_tvm().nd
     usual = arrays.array
@@ -236,11 +235,7 @@ def _one_copy_of_weights() -> Iterator[None]:
     def array(values: Any, *args: Any, **options: Any) -> Any:
         return values if isinstance(values, arrays.NDArray) else usual(values, *args, **options)
 
-    arrays.array = array
-    try:
-        yield
-    finally:
-        arrays.array = usual
+    return replaced(arrays, "array", array)
 
 
 def _converters() -> dict[str, Any]:
