@@ -88,10 +88,10 @@ def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
     return tuple(int(text_in(sysfs / f"devices/system/cpu/cpu{core}" / file) or 0) for file in files)
 
 
-def text_in(path: Path) -> str:
+def text_in(path: str | Path) -> str:
     """What a file of the kernel's says; empty where it cannot be read."""
     try:
-        return path.read_text().strip()
+        return Path(path).read_text().strip()
     except OSError:
         return ""
 

@@ -31,8 +31,13 @@ def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> 
             size = text_in(cache / "size")
             shared = frozenset({core, *parse_core_list(text_in(cache / "shared_cpu_list"))})
             if size:
-                sizes[text_in(cache / "level"), shared] = int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1)
+                sizes[text_in(cache / "level"), shared] = cache_bytes(size)
     return sum(sizes.values())
+
+
+def cache_bytes(size: str) -> int:
+    """What the kernel writes as ``32K``."""
+    return int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1)
 
 
 def beyond_caches_bytes(wanted_bytes: int) -> int:
