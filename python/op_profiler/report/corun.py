@@ -13,6 +13,7 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
+from op_profiler.report.tables import screen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,9 +53,7 @@ def tell(
     elif quiet:
         print(summary(result))
     else:
-        from rich.console import Console
-
-        console = Console(width=None if sys.stdout.isatty() else 150)
+        console = screen()
         if isinstance(result, CorunResult):
             _show_plan(console, result)
         else:
@@ -113,12 +112,10 @@ def _show_plan(console: Console, result: CorunResult) -> None:
 
 def _show_targets(console: Console, result: TargetsResult) -> None:
     """A row for each model with its latency on each target, transfers included."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=f"{' + '.join(result.models)}: us alone")
-    table.add_column("model")
-    for target in result.targets:
-        table.add_column(target, justify="right", overflow="fold")
+    times = (Column(target, justify="right", overflow="fold") for target in result.targets)
+    table = Table("model", *times, title=f"{' + '.join(result.models)}: us alone")
     for model, row in zip(result.models, result.outcome.load_us, strict=True):
         table.add_row(model, *(f"{latency:.1f}" for latency in row))
     console.print(table)
@@ -215,7 +212,6 @@ def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=" + ".join(rows[0]["models"]) if rows else "nothing")
@@ -230,7 +226,7 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
             table.add_row(row["machine"], row["asked_policy"], row["compared_policy"], *told, outputs)
-    Console(width=None if sys.stdout.isatty() else 150).print(table)
+    screen().print(table)
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:
