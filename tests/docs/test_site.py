@@ -74,7 +74,7 @@ def test_every_name_has_its_place() -> None:
 def test_every_kind_that_is_drawn_where_named_has_its_place() -> None:
     from op_profiler.collection.sampling import spaces
 
-    named = set(spaces.space_names()) - {*spaces.usual_names(), spaces.ALL}
+    named = set(spaces.space_names()) - {*spaces.USUAL, spaces.ALL}
     rows = [line for line in (ROOT / "docs/tutorials/sample.md").read_text().splitlines() if line.startswith("| `")]
     assert [name for name in named if not any(f"`{name}`" in row.split("|")[1] for row in rows)] == []
 

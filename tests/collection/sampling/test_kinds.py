@@ -293,7 +293,7 @@ def test_all_stands_for_every_kind_half_of_them_the_usual_ones() -> None:
     assert spaces.checked_names([spaces.ALL]) == tuple(spaces.space_names()[:-1])
 
 
-@pytest.mark.parametrize("name", [n for n in spaces.space_names() if n not in (*spaces.usual_names(), spaces.ALL)])
+@pytest.mark.parametrize("name", [n for n in spaces.space_names() if n not in (*spaces.USUAL, spaces.ALL)])
 def test_every_named_kind_draws_what_differs(name: str) -> None:
     points = list(itertools.islice(spaces.draw(random.Random(1), [name]), 60))
     assert len({json.dumps(point.identity()) for point in points}) >= 55

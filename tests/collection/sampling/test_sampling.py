@@ -116,7 +116,7 @@ def test_draws_are_the_same_for_a_seed_and_of_the_kinds_asked_for() -> None:
 
 def test_rare_kinds_are_drawn_where_they_are_named() -> None:
     rare = ["conv2d_dilated", "conv2d_grouped", "conv3d", "decoder_step"]
-    assert set(rare) < set(spaces.space_names()) - set(spaces.usual_names())
+    assert set(rare) < set(spaces.space_names()) - set(spaces.USUAL)
     found = list(itertools.islice(spaces.draw(random.Random(3), rare), 100))
     assert {type(p) for p in found} >= {Conv2dDilated, Conv3d, GrowingPast, BatchMatmul}
     assert not {type(p) for p in itertools.islice(spaces.draw(random.Random(3)), 300)} & {Conv2dDilated, Conv3d}
