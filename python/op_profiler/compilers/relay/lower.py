@@ -66,12 +66,7 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
 
 
 def fuse(
-    module: IRModule,
-    target: Target,
-    params: dict[str, DeviceArray],
-    weights: Collection[str],
-    *,
-    layers: bool = True,
+    module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str], *, layers: bool = True
 ) -> list[Occurrence]:
     """The operators that the compiler makes of a module.
 

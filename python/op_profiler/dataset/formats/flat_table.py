@@ -175,11 +175,7 @@ def _finite(value: Any) -> Any:
 
 
 def store_flat(
-    dataset: Dataset,
-    numbered: Iterable[tuple[int, FlatRow | None]],
-    progress: Progress | None,
-    *,
-    checked: bool = True,
+    dataset: Dataset, numbered: Iterable[tuple[int, FlatRow | None]], progress: Progress | None, *, checked: bool = True
 ) -> Imported:
     """Store rows of the flat table. What the dataset knows already, as new, newer or better, stays as it is.
 
