@@ -62,14 +62,11 @@ def _quality(corun: Corun) -> tuple[bool, bool, str]:
 
 def _columns(member: CorunMember) -> convert.Columns:
     return {
-        "operator_key": member.operator_key,
+        **{name: getattr(member, name) for name in ("operator_key", "alone_samples_us", "together_samples_us")},
+        **{name: getattr(member, name) for name in ("alone_median_us", "together_median_us")},
         "schedule_key": member.schedule.key,
         "settings_key": member.settings.key,
         "model_key": member.model_key or None,
-        "alone_samples_us": member.alone_samples_us,
-        "alone_median_us": member.alone_median_us,
-        "together_samples_us": member.together_samples_us,
-        "together_median_us": member.together_median_us,
         "error": None if member.error is None else convert.storable(member.error),
     }
 
