@@ -131,11 +131,8 @@ def load_tvm() -> ModuleType:
     compiler = compiler_in_use()
     try:
         _select_build()
-    except (ImportError, OSError, RuntimeError) as error:
-        raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
-    if importlib.util.find_spec("tvm") is None:
-        raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
-    try:
+        if importlib.util.find_spec("tvm") is None:
+            raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
         # Three parts of TVM import it, with scikit-learn and SciPy behind it, which takes longer than TVM itself. Only
         # a search by a cost model has a use for it (`compilers.relay.tuners.xgboost`).
         with hidden("xgboost"):

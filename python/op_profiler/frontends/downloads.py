@@ -9,6 +9,7 @@ import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -124,12 +125,8 @@ def unpack(archive: Path, digest: str) -> Path:
     try:
         with atomic_folder(folder) as partial, tarfile.open(archive, "r:gz") as tar:
             _unpack_members(tar, partial, archive)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:  # gzip's are among them; a name may hold a NUL
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:  # gzip's; a name may hold a NUL
         raise ModelError(f"{archive} cannot be unpacked: {error}") from error
-    except Exception as error:
-        if type(error).__module__ == "zlib":
-            raise ModelError(f"{archive} cannot be unpacked: {error}") from error
-        raise
     return folder
 
 
