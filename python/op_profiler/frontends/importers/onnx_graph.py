@@ -135,6 +135,7 @@ def _with_sizes(value: Any, dims: Dims) -> Any:
 
 
 def elements_in(tensor: Any) -> int:
+    """How many a tensor has."""
     return math.prod(tensor.dims)
 
 

@@ -15,7 +15,7 @@ from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 _USUAL = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
 _DIRECTIONS = {b"forward": [False], b"reverse": [True], b"bidirectional": [False, True]}  # whether it goes backwards
 _STATE, _LENGTHS = 5, 4  # places of the inputs initial_h and sequence_lens
-_CELL, _PEEPHOLES = 6, 7
+_CELL = 6
 
 _ACTIVATIONS: dict[str, tuple[str, dict[str, float | None]]] = {
     "affine": ("Affine", {"alpha": None, "beta": None}),
