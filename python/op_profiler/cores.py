@@ -62,14 +62,14 @@ def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:
 
 def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:
     """A core and those that are the same physical core."""
-    return {core, *parse_core_list(_text(sysfs / f"devices/system/cpu/cpu{core}/topology/thread_siblings_list"))}
+    return {core, *parse_core_list(text_in(sysfs / f"devices/system/cpu/cpu{core}/topology/thread_siblings_list"))}
 
 
 def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
     """The kind of each core of a hybrid processor, as the kernel names the counters of that kind: ``cpu_core``,
     ``cpu_atom``, ``armv8_cortex_a72``. Empty where all cores are alike, or the kernel does not say."""
     lists = sorted((sysfs / "bus/event_source/devices").glob("*/cpus"))
-    kinds = {core: file.parent.name for file in lists for core in parse_core_list(_text(file))}
+    kinds = {core: file.parent.name for file in lists for core in parse_core_list(text_in(file))}
     return kinds if len(set(kinds.values())) > 1 else {}
 
 
@@ -85,12 +85,13 @@ def parse_core_list(text: str) -> set[int]:
 def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
     """Larger of a faster core: its capacity, then its highest clock; zeros where the kernel does not say."""
     files = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
-    return tuple(int(_text(sysfs / f"devices/system/cpu/cpu{core}" / file) or 0) for file in files)
+    return tuple(int(text_in(sysfs / f"devices/system/cpu/cpu{core}" / file) or 0) for file in files)
 
 
-def _text(path: Path) -> str:
+def text_in(path: str | Path) -> str:
+    """What a file of the kernel's says; empty where it cannot be read."""
     try:
-        return path.read_text().strip()
+        return Path(path).read_text().strip()
     except OSError:
         return ""
 

@@ -11,26 +11,18 @@ from collections.abc import Iterator
 from types import ModuleType
 
 
-@contextlib.contextmanager
-def hidden(module: str) -> Iterator[None]:
+def hidden(module: str) -> contextlib.AbstractContextManager[None]:
     """Meanwhile a module cannot be imported, as if it were not installed; unless it was imported before."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
-    try:
-        yield
-    finally:
-        del sys.modules[module]
+    return standing_in(module, None)  # what Python's import looks for to refuse
 
 
 @contextlib.contextmanager
-def standing_in(module: str) -> Iterator[None]:
-    """Meanwhile an empty module is imported in place of this one; unless it was imported before."""
+def standing_in(module: str, other: ModuleType | None) -> Iterator[None]:
+    """Meanwhile another module is imported in place of this one; unless it was imported before."""
     if module in sys.modules:
         yield
         return
-    sys.modules[module] = ModuleType(module)
+    sys.modules[module] = other  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -145,9 +145,7 @@ def made(request: type[T], values: Mapping[str, Any]) -> T:
 
 
 def with_options(
-    function: Callable[..., T],
-    parameter: Callable[[Field], inspect.Parameter],
-    value: Callable[[Field, Any], Any],
+    function: Callable[..., T], parameter: Callable[[Field], inspect.Parameter], value: Callable[[Field, Any], Any]
 ) -> Callable[..., T]:
     """A function whose parameters that are requests are replaced by their options.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,13 @@ from op_profiler.cores import usable_cores
 from op_profiler.dataset import Dataset, flat_rows
 
 from .collector import rows, run, summary
+
+
+def with_mlp(folder: Path, code: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """A collection of one model on one thread whose workers run some code first, and its summary."""
+    done = run(folder, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
+    (entry,) = summary(folder)
+    return done, entry
 
 
 def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -92,8 +101,7 @@ def test_a_kernel_that_fails_now_and_then_is_a_failure_with_its_count(tmp_path: 
         "    return times[:-1] + [float('nan')] if len(walks) % 5 == 1 else times\n"
         "InPlaceKernels.walk = walk\n"
     )
-    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
-    (entry,) = summary(tmp_path)
+    done, entry = with_mlp(tmp_path, code)
     assert done.returncode == 1, done.stderr
     assert (entry["failed"], entry["sum_of_operators_us"], len(entry["not_in_sum"])) == (1, None, 1)
     assert entry["whole_model_us"] > 0
@@ -111,8 +119,7 @@ def test_rounds_that_are_discarded_are_counted_stored_and_shown(tmp_path: Path) 
         "windows = []\n"
         "Rounds._disturbed = lambda self, window: windows.append(window[1].rounds) or len(windows) == 1\n"
     )
-    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
-    (entry,) = summary(tmp_path)
+    done, entry = with_mlp(tmp_path, code)
     assert done.returncode == 0, done.stderr
     discarded, rounds = entry["discarded_rounds"], entry["rounds"]
     assert discarded > 0 and entry["discarded_share"] == discarded / (discarded + rounds)
@@ -131,8 +138,7 @@ def test_a_crash_while_values_are_looked_at_is_no_operators(tmp_path: Path) -> N
         "from op_profiler.measure.in_place import InPlaceKernels\n"
         "InPlaceKernels.kernel_outputs = lambda self: os.kill(os.getpid(), signal.SIGSEGV)\n"
     )
-    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
-    (entry,) = summary(tmp_path)
+    done, entry = with_mlp(tmp_path, code)
     assert done.returncode == 1, done.stderr
     assert (entry["failed"], entry["measured"]) == (0, 4)
     assert "the process died (SIGSEGV) while looking at values" in entry["error"]
@@ -150,8 +156,7 @@ def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_re
         "graph_executor.load_graph = load\n"
     )
     for measured in (4, 0):
-        done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
-        (entry,) = summary(tmp_path)
+        done, entry = with_mlp(tmp_path, code)
         assert done.returncode == 1, done.stderr
         assert entry["failed"] == 0 and entry["measured"] == measured
         assert "operator by operator, since the model does not run: broken on purpose" in entry["error"]
@@ -171,8 +176,7 @@ def test_a_machine_that_is_lost_while_it_measures_is_asked_for_again(tmp_path: P
         "    return original(*words)\n"
         "InPlaceKernels.walk = walk\n"
     )
-    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
-    (entry,) = summary(tmp_path)
+    done, entry = with_mlp(tmp_path, code)
     assert done.returncode == 0, done.stderr
     assert "its plug was pulled; asking for it again" in done.stderr
     assert entry["failed"] == 0 and entry["measured"] == 4 and entry["whole_model_us"] > 0

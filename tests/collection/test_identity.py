@@ -81,7 +81,7 @@ class Files:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
         self.texts = {"boot_id": "b", "machine-id": "m", "mounts": "/dev/vda / ext4 rw 0 0", **texts}
-        monkeypatch.setattr(identity, "_read", lambda path: self.texts.get(str(path).rpartition("/")[2], ""))
+        monkeypatch.setattr(identity, "text_in", lambda path: self.texts.get(str(path).rpartition("/")[2], ""))
         monkeypatch.setattr(identity, "_CONTAINER_FILES", ())
         for name in (*identity._CONTAINER_VARIABLES, "OP_PROFILER_HOST_ID"):
             monkeypatch.delenv(name, raising=False)

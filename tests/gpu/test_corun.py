@@ -108,9 +108,12 @@ data, weight = relay.var("data", shape=(1, 8, 14, 14)), relay.var("weight", shap
 pooled = relay.nn.global_avg_pool2d(relay.nn.relu(relay.nn.conv2d(data, weight, channels=8, kernel_size=(3, 3))))
 module = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.softmax(relay.nn.batch_flatten(pooled))))
 model = ImportedModel("m", "test", relay.transform.InferType()(module), {}, (InputSpec("data", (1, 8, 14, 14)),))
-allocates, capture = {}, lower.launch_capture
+allocates, noting = {}, lower.noting
 
 def with_temporaries(found, read):
+    if read is not lower.launches_of:
+        return noting(found, read)
+
     @tvm.tir.transform.prim_func_pass(opt_level=0)
     def note(function, module, context):
         def visit(statement):
@@ -122,9 +125,9 @@ def with_temporaries(found, read):
             return any(visit(child) for child in children if child is not None)
         allocates[str(function.attrs["global_symbol"])] = visit(function.body)
         return function
-    return tvm.transform.Sequential([capture(found, read), note])
+    return tvm.transform.Sequential([noting(found, read), note])
 
-lower.launch_capture = with_temporaries
+lower.noting = with_temporaries
 compiled = lower.compile_model(model, target)
 nodes = [n["attrs"] for n in json.loads(compiled.library.get_graph_json())["nodes"] if "attrs" in n]
 named = {n["func_name"]: n["hash"] for n in nodes if n.get("func_name", "__nop") in allocates}

@@ -16,6 +16,8 @@ from op_profiler.targets.cuda.gpu import GpuKernels, describe_gpu
 from op_profiler.targets.cuda.management import NoNvml
 from op_profiler.targets.cuda.vendor import cuda_of_torch
 
+from ..gpu_events import Clock
+
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
 on_gpu = [
     pytest.mark.gpu,
@@ -65,25 +67,6 @@ class TestOnAGpu:
             tmp_path, "--modelsource", "simple", "--modelname", "conv2d", "--precision", "float32,float16"
         )
         assert entries[1]["accuracy"]["relative_error"] < 0.05
-
-
-class Clock:
-    """In place of a GPU's events: each event is a millisecond after the one before."""
-
-    def __init__(self) -> None:
-        self.recorded: list[int] = []
-
-    def record(self, number: int) -> None:
-        self.recorded.append(number)
-
-    def between_us(self, first: int, last: int) -> float:
-        return (self.recorded.index(last) - self.recorded.index(first)) * 1e3
-
-    def hold(self, microseconds: int) -> None:
-        return
-
-    def passed(self, number: int) -> bool:
-        return False
 
 
 class Runtime:

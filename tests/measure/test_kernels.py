@@ -196,7 +196,7 @@ class OfLength:
         return 1.0, 1.0
 
 
-def rounds_of(model: OfLength, limits: Limits) -> Rounds:
+def rounds_of(model: OfLength, limits: Limits, meter: Any = None) -> Rounds:
     return Rounds(
         cast("Any", model),
         ThreadPool(),
@@ -206,8 +206,8 @@ def rounds_of(model: OfLength, limits: Limits) -> Rounds:
         skipped=[False],
         coverage=1.0,
         limits=limits,
-        meter=None,
-        probe=cast("Any", model),
+        meter=meter,
+        probe=cast("Any", model) if meter is None else None,
     )
 
 
@@ -250,16 +250,6 @@ class Loud:
 
 def test_foreign_load_is_seen_in_rounds_that_are_over_before_the_meter_can_tell() -> None:
     samples = Samples()
-    rounds = Rounds(
-        cast("Any", OfLength(100.0)),
-        ThreadPool(),
-        threads=(1,),
-        cache="model",
-        groups=[0],
-        skipped=[False],
-        coverage=1.0,
-        limits=Limits(repeat_seconds=0.0).of_rounds(21),
-        meter=Loud(),
-    )
+    rounds = rounds_of(OfLength(100.0), Limits(repeat_seconds=0.0).of_rounds(21), Loud())
     outcome = rounds.run({1: samples}, lambda _: None)
     assert outcome.load_after == 1.0 and samples.foreign == [True] * samples.rounds

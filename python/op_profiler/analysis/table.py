@@ -236,11 +236,8 @@ class _Columns:
 def _usable(row: Mapping[str, Any]) -> bool:
     latency = row["median_us"]
     timed = row["error"] is None and latency is not None and math.isfinite(latency) and latency > 0
-    return bool(timed and row["complete"] and not _disturbed(row) and row["origin"] != "vendor")
-
-
-def _disturbed(row: Mapping[str, Any]) -> bool:
-    return bool(row["foreign_load"] or spoils(row["disturbed_by"]))
+    disturbed = row["foreign_load"] or spoils(row["disturbed_by"])
+    return bool(timed and row["complete"] and not disturbed and row["origin"] != "vendor")
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]
     Raises:
         MissingPackageError: scikit-learn is not installed.
     """
-    labels = np.array([_label(found) for found in swept])
+    labels = np.array([f"{one.value:g}" if one.value is not None else f"> {one.values[-1]:g}" for one in swept])
     keys = np.array([found.operator_key for found in swept])
     counts = dict(sorted(Counter(labels.tolist()).items()))
     known: dict[str, Any] = {
@@ -98,10 +98,6 @@ def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]
     return TurnaroundPrediction(
         **known, accuracy=accuracy, baseline=baseline, p_value=p_value, better=better, predicted=predicted
     )
-
-
-def _label(found: Turnaround) -> str:
-    return f"{found.value:g}" if found.value is not None else f"> {found.values[-1]:g}"
 
 
 def _features(frame: pandas.DataFrame) -> pandas.DataFrame:

@@ -132,9 +132,8 @@ def difference(
     """
     if ours.shape != theirs.shape:
         return Difference(why=f"has shape {ours.shape}, which is {theirs.shape} in its own framework")
-    if ours.dtype.kind != theirs.dtype.kind and "b" in (ours.dtype.kind, theirs.dtype.kind):
-        return Difference(why=f"is of {ours.dtype}, which is {theirs.dtype} in its own framework")
-    if (ours.dtype.kind == "f") != (theirs.dtype.kind == "f"):
+    kinds = {ours.dtype.kind, theirs.dtype.kind}
+    if len(kinds) > 1 and kinds & {"b", "f"}:
         return Difference(why=f"is of {ours.dtype}, which is {theirs.dtype} in its own framework")
     if not theirs.size:
         return Difference()

@@ -98,12 +98,7 @@ class BuildRequest:
 
     @classmethod
     def of_options(
-        cls,
-        *,
-        target: str = "llvm",
-        place: Place | None = None,
-        threads: tuple[int, ...] | None = None,
-        **fields: Any,
+        cls, *, target: str = "llvm", place: Place | None = None, threads: tuple[int, ...] | None = None, **fields: Any
     ) -> BuildRequest:
         """At the thread counts that the target is usually measured at, where none are given."""
         kind = kind_of(target)

@@ -92,11 +92,7 @@ def failed_operator(request: CollectRequest, operator: Operator, reason: str) ->
 
 
 def whole_model_failed(
-    request: CollectRequest,
-    threads: int,
-    reason: str,
-    occurrences: Sequence[Operator],
-    stored: dict[str, Measurement],
+    request: CollectRequest, threads: int, reason: str, occurrences: Sequence[Operator], stored: dict[str, Measurement]
 ) -> tuple[Settings, ModelTiming]:
     """The timing of a model that does not run: no whole, and a sum only where every operator has a time."""
     times = [stored[o.key].median_us if o.key in stored else None for o in occurrences]

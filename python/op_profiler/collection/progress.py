@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -13,3 +15,13 @@ class Progress(Protocol):
     def stop(self) -> None: ...
     def note(self, text: str) -> None: ...
     def problem(self, text: str) -> None: ...
+
+
+@contextlib.contextmanager
+def shown(progress: Progress, models: int) -> Iterator[None]:
+    """Show how far so many models are while the block runs."""
+    progress.start(models)
+    try:
+        yield
+    finally:
+        progress.stop()

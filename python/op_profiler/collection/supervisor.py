@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection import lookup
 from op_profiler.collection.denormals import notes_on
-from op_profiler.collection.progress import Progress
+from op_profiler.collection.progress import Progress, shown
 from op_profiler.collection.request import CollectRequest, Studies
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
@@ -71,12 +71,7 @@ class Collection:
             self._dataset = Dataset.open(self._db)
         return self._dataset
 
-    def run(
-        self,
-        frontend: Frontend,
-        requests: Sequence[CollectRequest],
-        progress: Progress,
-    ) -> list[ModelReport]:
+    def run(self, frontend: Frontend, requests: Sequence[CollectRequest], progress: Progress) -> list[ModelReport]:
         """Collect one model after the other.
 
         Raises:
@@ -89,13 +84,10 @@ class Collection:
             frontend.check(requests[0].build.model)
         self.dataset  # noqa: B018 - opened here, since what is wrong with it is the error of no model
         reports = []
-        progress.start(len(requests))
-        try:
+        with shown(progress, len(requests)):
             for index, request in enumerate(requests):
                 collect = self._studied if request.studies else self._one
                 reports.append(collect(frontend, request, progress, index))
-        finally:
-            progress.stop()
         for report in reports:
             if report.error is not None:
                 progress.problem(f"error: {report.request.build.model.title}: {report.error}")

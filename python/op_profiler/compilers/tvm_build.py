@@ -15,11 +15,13 @@ this one starts take the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -105,6 +107,17 @@ def _select_build() -> None:
         sys.path.insert(0, str(python))
 
 
+@contextlib.contextmanager
+def replaced(owner: object, name: str, value: object) -> Iterator[None]:
+    """Give an object or a module of TVM's another attribute while the block runs."""
+    usual = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)
+
+
 @functools.cache
 def load_tvm() -> ModuleType:
     """Import TVM with its environment set, and make sure that it has what the compiler in use needs.
@@ -118,11 +131,8 @@ def load_tvm() -> ModuleType:
     compiler = compiler_in_use()
     try:
         _select_build()
-    except (ImportError, OSError, RuntimeError) as error:
-        raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
-    if importlib.util.find_spec("tvm") is None:
-        raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
-    try:
+        if importlib.util.find_spec("tvm") is None:
+            raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
         # Three parts of TVM import it, with scikit-learn and SciPy behind it, which takes longer than TVM itself. Only
         # a search by a cost model has a use for it (`compilers.relay.tuners.xgboost`).
         with hidden("xgboost"):

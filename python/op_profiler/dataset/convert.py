@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from op_profiler.dataset import keys
-from op_profiler.dataset.row import Model, Row, StoredMeasurement, StoredTiming
+from op_profiler.dataset.row import Row, StoredMeasurement, StoredTiming
 from op_profiler.json_text import finite
 from op_profiler.measure.failures import cause_of
 from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
@@ -21,6 +21,8 @@ from op_profiler.schedules.schedule import Schedule
 Columns = dict[str, Any]
 T = TypeVar("T")
 
+_BESIDE = ("before_us", "after_us", "sum_of_operators_us", "coverage")
+"""Of the timing of a model, beside the whole model."""
 _FACTOR = "factor_"  # stands before the names of the factors among the columns of a schedule
 
 
@@ -63,14 +65,8 @@ def storable(text: str) -> str:
 
 def timing_columns(timing: ModelTiming) -> Columns:
     """The fields beside the whole model, and those of the whole model."""
-    return {
-        "before_us": timing.before_us,
-        "after_us": timing.after_us,
-        "sum_of_operators_us": timing.sum_of_operators_us,
-        "unmeasured": timing.unmeasured,
-        "coverage": timing.coverage,
-        "details": finite(timing.details),
-    } | measurement_columns(timing.whole_model)
+    beside = {name: getattr(timing, name) for name in (*_BESIDE, "unmeasured")}
+    return beside | {"details": finite(timing.details)} | measurement_columns(timing.whole_model)
 
 
 def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
@@ -108,45 +104,23 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
     """From a row of measurements joined with ``settings_*`` and ``schedules_*``."""
     return StoredMeasurement(
-        operator_key=row["operator_key"],
+        **{name: row[name] for name in ("operator_key", "device_key", "complete", "measured_at", "run_id")},
         schedule=build(Schedule, row, "schedules_"),
         settings=build(Settings, row, "settings_"),
-        device_key=row["device_key"],
         model_key=row["model_key"] or "",
         measurement=build(Measurement, row),
-        complete=row["complete"],
-        measured_at=row["measured_at"],
-        run_id=row["run_id"],
     )
 
 
 def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
     """From a row of model timings joined with ``settings_*``."""
-    timing = ModelTiming(
-        whole_model=build(Measurement, row),
-        before_us=row["before_us"],
-        after_us=row["after_us"],
-        sum_of_operators_us=row["sum_of_operators_us"],
-        unmeasured=tuple(row["unmeasured"]),
-        coverage=row["coverage"],
-        details=row["details"],
-    )
+    beside = {name: row[name] for name in (*_BESIDE, "details")} | {"unmeasured": tuple(row["unmeasured"])}
+    names = ("model_key", "device_key", "complete", "measured_at", "run_id", "project_revision", "user_revision")
     return StoredTiming(
-        model_key=row["model_key"],
+        **{name: row[name] for name in names},
         settings=build(Settings, row, "settings_"),
-        device_key=row["device_key"],
-        timing=timing,
-        complete=row["complete"],
-        measured_at=row["measured_at"],
-        run_id=row["run_id"],
-        project_revision=row["project_revision"],
-        user_revision=row["user_revision"],
+        timing=ModelTiming(whole_model=build(Measurement, row), **beside),
     )
-
-
-def model(row: Mapping[str, Any]) -> Model:
-    """From a row of models."""
-    return build(Model, row)
 
 
 def distinct(items: Iterable[Operator | Schedule | Settings | Device]) -> Sequence[Columns]:

@@ -37,7 +37,8 @@ def store(connection: Connection, corun: Corun) -> bool:
     upsert(connection, schema.schedules, convert.distinct(m.schedule for m in corun.members))
     upsert(connection, schema.settings, convert.distinct(m.settings for m in corun.members))
     keep_failures(connection, [_failure(member, group) for member in members])
-    there = cast("Sequence[Mapping[str, Any]]", connection.execute(_select_group(key)).mappings().all())
+    same = select_members(None).where(schema.coruns.c.key == key)
+    there = cast("Sequence[Mapping[str, Any]]", connection.execute(same).mappings().all())
     if any(_quality(corun) <= _quality(one) for one in of(there)):
         return False
     table = schema.corun_members
@@ -61,20 +62,13 @@ def _quality(corun: Corun) -> tuple[bool, bool, str]:
 
 def _columns(member: CorunMember) -> convert.Columns:
     return {
-        "operator_key": member.operator_key,
+        **{name: getattr(member, name) for name in ("operator_key", "alone_samples_us", "together_samples_us")},
+        **{name: getattr(member, name) for name in ("alone_median_us", "together_median_us")},
         "schedule_key": member.schedule.key,
         "settings_key": member.settings.key,
         "model_key": member.model_key or None,
-        "alone_samples_us": member.alone_samples_us,
-        "alone_median_us": member.alone_median_us,
-        "together_samples_us": member.together_samples_us,
-        "together_median_us": member.together_median_us,
         "error": None if member.error is None else convert.storable(member.error),
     }
-
-
-def _select_group(key: str) -> Select[Any]:
-    return select_members(None).where(schema.coruns.c.key == key)
 
 
 def select_members(device_key: str | None) -> Select[Any]:

@@ -262,11 +262,7 @@ def _help(table: FlatTable) -> str:
 
 
 def flat_rows(
-    dataset: Dataset,
-    *,
-    where: str | None = None,
-    columns: Sequence[str] | None = None,
-    table: FlatTable = MEASUREMENTS,
+    dataset: Dataset, *, where: str | None = None, columns: Sequence[str] | None = None, table: FlatTable = MEASUREMENTS
 ) -> Iterator[dict[str, Any]]:
     """The rows of a flat table, each a dict with the names of its columns, oldest first.
 

@@ -252,15 +252,13 @@ _COUNTED = (
     ("tensor_cores_percent", "of the cycles of a GPU's tensor cores, percent, from cold caches"),
 )
 
-_FOREIGN = (
-    ("load_before", Double, "share of the cores in use, or of the GPU, that others used before, 0 to 1", True),
-    ("load_after", Double, "share of the cores in use, or of the GPU, that others used after, 0 to 1", True),
-    ("foreign_load", Boolean, "taken under foreign load although repeated", False),
-)
-
 
 def _foreign_columns() -> list[Column[Any]]:
-    return [_column(name, kind, doc, nullable=nullable) for name, kind, doc, nullable in _FOREIGN]
+    return [
+        _column("load_before", Double, "share of the cores in use, or of the GPU, that others used before, 0 to 1"),
+        _column("load_after", Double, "share of the cores in use, or of the GPU, that others used after, 0 to 1"),
+        _column("foreign_load", Boolean, "taken under foreign load although repeated", nullable=False),
+    ]
 
 
 def _counted_columns() -> list[Column[Any]]:

@@ -276,7 +276,7 @@ class Dataset(OpenDatabase):
     def find_model(self, key: str) -> Model | None:
         """A model by its key; its operators are there only if it is `extracted`."""
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
-        return convert.model(rows[0]) if rows else None
+        return convert.build(Model, rows[0]) if rows else None
 
     def models(self, base_key: str | None = None) -> list[Model]:
         """All models, by name.
@@ -288,7 +288,7 @@ class Dataset(OpenDatabase):
         query = select(table).order_by(table.c.name, table.c.added_at)
         if base_key is not None:
             query = query.where(table.c.base_key == base_key)
-        return [convert.model(row) for row in self.rows(query)]
+        return [convert.build(Model, row) for row in self.rows(query)]
 
     def model_operators(self, model_key: str) -> list[tuple[Operator, Positions]]:
         """The operators of a model with the places where it calls them, in the order of their first call."""

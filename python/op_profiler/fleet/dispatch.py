@@ -141,8 +141,9 @@ class Dispatch:
             return []
         task = _with_absolute_paths(task)
         able: Needs = dict.fromkeys(map(settings.measures, task.kinds), 1) | self._needs
-        if task.request.db is not None and _is_file(task.request.db):
-            self._workforce.refuse_strangers(task.request.db)
+        db = task.request.db
+        if db is not None and parse_url(db).get_backend_name() == "sqlite":
+            self._workforce.refuse_strangers(db)
             able[settings.on_host(self._workforce.here)] = 1
         if task.kinds not in self._devices:  # of a later task that nobody is left for, its own jobs end
             self._workforce.wait_for(able)
@@ -308,7 +309,3 @@ def _stored(task: Task, machines: Iterable[FleetMachine]) -> frozenset[str]:
         return frozenset(stored_for(task.request, identities))
     except (OpProfilerError, OSError):  # the model is only there
         return frozenset()
-
-
-def _is_file(db: str) -> bool:
-    return parse_url(db).get_backend_name() == "sqlite"

@@ -75,19 +75,15 @@ class KubernetesCluster:
         """Until a client can reach it; its address."""
         from kr8s.objects import Deployment, Service
 
-        def has_operator() -> bool:
-            cluster.refresh()
-            return bool(cluster.raw.get("status", {}).get("phase"))
-
-        def is_ready() -> bool:
-            scheduler.refresh()
-            return bool(scheduler.raw.get("status", {}).get("readyReplicas"))
+        def has(one: Any, status: str) -> bool:
+            one.refresh()
+            return bool(one.raw.get("status", {}).get(status))
 
         of_cluster = {"name": f"{cluster.name}-scheduler", "namespace": cluster.namespace}
-        _until(has_operator, _OPERATOR_SECONDS, _NO_OPERATOR)
+        _until(lambda: has(cluster, "phase"), _OPERATOR_SECONDS, _NO_OPERATOR)
         scheduler = Deployment({"metadata": of_cluster})
         _until(
-            is_ready,
+            lambda: has(scheduler, "readyReplicas"),
             settings.WAIT_SECONDS,
             f"the pod of the scheduler is not ready after {settings.WAIT_SECONDS} s; see why: kubectl describe pods "
             f"--namespace {cluster.namespace} --selector dask.org/cluster-name={cluster.name}",

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 
-from op_profiler.collection.progress import Progress
+from op_profiler.collection.progress import Progress, shown
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.calibrate import Calibrated
 from op_profiler.collection.sampling.draw import Draw
@@ -61,8 +61,7 @@ def reports(
         MeasureError: no worker comes that can carry a request out, or the scheduler stays away.
     """
     dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
-    progress.start(len(requests))
-    try:
+    with shown(progress, len(requests)):
         for ended in dispatch.run(map(CollectTask, requests)):
             dispatch.done += 1
             task, report = ended.task, ended.answer
@@ -71,8 +70,6 @@ def reports(
                 report = ModelReport(task.request, error=ended.error, error_code=ended.error_code)
             progress.step(ended.task.name, dispatch.done)
             yield ended.index, report
-    finally:
-        progress.stop()
 
 
 def sample(
@@ -112,8 +109,7 @@ def sample(
             yield SampleTask(request, draw, number)
 
     failed, empty = 0, EmptyBatches(count, budget_seconds)
-    progress.start(1)
-    try:
+    with shown(progress, 1):
         while not _ended(whole, started, count, budget_seconds):
             for ended in dispatch.run(batches()):
                 assert isinstance(ended.task, SampleTask)
@@ -127,8 +123,6 @@ def sample(
                 done = whole.operators if count is not None else time.monotonic() - started
                 dispatch.done = min(done / total, 1.0) if total else 0.0
             out.clear()  # fewer operators came of them than was expected
-    finally:
-        progress.stop()
     whole.seconds = round(time.monotonic() - started, 1)
     return whole
 
@@ -179,15 +173,12 @@ def calibrate(
     dispatch = Dispatch(cluster, progress, each=True, needs=needs)
     found: list[tuple[FleetMachine, Calibrated]] = []
     failed: list[Ended] = []
-    progress.start(1)
-    try:
+    with shown(progress, 1):
         for ended in dispatch.run([CalibrateTask(request, budget_seconds, seed)]):
             if isinstance(ended.answer, Calibrated) and ended.machine is not None:
                 found.append((ended.machine, ended.answer))
             else:
                 failed.append(ended)
-    finally:
-        progress.stop()
     if failed:
         done = f"; calibrated: {', '.join(machine.host for machine, _ in found)}" if found else ""
         raise DatasetError("; ".join(ended.error for ended in failed) + done)
@@ -212,12 +203,9 @@ def corun(
     """
     dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
     found: list[Ended] = []
-    progress.start(len(requests))
-    try:
+    with shown(progress, len(requests)):
         for ended in dispatch.run(map(CorunTask, requests)):
             found.append(ended)
             dispatch.done += 1
             progress.step(ended.task.name, dispatch.done)
-    finally:
-        progress.stop()
     return sorted(found, key=lambda ended: ended.index)

@@ -44,7 +44,9 @@ def state_of(address: str) -> dict[str, Any]:
                     **msgspec.to_builtins(machine),
                     "does": machine.does,
                     "metrics": f"http://{about['host']}:{about['services']['dashboard']}/metrics",
-                    "tasks": [_name(key) for key in processing.get(worker, ())],
+                    "tasks": [
+                        key.rsplit("-", 2)[0] for key in processing.get(worker, ())
+                    ],  # the task's name in one of `Dispatch`
                     **_past([done for _, done in ended if done.host_id == machine.host_id]),
                 }
                 for worker, (machine, about) in sorted(workers.items())
@@ -75,8 +77,3 @@ def _past(ended: list[events.Done]) -> dict[str, Any]:
         "deviation": last,
         "drifts": has_drifted(last),
     }
-
-
-def _name(key: str) -> str:
-    """The task's name in a key of `Dispatch`."""
-    return key.rsplit("-", 2)[0]

@@ -9,6 +9,7 @@ import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -45,7 +46,8 @@ def download(address: str, *, again: bool = False) -> Path:
     kept = _kept(file, state)
     if kept is not None and not again:
         return file
-    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | _if_changed(kept or {}))
+    if_changed = {asked: str(kept[name]) for name, asked in _VALIDATORS.items() if kept is not None and name in kept}
+    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | if_changed)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
             digest = _copy_whole(answer, file, address)
@@ -87,10 +89,6 @@ def _kept(file: Path, state: Path) -> dict[str, str] | None:
     return None
 
 
-def _if_changed(known: dict[str, str]) -> dict[str, str]:
-    return {asked: str(known[name]) for name, asked in _VALIDATORS.items() if name in known}
-
-
 def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> str:
     """The digest of the file's content; one that broke off is never taken for the model."""
     with atomic_file(file) as partial:
@@ -127,12 +125,8 @@ def unpack(archive: Path, digest: str) -> Path:
     try:
         with atomic_folder(folder) as partial, tarfile.open(archive, "r:gz") as tar:
             _unpack_members(tar, partial, archive)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:  # gzip's are among them; a name may hold a NUL
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:  # gzip's; a name may hold a NUL
         raise ModelError(f"{archive} cannot be unpacked: {error}") from error
-    except Exception as error:
-        if type(error).__module__ == "zlib":
-            raise ModelError(f"{archive} cannot be unpacked: {error}") from error
-        raise
     return folder
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -17,6 +16,7 @@ from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
 from op_profiler.frontends.zoo import classifiers, randwire, weight_layers
+from op_profiler.lean_imports import standing_in
 
 _DEFAULT_SEQUENCE = 10
 _HIDDEN = 128
@@ -182,21 +182,13 @@ def _recurrent(request: ModelRequest) -> ImportedModel:
     return ImportedModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
 
 
-@contextlib.contextmanager
-def _pytest_not_needed() -> Iterator[None]:
+def _pytest_not_needed() -> contextlib.AbstractContextManager[None]:
     """`tvm.relay.testing` imports pytest for its own tests; its models need neither it nor the tenth of a second it
     takes, and users need not have it."""
-    if "pytest" in sys.modules:
-        yield
-        return
     stand_in = types.ModuleType("pytest")
     stand_in.mark = _Anything()  # type: ignore[attr-defined]
     stand_in.fixture = _Anything()  # type: ignore[attr-defined]
-    sys.modules["pytest"] = stand_in
-    try:
-        yield
-    finally:
-        del sys.modules["pytest"]
+    return standing_in("pytest", stand_in)
 
 
 class _Anything:

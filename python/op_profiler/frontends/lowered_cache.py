@@ -54,10 +54,6 @@ def _lowered(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     return model
 
 
-def _bytes(model: ImportedModel) -> int:
-    return sum(map(bytes_of, model.params.values()))
-
-
 def _read(folder: Path) -> ImportedModel:
     tvm = load_tvm()
     about = json.loads((folder / cache.ABOUT).read_text())
@@ -75,7 +71,7 @@ def _write(folder: Path, model: ImportedModel) -> None:
     if not model.params:  # the weights are constants of the module, which would be written as text
         return
     tvm = load_tvm()
-    if _bytes(model) > _LARGEST_BYTES:
+    if sum(map(bytes_of, model.params.values())) > _LARGEST_BYTES:
         return
     about = {
         "format": _FORMAT,

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from op_profiler.control_groups import memory_limit
-from op_profiler.cores import parse_core_list
+from op_profiler.cores import parse_core_list, text_in
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _OF_ALL_MEMORY, _OF_FREE_MEMORY = 32, 2
@@ -26,13 +26,18 @@ def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> 
     sizes: dict[tuple[str, frozenset[int]], int] = {}
     for core in cores:
         for cache in (sysfs / f"devices/system/cpu/cpu{core}/cache").glob("index*"):
-            if _text(cache / "type") == "Instruction":
+            if text_in(cache / "type") == "Instruction":
                 continue
-            size = _text(cache / "size")
-            shared = frozenset({core, *parse_core_list(_text(cache / "shared_cpu_list"))})
+            size = text_in(cache / "size")
+            shared = frozenset({core, *parse_core_list(text_in(cache / "shared_cpu_list"))})
             if size:
-                sizes[_text(cache / "level"), shared] = int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1)
+                sizes[text_in(cache / "level"), shared] = cache_bytes(size)
     return sum(sizes.values())
+
+
+def cache_bytes(size: str) -> int:
+    """What the kernel writes as ``32K``."""
+    return int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1)
 
 
 def beyond_caches_bytes(wanted_bytes: int) -> int:
@@ -41,10 +46,3 @@ def beyond_caches_bytes(wanted_bytes: int) -> int:
     installed = psutil.virtual_memory()
     total = min(installed.total, memory_limit() or installed.total)
     return min(wanted_bytes, total // _OF_ALL_MEMORY, installed.available // _OF_FREE_MEMORY)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

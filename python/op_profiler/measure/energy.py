@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from op_profiler.cores import text_in
+
 _SECONDS = 0.5
 
 
@@ -57,7 +59,7 @@ class Rapl:
     """
 
     def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
-        found = [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package-")]
+        found = [zone for zone in sorted(root.glob("intel-rapl:*")) if text_in(zone / "name").startswith("package-")]
         zones = [_zone(path) for path in found]
         self._zones = [zone for zone in zones if zone is not None]
         self._total_uj = 0
@@ -91,14 +93,7 @@ def _zone(path: Path) -> _Zone | None:
     try:
         counter = path / "energy_uj"
         return _Zone(
-            _text(path / "name"), counter, int((path / "max_energy_range_uj").read_text()), int(counter.read_text())
+            text_in(path / "name"), counter, int((path / "max_energy_range_uj").read_text()), int(counter.read_text())
         )
     except (OSError, ValueError):
         return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -10,6 +10,7 @@ from op_profiler.dataset import hardware_table, operator_table
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.report.layers import layer_table
 from op_profiler.report.studies import show_studies
+from op_profiler.report.tables import at_counts, numbers, screen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,9 +108,7 @@ class Screen:
         """
         if self._quiet:
             return
-        from rich.console import Console
-
-        console = Console(width=None if sys.stdout.isatty() else 150)
+        console = screen()
         for report in reports:
             show_model(console, report)
             show_studies(console, report)
@@ -149,29 +148,25 @@ def show_model(console: Console, report: ModelReport) -> None:
 
 
 def _operator_table(report: ModelReport, title: str) -> object:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     counts = sorted(report.threads)
     heavy = report.heavy() if counts else report.ranked()
     covered = sum(report.share(operator.key) or 0.0 for operator, _ in heavy)
     what = f"{len(heavy)} of {len(report.operators)} operators, {covered:.0%} of the time"
-    table = Table(title=f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}", title_justify="left")
-    table.add_column("share", justify="right")
-    table.add_column("operator")
-    table.add_column("output", no_wrap=True)
-    table.add_column("calls", justify="right")
-    if report.layers:
-        table.add_column("layers", overflow="fold", max_width=_LAYERS_WIDTH)
-    table.add_column("MFLOP", justify="right")
-    for count in counts:
-        table.add_column(f"us, {count} thr" if count else "us", justify="right")
-    if report.templates:
-        table.add_column("schedule")
-    if report.launches:
-        table.add_column("blocks x threads", justify="right")
-    if counts:
-        table.add_column("GFLOP/s", justify="right")
-        table.add_column("GB/s", justify="right")
+    table = Table(
+        *numbers("share"),
+        "operator",
+        Column("output", no_wrap=True),
+        *numbers("calls"),
+        *([Column("layers", overflow="fold", max_width=_LAYERS_WIDTH)] if report.layers else []),
+        *(*numbers("MFLOP"), *at_counts(counts)),
+        *(["schedule"] if report.templates else []),
+        *(numbers("blocks x threads") if report.launches else []),
+        *(numbers("GFLOP/s", "GB/s") if counts else []),
+        title=f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}",
+        title_justify="left",
+    )
     for operator, calls in heavy:
         share = report.share(operator.key)
         cells = [
@@ -229,19 +224,16 @@ def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[s
 def _model_table(report: ModelReport) -> object:
     from rich.table import Table
 
-    table = Table(title="whole model beside its operators", title_justify="left")
     energy = any(t.timing is not None and t.timing.whole_model.energy_mj is not None for t in report.threads.values())
-    for name in ("threads", "whole model us", "+-", "another run", "before", "after", "sum of operators us"):
-        table.add_column(name, justify="right")
     gaps = any(t.timing is not None and t.timing.launch_gap_us is not None for t in report.threads.values())
-    if gaps:
-        table.add_column("waits for launches us", justify="right")
-    table.add_column("ratio", justify="right")
-    for name in ("measured", "reused", "failed", "rounds", "discarded", "quiet"):
-        table.add_column(name, justify="right")
-    if energy:
-        table.add_column("energy mJ", justify="right")
-    table.add_column("remarks")
+    table = Table(
+        *numbers("threads", "whole model us", "+-", "another run", "before", "after", "sum of operators us"),
+        *numbers(*(["waits for launches us"] if gaps else []), "ratio", "measured", "reused", "failed", "rounds"),
+        *numbers("discarded", "quiet", *(["energy mJ"] if energy else [])),
+        "remarks",
+        title="whole model beside its operators",
+        title_justify="left",
+    )
     for count, thread in sorted(report.threads.items()):
         timing = thread.timing
         whole = timing.whole_model if timing else None
@@ -338,10 +330,7 @@ def _show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
 def _table(title: str, group: Sequence[ModelReport]) -> object:
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("precision")
-    for column in _COLUMNS:
-        table.add_column(column, justify="right")
+    table = Table("precision", *numbers(*_COLUMNS), title=title, title_justify="left")
     base = {n: _whole_us(r, n) for r in group if r.request.build.precision == "float32" for n in r.threads}
     for report in group:
         if not report.threads:

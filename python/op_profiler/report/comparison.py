@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.comparison.changes import FALSE_SHARE
+from op_profiler.report.tables import numbers, screen
 
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared, Comparison, RunComparison
@@ -19,14 +19,12 @@ _SMALL = 0.01
 
 def show_comparison(comparison: Comparison) -> None:
     """Tables of what changed and of what takes long, with a line on the rest."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = screen()
     for run in comparison.runs:
-        table = Table(title=f"{run.title}\n{between(run)}", title_justify="left")
-        for number, head in enumerate(HEADS):
-            table.add_column(head, justify="left" if number in (0, len(HEADS) - 1) else "right")
+        name, *figures, remark = HEADS
+        table = Table(name, *numbers(*figures), remark, title=f"{run.title}\n{between(run)}", title_justify="left")
         shown, rest = _told_rows(run)
         for row in shown:
             style = {True: "red", False: "green"}[row.change.slower] if row.change and row.change.real else None

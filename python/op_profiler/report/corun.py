@@ -13,6 +13,7 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
+from op_profiler.report.tables import screen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,9 +53,7 @@ def tell(
     elif quiet:
         print(summary(result))
     else:
-        from rich.console import Console
-
-        console = Console(width=None if sys.stdout.isatty() else 150)
+        console = screen()
         if isinstance(result, CorunResult):
             _show_plan(console, result)
         else:
@@ -78,7 +77,9 @@ def tell(
 
 def summary(result: CorunResult | TargetsResult) -> str:
     """The times, predicted and measured, and whether the outputs are those of running one after the other."""
-    return _summary_of_plan(result) if isinstance(result, CorunResult) else _summary_of_targets(result)
+    if not isinstance(result, CorunResult):
+        return _summary_of_targets(result)
+    return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
 def _show_plan(console: Console, result: CorunResult) -> None:
@@ -111,20 +112,13 @@ def _show_plan(console: Console, result: CorunResult) -> None:
 
 def _show_targets(console: Console, result: TargetsResult) -> None:
     """A row for each model with its latency on each target, transfers included."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=f"{' + '.join(result.models)}: us alone")
-    table.add_column("model")
-    for target in result.targets:
-        table.add_column(target, justify="right", overflow="fold")
+    times = (Column(target, justify="right", overflow="fold") for target in result.targets)
+    table = Table("model", *times, title=f"{' + '.join(result.models)}: us alone")
     for model, row in zip(result.models, result.outcome.load_us, strict=True):
         table.add_row(model, *(f"{latency:.1f}" for latency in row))
     console.print(table)
-
-
-def _summary_of_plan(result: CorunResult) -> str:
-    """Predicted, measured, and whether the outputs are those of sequential."""
-    return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
 def _summary_of_targets(result: TargetsResult) -> str:
@@ -218,7 +212,6 @@ def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=" + ".join(rows[0]["models"]) if rows else "nothing")
@@ -233,7 +226,7 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
             table.add_row(row["machine"], row["asked_policy"], row["compared_policy"], *told, outputs)
-    Console(width=None if sys.stdout.isatty() else 150).print(table)
+    screen().print(table)
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:

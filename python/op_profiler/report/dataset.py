@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.building.request import EXECUTORS
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
+from op_profiler.report.tables import numbers, screen
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from op_profiler.dataset.maintain import Contents, ModelContents
     from op_profiler.dataset.row import Failure
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 150)
-
-
 def show_contents(held: Contents) -> None:
     """Tables of the models and devices, and a line about the rest."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    console = _console()
-    table = Table(title=f"models: {len(held.models)}", title_justify="left")
-    table.add_column("key", no_wrap=True)  # it is copied into other commands
-    for name in ("model", "built by", "schedules", "precision", "target", "threads"):
-        table.add_column(name, overflow="fold")
-    for name in ("operators", "times", "failed", "foreign load", "unsettled", "unfinished"):
-        table.add_column(name, justify="right")
+    console = screen()
+    key = Column("key", no_wrap=True)  # it is copied into other commands
+    folded = (Column(n, overflow="fold") for n in ("model", "built by", "schedules", "precision", "target", "threads"))
+    counted = numbers("operators", "times", "failed", "foreign load", "unsettled", "unfinished")
+    table = Table(key, *folded, *counted, title=f"models: {len(held.models)}", title_justify="left")
     for model in held.models:
         counts = (model.operators, model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished)
         table.add_row(
@@ -46,9 +36,8 @@ def show_contents(held: Contents) -> None:
             *map(str, counts),
         )
     console.print(table)
-    machines = Table(title=f"devices: {len(held.devices)}", title_justify="left")
-    for name in ("key", "kind", "processor", "cores", "measurements"):
-        machines.add_column(name)
+    heads = ("key", "kind", "processor", "cores", "measurements")
+    machines = Table(*heads, title=f"devices: {len(held.devices)}", title_justify="left")
     for device in held.devices:
         machines.add_row(*(str(device[name] or "-") for name in ("key", "kind", "processor", "cores", "rows")))
     console.print(machines)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from op_profiler.report.tables import at_counts, numbers
+
 if TYPE_CHECKING:
     from op_profiler.collection.summary import ModelReport
 
@@ -17,7 +19,7 @@ def layer_table(report: ModelReport, depth: int) -> object:
     Args:
         depth: parts of a layer's path that are kept; 0 for all.
     """
-    from rich.table import Table
+    from rich.table import Column, Table
 
     if not report.layers:
         return "time by layer: the source of this model names no layers, or an older version stored it"
@@ -25,12 +27,8 @@ def layer_table(report: ModelReport, depth: int) -> object:
     by_count = {count: {one.layer: one for one in report.by_layer(count, depth or None)} for count in counts}
     last = by_count[counts[-1]]
     known = sum(one.share for layer, one in last.items() if layer)
-    table = Table(title=f"time by layer, {known:.1%} of it attributed", title_justify="left")
-    table.add_column("share", justify="right")
-    table.add_column("layer", overflow="fold")
-    table.add_column("kernels", justify="right")
-    for count in counts:
-        table.add_column(f"us, {count} thr" if count else "us", justify="right")
+    columns = (*numbers("share"), Column("layer", overflow="fold"), *numbers("kernels"), *at_counts(counts))
+    table = Table(*columns, title=f"time by layer, {known:.1%} of it attributed", title_justify="left")
     names = list(last)
     groups = [[name] for name in names[:_MOST_ROWS]] + ([names[_MOST_ROWS:]] if names[_MOST_ROWS:] else [])
     for group in groups:

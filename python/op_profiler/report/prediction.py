@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,25 +140,17 @@ def _total(prediction: NetworkPrediction) -> str:
 
 
 def _csv(predictions: Sequence[NetworkPrediction]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
     columns = ("model", "threads", "operator", "operator_key", "anchor", "calls", *_CONVOLUTION)
-    writer.writerow((*columns, "latency_us", "low_us", "high_us", "tier"))
+    rows: list[Sequence[Any]] = [(*columns, "latency_us", "low_us", "high_us", "tier")]
     for prediction in predictions:
         found = prediction.operators
         for at, operator in enumerate(prediction.network.operators):
             shape = _convolution_fields(operator)
-            times = (found.latency_us[at], found.low_us[at], found.high_us[at])
-            writer.writerow(
-                [
-                    *(prediction.network.name, prediction.threads, operator.name, operator.key, operator.anchor),
-                    prediction.network.calls[at],
-                    *(shape.get(name, "") for name in _CONVOLUTION),
-                    *(f"{time:.6g}" if np.isfinite(time) else "" for time in times),
-                    found.tiers()[at],
-                ]
-            )
-    return buffer.getvalue().rstrip("\n")
+            named = (prediction.network.name, prediction.threads, operator.name, operator.key, operator.anchor)
+            fields = (prediction.network.calls[at], *(shape.get(name, "") for name in _CONVOLUTION))
+            times = _cells((found.latency_us[at], found.low_us[at], found.high_us[at]))
+            rows.append((*named, *fields, *times, found.tiers()[at]))
+    return _lines(rows)
 
 
 def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
@@ -168,24 +160,25 @@ def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
     Args:
         predictions: of the same network, by the name of the predictor.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions), "tier"))
+    rows: list[Sequence[Any]] = [("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions), "tier")]
     first = next(iter(predictions.values()))
     for at, operator in enumerate(first.network.operators):
         shape = _convolution_fields(operator)
         if not shape:
             continue
-        times = [prediction.operators.latency_us[at] for prediction in predictions.values()]
-        writer.writerow(
-            [
-                first.network.name,
-                *(shape[name] for name in _CONVOLUTION),
-                first.network.calls[at],
-                *(f"{time:.6g}" if np.isfinite(time) else "" for time in times),
-                first.operators.tiers()[at],
-            ]
-        )
+        fields = (*(shape[name] for name in _CONVOLUTION), first.network.calls[at])
+        times = _cells(prediction.operators.latency_us[at] for prediction in predictions.values())
+        rows.append((first.network.name, *fields, *times, first.operators.tiers()[at]))
+    return _lines(rows)
+
+
+def _cells(times_us: Iterable[float]) -> list[str]:
+    return [f"{time:.6g}" if np.isfinite(time) else "" for time in times_us]
+
+
+def _lines(rows: Sequence[Sequence[Any]]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().rstrip("\n")
 
 

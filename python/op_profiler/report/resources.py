@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from op_profiler.report.tables import screen
 
 if TYPE_CHECKING:
     from op_profiler.resources.resource import State
@@ -14,15 +15,13 @@ _MOST_SHOWN = 8
 
 def show_resources(states: Sequence[State]) -> None:
     """Print what there is of each resource, what is in use, and whether it can be set."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("resource", "what", "range", "now", "can be set", title="resources", title_justify="left")
     for state in states:
         now = _text(state.value) if state.readable else "unknown"
         table.add_row(state.name, state.description, _range(state.range), now, state.reason or "yes")
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    console.print(table, markup=False)
+    screen().print(table, markup=False)
 
 
 def _range(found: list[Any] | dict[str, int] | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from op_profiler.report.tables import numbers
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,16 +38,17 @@ def show_studies(console: Console, report: ModelReport) -> None:
 
 
 def _operators(studies: StudyReport, operators: dict[str, Operator]) -> object:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title="heavy ops alone (of Relax with what is fused to them), side by side, us", title_justify="left")
-    table.add_column("operator")
-    table.add_column("output", no_wrap=True)
-    for name in ("default", "tuned", "default/tuned", "vendor", "vendor/tuned"):
-        table.add_column(name, justify="right")
-    table.add_column("best template")
-    table.add_column("trials", justify="right")
-    table.add_column("failed", justify="right")
+    table = Table(
+        "operator",
+        Column("output", no_wrap=True),
+        *numbers("default", "tuned", "default/tuned", "vendor", "vendor/tuned"),
+        "best template",
+        *numbers("trials", "failed"),
+        title="heavy ops alone (of Relax with what is fused to them), side by side, us",
+        title_justify="left",
+    )
     tuned = {t.anchor: t for t in studies.tuned}
     vendor = {v.anchor: v for v in studies.vendor}
     for key in dict.fromkeys([*tuned, *vendor]):
@@ -75,10 +78,8 @@ def _partial(studies: StudyReport, operators: dict[str, Operator]) -> object:
     from rich.table import Table
 
     counts = sorted({n for t in studies.tuned for n in t.partial_us})
-    table = Table(title="best after so many trials, us", title_justify="left")
-    table.add_column("operator")
-    for count in counts:
-        table.add_column(str(count), justify="right")
+    columns = numbers(*map(str, counts))
+    table = Table("operator", *columns, title="best after so many trials, us", title_justify="left")
     for search in studies.tuned:
         operator = operators.get(search.operators[0])
         shape = "x".join(map(str, operator.outputs[0].shape)) if operator else search.anchor
@@ -89,9 +90,8 @@ def _partial(studies: StudyReport, operators: dict[str, Operator]) -> object:
 def _comparison(studies: StudyReport) -> object:
     from rich.table import Table
 
-    table = Table(title="whole model, default and recorded schedules in turns", title_justify="left")
-    for name in ("threads", "default us", "tuned us", "speed-up", "95 % interval", "rounds", "outputs"):
-        table.add_column(name, justify="right")
+    columns = numbers("threads", "default us", "tuned us", "speed-up", "95 % interval", "rounds", "outputs")
+    table = Table(*columns, title="whole model, default and recorded schedules in turns", title_justify="left")
     for c in studies.compared:
         interval = f"{c.speedup_low:.3f} to {c.speedup_high:.3f}" if c.speedup_low and c.speedup_high else "-"
         outputs = f"{'agree' if c.agree else 'DISAGREE'} within {c.difference:.1g}"

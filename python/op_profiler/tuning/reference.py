@@ -138,12 +138,6 @@ def _block_weight(weight: np.ndarray, in_block: int, out_block: int) -> np.ndarr
     return blocked.transpose(0, 2, 4, 5, 3, 1)
 
 
-def _unblock_weight(weight: np.ndarray) -> np.ndarray:
-    """The inverse of `_block_weight`."""
-    chunks, in_chunks, kh, kw, in_block, out_block = weight.shape
-    return weight.transpose(0, 5, 1, 4, 2, 3).reshape(chunks * out_block, in_chunks * in_block, kh, kw)
-
-
 def _winograd_weight(weight: np.ndarray, lanes: int, tile: int) -> np.ndarray:
     """[o, i, 3, 3] to [tile + 2, tile + 2, o / lanes, i, lanes], transformed by G w G^T."""
     from tvm.topi.nn import winograd_util
@@ -181,12 +175,22 @@ def convolve(data: np.ndarray, weight: np.ndarray, strides: Shape, padding: Shap
     return result.reshape(n, o, oh, ow)
 
 
+def window_of(task: TaskSpec) -> tuple[Shape, Shape, Shape]:
+    """Strides, padding (top, left, bottom, right) and dilation of a convolution."""
+    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
+    return strides, padding if len(padding) == 4 else (*padding, *padding), dilation
+
+
+def transposed(task: TaskSpec) -> tuple[bool, bool]:
+    """Whether each of the two factors of a product of matrices is."""
+    flags = task.arguments[4:6]
+    return (bool(flags[0]), bool(flags[1])) if len(flags) == 2 else (False, True)
+
+
 def _convolution(task: TaskSpec) -> Reference:
     data_shape, dtype = _tensor(task.arguments[0])
     weight_shape, weight_dtype = _tensor(task.arguments[1])
-    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
-    if len(padding) == 2:
-        padding = (*padding, *padding)
+    strides, padding, dilation = window_of(task)
     winograd = len(weight_shape) == 5 and "winograd" in task.template
     blocked = len(data_shape) == 5
     channels = data_shape[1] * data_shape[4] if blocked else data_shape[1]
@@ -238,8 +242,7 @@ def _dense(task: TaskSpec) -> Reference:
 def _batch_matmul(task: TaskSpec) -> Reference:
     a_shape, a_dtype = _tensor(task.arguments[0])
     b_shape, b_dtype = _tensor(task.arguments[1])
-    flags = task.arguments[4:6]
-    transpose_a, transpose_b = (bool(flags[0]), bool(flags[1])) if len(flags) == 2 else (False, True)
+    transpose_a, transpose_b = transposed(task)
     a, b = _random(a_shape, a_dtype, 1), _random(b_shape, b_dtype, 2)
     left = a.transpose(0, 2, 1) if transpose_a else a
     right = b.transpose(0, 2, 1) if transpose_b else b

@@ -19,6 +19,7 @@ from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import batch as cut
 from op_profiler.collection.sampling import run, spaces
 from op_profiler.collection.sampling.batches import operators_of_points
+from op_profiler.collection.sampling.mixtures import USUAL
 from op_profiler.collection.supervisor import Collection
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.compiler import compiler_in_use
@@ -293,7 +294,7 @@ def test_all_stands_for_every_kind_half_of_them_the_usual_ones() -> None:
     assert spaces.checked_names([spaces.ALL]) == tuple(spaces.space_names()[:-1])
 
 
-@pytest.mark.parametrize("name", [n for n in spaces.space_names() if n not in (*spaces.usual_names(), spaces.ALL)])
+@pytest.mark.parametrize("name", [n for n in spaces.space_names() if n not in (*USUAL, spaces.ALL)])
 def test_every_named_kind_draws_what_differs(name: str) -> None:
     points = list(itertools.islice(spaces.draw(random.Random(1), [name]), 60))
     assert len({json.dumps(point.identity()) for point in points}) >= 55

@@ -17,6 +17,7 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import batch, grid, run, spaces
 from op_profiler.collection.sampling.adaptive import adaptive_batches
+from op_profiler.collection.sampling.mixtures import USUAL
 from op_profiler.collection.summary import ModelReport
 from op_profiler.collection.supervisor import Collection
 from op_profiler.compilers.compiler import compiler_in_use
@@ -116,7 +117,7 @@ def test_draws_are_the_same_for_a_seed_and_of_the_kinds_asked_for() -> None:
 
 def test_rare_kinds_are_drawn_where_they_are_named() -> None:
     rare = ["conv2d_dilated", "conv2d_grouped", "conv3d", "decoder_step"]
-    assert set(rare) < set(spaces.space_names()) - set(spaces.usual_names())
+    assert set(rare) < set(spaces.space_names()) - set(USUAL)
     found = list(itertools.islice(spaces.draw(random.Random(3), rare), 100))
     assert {type(p) for p in found} >= {Conv2dDilated, Conv3d, GrowingPast, BatchMatmul}
     assert not {type(p) for p in itertools.islice(spaces.draw(random.Random(3)), 300)} & {Conv2dDilated, Conv3d}

@@ -47,12 +47,7 @@ class Calibrated:
 
 
 def calibrate(
-    request: CollectRequest,
-    collection: Collection,
-    progress: Progress,
-    *,
-    budget_seconds: float,
-    seed: int,
+    request: CollectRequest, collection: Collection, progress: Progress, *, budget_seconds: float, seed: int
 ) -> Calibrated:
     """Measure, and leave a note on this machine of where the measurements lie.
 

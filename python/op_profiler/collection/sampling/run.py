@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.build import fuse_operators
 from op_profiler.building.requested_model import compiled_for
+from op_profiler.collection.progress import shown
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.batches import batch_name, sampled
@@ -144,8 +145,7 @@ def measure_batches(
     started = time.monotonic()
     total = float(count) if count is not None else (budget_seconds or 0.0)
     empty = EmptyBatches(count, budget_seconds)
-    progress.start(1)
-    try:
+    with shown(progress, 1):
         for batch in batches:
             report.seconds = time.monotonic() - started
             if budget_seconds is not None and report.batches and report.seconds >= budget_seconds:
@@ -158,8 +158,6 @@ def measure_batches(
                 report.ended = "count"
                 break
             empty.check(report)
-    finally:
-        progress.stop()
     report.seconds = round(time.monotonic() - started, 1)
     return report
 

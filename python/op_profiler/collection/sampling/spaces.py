@@ -74,11 +74,6 @@ def space_names() -> list[str]:
     return [*_SHARES, ALL]
 
 
-def usual_names() -> list[str]:
-    """What `draw` draws where it is not restricted."""
-    return list(USUAL)
-
-
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """The kinds that names stand for; those of none the usual ones.
 

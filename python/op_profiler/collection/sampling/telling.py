@@ -38,7 +38,8 @@ def telling_batches(seed: int) -> Iterator[Batch]:
     """Batches without end, the same for a seed, so that a run goes on where an earlier one ended; `seed` is that of the
     small ones and of those that follow what was chosen."""
     points = itertools.chain(_chosen(), pool(seed + 1))
-    small = _small(seed)
+    cached = spaces.draw(random.Random(seed), _CACHED_KINDS)
+    small = batches_of_points(cached, f"calibrate{seed}{CACHED}", seed, cached=True)  # the smallest first
     for number in itertools.count():
         chunk = list(itertools.islice(points, _POINTS))
         yield Batch(
@@ -65,12 +66,6 @@ def _chosen() -> list[Point]:
     numbers = json.loads(POINTS_FILE.read_text(encoding="utf-8"))["numbers"]
     drawn = list(itertools.islice(pool(), max(numbers) + 1))
     return [drawn[number] for number in numbers]
-
-
-def _small(seed: int) -> Iterator[Batch]:
-    """Batches that stay in the cache, the smallest first."""
-    points = spaces.draw(random.Random(seed), _CACHED_KINDS)
-    return batches_of_points(points, f"calibrate{seed}{CACHED}", seed, cached=True)
 
 
 def _is_short(point: Point) -> bool:

@@ -44,6 +44,7 @@ class _About(msgspec.Struct):
 
     occurrences: list[_Row]
     by_label: list[_Row]
+    step: DecoderStep | None
     build_seconds: float
     calls: tuple[KernelCall, ...]
     tensors: tuple[PlannedTensor, ...]
@@ -51,7 +52,10 @@ class _About(msgspec.Struct):
     loops: dict[str, list[int]]
     code: dict[str, str]
     notes: tuple[str, ...]
-    step: DecoderStep | None
+
+
+_SAME = ("build_seconds", "calls", "tensors", "outputs", "loops", "code", "notes")
+"""Fields of a built model that are the same in its file."""
 
 
 def write_compiled(folder: Path, compiled: CompiledModel) -> None:
@@ -75,14 +79,8 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
     about = _About(
         [_row(one, functions) for one in compiled.occurrences],
         [_row(one, functions) for one in compiled.by_label.values()],
-        compiled.build_seconds,
-        compiled.calls,
-        compiled.tensors,
-        compiled.outputs,
-        compiled.loops,
-        compiled.code,
-        compiled.notes,
         library.step if isinstance(library, DecoderLibrary) else None,
+        **{name: getattr(compiled, name) for name in _SAME},
     )
     (folder / _FUNCTIONS).write_text(tvm.ir.save_json(tvm.runtime.convert(functions)))
     (folder / _ABOUT).write_text(json.dumps(msgspec.to_builtins(about)))  # attributes may be infinite
@@ -117,14 +115,8 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
         library,
         tuple(_occurrence(row, functions) for row in about.occurrences),
         {row.label: _occurrence(row, functions) for row in about.by_label},
-        about.build_seconds,
-        "graph",
-        calls=about.calls,
-        tensors=about.tensors,
-        outputs=about.outputs,
-        loops=about.loops,
-        code=about.code,
-        notes=about.notes,
+        executor="graph",
+        **{name: getattr(about, name) for name in _SAME},
     )
 
 

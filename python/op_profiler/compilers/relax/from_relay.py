@@ -40,8 +40,10 @@ def read_graph(folder: Path) -> Any:
                 return relax.const(weights[what])
             if kind == "tuple":
                 return [value(field) for field in what]
-            found = made[what] if kind == "node" else value(what)
-            return found if kind == "node" else _field(found, rest[0])
+            if kind == "node":
+                return made[what]
+            whole = value(what)
+            return whole[rest[0]] if isinstance(whole, list) else relax.TupleGetItem(whole, rest[0])
 
         with builder.function("main", list(inputs.values())):
             with builder.dataflow():
@@ -58,11 +60,6 @@ def _name(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def _field(value: Any, index: int) -> Any:
-    relax = load_tvm().relax
-    return value[index] if isinstance(value, list) else relax.TupleGetItem(value, index)
-
-
 def _converted(builder: Any, node: dict[str, Any], arguments: list[Any], variable: str) -> Any:
     convert = CONVERTERS.get(node["op"])
     if convert is None:
@@ -72,8 +69,5 @@ def _converted(builder: Any, node: dict[str, Any], arguments: list[Any], variabl
         same = isinstance(made, list) or any(made is argument for argument in arguments)
         return made if same else builder.emit(made, variable)
     except Exception as error:  # TVM raises anything where shapes or attributes are none of its own
-        raise ModelError(f"Relay's op {node['op']} is not taken over into Relax: {_why(error)}") from error
-
-
-def _why(error: Exception) -> str:
-    return str(error) if isinstance(error, ModelError) else kind_and_last_line(error)
+        why = str(error) if isinstance(error, ModelError) else kind_and_last_line(error)
+        raise ModelError(f"Relay's op {node['op']} is not taken over into Relax: {why}") from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from op_profiler.compilers.relax.layers import LayerVariables
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 
 
 class NotedLayers:
@@ -46,11 +46,8 @@ class NotedLayers:
             tensors = isinstance(made, relax.Call) and isinstance(made.ty, relax.TensorType)
             return named(self_, made) if tensors and self.current else made
 
-        builder.emit, builder.normalize = named, emitted
-        try:
+        with replaced(builder, "emit", named), replaced(builder, "normalize", emitted):
             yield
-        finally:
-            builder.emit, builder.normalize = emit, normalize
 
     @contextlib.contextmanager
     def of_torch(self, layer_of: Callable[[Any], str]) -> Iterator[None]:
@@ -75,12 +72,8 @@ class NotedLayers:
 
                 return converted
 
-        exported_program_translator.ExportedProgramImporter = Importer
-        try:
-            with self.emitting():
-                yield
-        finally:
-            exported_program_translator.ExportedProgramImporter = usual
+        with replaced(exported_program_translator, "ExportedProgramImporter", Importer), self.emitting():
+            yield
 
     @contextlib.contextmanager
     def of_onnx(self) -> Iterator[None]:
@@ -94,12 +87,8 @@ class NotedLayers:
             self.current = str(attrs["tvm_custom"]["name"])
             return convert(self_, name, inputs, attrs, opset)
 
-        importer._convert_operator = converted
-        try:
-            with self.emitting():
-                yield
-        finally:
-            importer._convert_operator = convert
+        with replaced(importer, "_convert_operator", converted), self.emitting():
+            yield
 
     def tflite_converter(self) -> Any:
         """A converter of operators for ``from_tflite``."""

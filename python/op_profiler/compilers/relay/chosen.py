@@ -11,7 +11,7 @@ from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.relay.knobs import factors_of, knob_values
 from op_profiler.compilers.relay.lower import quiet
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_types import Call, Node, Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import signature
@@ -49,9 +49,8 @@ class ChosenSchedules:
         workload = _workload(outputs, inputs)
         config = None
         if workload is not None:
-            silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
-            config = autotvm.task.DispatchContext.current.query(target, workload)
-            autotvm.GLOBAL_SCOPE.silent = silent
+            with replaced(autotvm.GLOBAL_SCOPE, "silent", True):
+                config = autotvm.task.DispatchContext.current.query(target, workload)
         specs = [TensorSpec(tuple(_size(d) for d in t.shape), str(t.dtype)) for t in inputs]
         self._choices[signature(str(op.name), attributes(attrs), specs)] = _Choice(str(chosen.name), config, tasks)
 
@@ -136,16 +135,10 @@ def chosen_schedules() -> Iterator[ChosenSchedules]:
     def noting(op: Any, attrs: Any, inputs: Any, out_type: Any, target: Target, use_autotvm: bool = True) -> Any:
         env = TaskExtractEnv.get()
         env.reset()
-        env.tracing = True
-        try:
+        with replaced(env, "tracing", True):
             chosen, outputs = original(op, attrs, inputs, out_type, target, use_autotvm)
-        finally:
-            env.tracing = False
         record.note(op, attrs, inputs, target, chosen, outputs, list(env.get_tasks()))
         return chosen, outputs
 
-    te_compiler.select_implementation = noting
-    try:
+    with replaced(te_compiler, "select_implementation", noting):
         yield record
-    finally:
-        te_compiler.select_implementation = original

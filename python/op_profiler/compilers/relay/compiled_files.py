@@ -25,6 +25,8 @@ from op_profiler.operators.operator import Operator
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
 _ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"
+_SAME = ("executor", "build_seconds", "launches", "loops", "code")
+"""Fields of a built model that are the same in its file."""
 _Row = tuple[int, str, tuple[bool, ...], str, tuple[str, ...]]
 
 
@@ -68,15 +70,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
         OSError: the disk is full, or the like.
     """
     tvm = load_tvm()
-    about: dict[str, Any] = {
-        "executor": compiled.executor,
-        "build_seconds": compiled.build_seconds,
-        "launches": compiled.launches,
-        "loops": compiled.loops,
-        "code": compiled.code,
-        "left_out": compiled.left_out,
-        "notes": compiled.notes,
-    }
+    about: dict[str, Any] = {name: getattr(compiled, name) for name in (*_SAME, "left_out", "notes")}
     library = compiled.library
     if compiled.executor == "vm":
         code, kernels = library.save()
@@ -157,14 +151,10 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
         library,
         tuple(occurrences[:in_order]),
         {o.label: o for o in occurrences[in_order:]},
-        about["build_seconds"],
-        about["executor"],
         calls=() if graph is None else tuple(executor_graph.kernel_calls(graph)),
         tensors=() if graph is None else executor_graph.planned_tensors(graph),
         outputs=() if graph is None else executor_graph.outputs(graph),
-        launches=about["launches"],
-        loops=about["loops"],
-        code=about["code"],
+        **{name: about[name] for name in _SAME},
         left_out=tuple(about["left_out"]),
         notes=tuple(about["notes"]),
     )

@@ -10,31 +10,30 @@ from op_profiler.compilers.loop_reader import children
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 
-_Launched = TypeVar("_Launched")
+_Noted = TypeVar("_Noted")
 _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 
 
-def launch_capture(found: dict[str, list[_Launched]], read: Callable[[Any], list[_Launched]]) -> Any:
-    """A pass of TIR that changes nothing and notes how each function is launched.
+def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
+    """A pass of TIR that changes nothing and notes what is read of each function, where that is something.
 
     Args:
         found: by the function's name; filled in while the compiler runs.
-        read: `launches_of` for a GPU, `loop_reader.parallel_loops_of` for a processor; gets the function's body.
+        read: gets the function.
     """
     tvm = load_tvm()
 
     @tvm.tir.transform.prim_func_pass(opt_level=0)
     def note(function: Any, module: IRModule, context: Any) -> Any:
         symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
-        launches = read(function.body)
-        if symbol is not None and launches:
-            found[str(symbol)] = launches
+        if symbol is not None and (one := read(function)):
+            found[str(symbol)] = one
         return function
 
     return note
 
 
-def launches_of(body: Any) -> list[Launch]:
+def launches_of(function: Any) -> list[Launch]:
     """The launches of a function in order; loops that are not static are left out of their sizes."""
     tir = load_tvm().tir
     launches: list[Launch] = []
@@ -50,5 +49,5 @@ def launches_of(body: Any) -> list[Launch]:
         for child in children(statement):
             visit(child, inside)
 
-    visit(body, None)
+    visit(function.body, None)
     return launches

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from op_profiler.compilers import executor_graph
@@ -19,9 +18,9 @@ from op_profiler.compilers.relay import strided_rows
 from op_profiler.compilers.relay.compiled_files import Library
 from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
-from op_profiler.compilers.relay.launch import launch_capture, launches_of
+from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
 from op_profiler.errors import ModelError
@@ -67,12 +66,7 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
 
 
 def fuse(
-    module: IRModule,
-    target: Target,
-    params: dict[str, DeviceArray],
-    weights: Collection[str],
-    *,
-    layers: bool = True,
+    module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str], *, layers: bool = True
 ) -> list[Occurrence]:
     """The operators that the compiler makes of a module.
 
@@ -128,10 +122,10 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     launches: dict[str, list[Launch]] = {}
     loops: dict[str, list[int]] = {}
     code: dict[str, str] = {}
-    parallel = functools.partial(parallel_loops_of, tir=tvm.tir)
-    note = launch_capture(loops, parallel) if "cpu" in target.keys else launch_capture(launches, launches_of)
+    on_processor = "cpu" in target.keys
+    note = noting(loops, _parallel_loops) if on_processor else noting(launches, launches_of)
     started = time.perf_counter()
-    config = _config() | {"tir.add_lower_pass": [(0, code_capture(code)), (3, note)]}
+    config = _config() | {"tir.add_lower_pass": [(0, noting(code, _script)), (3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
     names = _names_of_ops(model.mod)
@@ -161,6 +155,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     graph = json.loads(library.get_graph_json()) if executor == "graph" else None
     calls = () if graph is None else tuple(executor_graph.kernel_calls(graph))
     labels = {call.label: call.name for call in calls}
+    without = [f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out]
     return CompiledModel(
         library,
         tuple(extracted[0]),
@@ -174,12 +169,11 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         code={label: code[name] for label, name in labels.items() if name in code},
         left_out=tuple(left_out),
-        notes=(*_why_without(left_out), *strided_rows.notes((o.operator for o in extracted[0]), target)),
+        notes=(*without, *strided_rows.notes((o.operator for o in extracted[0]), target)),
     )
 
 
-@contextlib.contextmanager
-def _one_copy_of_weights() -> Iterator[None]:
+def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
     """Let `relay.build` return a `Library`: TVM's own factory copies the weights, which the build still holds, too."""
 
     def library(
@@ -187,17 +181,7 @@ def _one_copy_of_weights() -> Iterator[None]:
     ) -> Library:
         return Library(graph, kernels, dict(params))
 
-    factories = load_tvm().relay.build_module._executor_factory
-    usual = factories.GraphExecutorFactoryModule
-    factories.GraphExecutorFactoryModule = library
-    try:
-        yield
-    finally:
-        factories.GraphExecutorFactoryModule = usual
-
-
-def _why_without(passes: Sequence[str]) -> list[str]:
-    return [f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in passes]
+    return replaced(load_tvm().relay.build_module._executor_factory, "GraphExecutorFactoryModule", library)
 
 
 def _names_of_ops(module: IRModule) -> Counter[str]:
@@ -308,24 +292,12 @@ def _compile_errors(model: ImportedModel) -> Iterator[None]:
         raise ModelError(f"{model.name} does not compile: {text}") from error
 
 
-def code_capture(found: dict[str, str]) -> Any:
-    """A pass of TIR that changes nothing and notes the TVMScript of each function.
+def _parallel_loops(function: Any) -> list[int]:
+    return parallel_loops_of(function.body, load_tvm().tir)
 
-    It is meant for phase 0 of lowering: loops are as the schedule arranged them, none is unrolled yet, and tensors have
-    all their axes.
 
-    Args:
-        found: by the function's name; filled in while the compiler runs.
-    """
-    tvm = load_tvm()
-
-    @tvm.tir.transform.prim_func_pass(opt_level=0)
-    def note(function: Any, module: IRModule, context: Any) -> Any:
-        symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
-        if symbol is not None:
-            text = str(function.script(show_meta=False))
-            if len(text) <= _MOST_CHARACTERS:
-                found[str(symbol)] = text
-        return function
-
-    return note
+def _script(function: Any) -> str:
+    """The TVMScript of a function, nothing where it is too long. In phase 0 of lowering loops are as the schedule
+    arranged them, none is unrolled yet, and tensors have all their axes."""
+    text = str(function.script(show_meta=False))
+    return text if len(text) <= _MOST_CHARACTERS else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from op_profiler.compilers.relay.gpu_tiles import fits, launches_checked, window_of
 from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
 from op_profiler.compilers.relay.templates import register_templates
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.task import BuiltPoint, Config, InvalidPointError, Task
@@ -104,12 +104,6 @@ class AutoTvmTask(Task):
         return FallbackConfigEntity()
 
 
-@contextmanager
-def _in_tuning() -> Iterator[None]:
+def _in_tuning() -> AbstractContextManager[None]:
     """TVM's templates take packed inputs here instead of packing them."""
-    scope = load_tvm().autotvm.GLOBAL_SCOPE
-    before, scope.in_tuning = scope.in_tuning, True
-    try:
-        yield
-    finally:
-        scope.in_tuning = before
+    return replaced(load_tvm().autotvm.GLOBAL_SCOPE, "in_tuning", True)

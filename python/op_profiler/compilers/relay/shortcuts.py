@@ -21,12 +21,7 @@ from op_profiler.compilers.tvm_types import Call, IRModule, Named, Node
 
 _FLOATS = ("float32", "float64")
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-    "negative": np.negative,
-    "sqrt": np.sqrt,
+    name: getattr(np, name) for name in ("add", "subtract", "multiply", "divide", "negative", "sqrt")
 }
 """All rounded correctly (IEEE 754), so numpy computes what a compiled kernel does."""
 _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})

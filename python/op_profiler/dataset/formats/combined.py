@@ -46,11 +46,7 @@ class Combined:
 
 
 def combine(
-    sources: Sequence[str],
-    into: str,
-    *,
-    partition_by: Sequence[str] = (),
-    announce: Announce = lambda step: None,
+    sources: Sequence[str], into: str, *, partition_by: Sequence[str] = (), announce: Announce = lambda step: None
 ) -> Combined:
     """`merge` of datasets by their addresses, and of Parquet files and folders by their paths.
 

@@ -175,11 +175,7 @@ def _finite(value: Any) -> Any:
 
 
 def store_flat(
-    dataset: Dataset,
-    numbered: Iterable[tuple[int, FlatRow | None]],
-    progress: Progress | None,
-    *,
-    checked: bool = True,
+    dataset: Dataset, numbered: Iterable[tuple[int, FlatRow | None]], progress: Progress | None, *, checked: bool = True
 ) -> Imported:
     """Store rows of the flat table. What the dataset knows already, as new, newer or better, stays as it is.
 
@@ -257,15 +253,12 @@ def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
         for flat, row in {row.model_key: (flat, row) for flat, row, _ in reversed(inside)}.values():
             _add_model(dataset, flat, row)
         _add_links(connection, inside)
-        timed = sorted((item for item in inside if item[0]["whole_model_us"] is not None), key=_measured_at)
+        timed = [item for item in inside if item[0]["whole_model_us"] is not None]
+        timed.sort(key=lambda item: item[0]["measured_at"])
         newest = {keys.timing_key(row.model_key, row.device.key, row.settings): (flat, row) for flat, row, _ in timed}
         for flat, row in newest.values():
             _add_timing(dataset, flat, row)
         return dataset.record_all(row for _, row, _ in rows)
-
-
-def _measured_at(item: _Measured) -> str:
-    return item[0]["measured_at"]
 
 
 def _add_model(dataset: Dataset, flat: FlatRow, row: Row) -> None:

@@ -20,26 +20,10 @@ _MOST_CALLS = 3000
 """Of all steps of all loops: as many kernels as the largest networks have."""
 _DEEPEST = 16
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "cast": np.copy,  # each result gets the type of its node
-    "copy": np.copy,
-    "equal": np.equal,
-    "expand_dims": np.copy,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "logical_and": np.logical_and,
-    "logical_not": np.logical_not,
-    "logical_or": np.logical_or,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "multiply": np.multiply,
-    "not_equal": np.not_equal,
-    "reshape": np.copy,
-    "squeeze": np.copy,
-    "subtract": np.subtract,
-    "where": np.where,
+    **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "maximum", "minimum", "where")},
+    **{name: getattr(np, name) for name in ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")},
+    **{name: getattr(np, name) for name in ("logical_and", "logical_not", "logical_or")},
+    **dict.fromkeys(("cast", "copy", "expand_dims", "reshape", "squeeze"), np.copy),  # a node tells its result's type
 }
 """What counters and conditions are computed by; of single values only."""
 

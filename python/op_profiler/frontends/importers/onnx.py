@@ -126,7 +126,7 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -
     shapes, batch = _shapes(request, own, {i.name: _leading_name(i) for i in inputs})
     asked = {name: shapes[name] for name in own}
     notes, told = _rewritten(model, data, request, shapes, own if batch is not None else None)
-    leading = _leading(shapes, own) or 1
+    leading = next((shapes[name][0] for name in own if shapes[name]), None) or 1
     compared = OnnxReference(
         path,
         _specs(graph, asked),
@@ -243,10 +243,6 @@ def _by_the_compiler(
     specs = _specs(model.graph, shapes)
     own = compiler_in_use().import_program("onnx", request.name, model, {spec.name: spec for spec in specs})
     return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch, notes)
-
-
-def _leading(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> int | None:
-    return next((shapes[name][0] for name in own if shapes[name]), None)
 
 
 def _leading_name(value: Any) -> str:

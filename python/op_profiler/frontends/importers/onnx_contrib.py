@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.frontends.importers.onnx_attention import as_heads, causal, merge_heads, scaled_scores
-from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter, trimmed
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _FILTER = -10000.0
 """What Attention adds where its mask is 0, unless `mask_filter_value` is another value."""
 _CHANNELS_LAST = ("QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool")
-_MASK, _PAST, _BIAS_OF_SCORES, _PAST_LENGTH = 3, 4, 5, 6  # places of inputs of Attention
+_MASK, _PAST, _PAST_LENGTH = 3, 4, 6  # places of inputs of Attention
 
 
 class ContribRepairs(Rewriting):
@@ -40,10 +40,7 @@ class ContribRepairs(Rewriting):
         self.rewrite(rewrites, domains=("com.microsoft",))
 
     def _with_direction(self, graph: Any, node: Any) -> list[Any]:
-        from onnx import helper
-
-        if attribute(node, "unidirectional", None) is None:
-            node.attribute.append(helper.make_attribute("unidirectional", 0))
+        set_attributes(node, unidirectional=attribute(node, "unidirectional", 0))
         return [node]
 
     def _with_zero_point(self, graph: Any, node: Any) -> list[Any]:
@@ -75,7 +72,7 @@ class ContribRepairs(Rewriting):
     def _channels_last(self, graph: Any, node: Any) -> list[Any]:
         """Transpose in front and behind: TVM's converters have the channels in front."""
         last = attribute(node, "channels_last", 0)
-        replace(node.attribute, [one for one in node.attribute if one.name != "channels_last"])
+        set_attributes(node, channels_last=None)
         if not last:
             return [node]
         rank = len(attribute(node, "kernel_shape", [])) + 2
@@ -89,21 +86,16 @@ class ContribRepairs(Rewriting):
 
     def _leaky_relu(self, graph: Any, node: Any) -> list[Any]:
         """TVM's converter has another default."""
-        from onnx import helper
-
-        if attribute(node, "alpha", None) is None:
-            node.attribute.append(helper.make_attribute("alpha", 0.01))
+        set_attributes(node, alpha=attribute(node, "alpha", 0.01))
         return [node]
 
     def _softmax(self, graph: Any, node: Any) -> list[Any]:
         """Before opset 13 a softmax was one over all dimensions from an axis on. TVM's converter knows no version."""
-        from onnx import helper
-
         flattens = attribute(node, "opset", 13) < 13
         axis = attribute(node, "axis", 1 if flattens else -1)
         if flattens and axis != -1 and axis != self.rank(node) - 1:
             raise self.refused(node, "is one of opset 12 over several dimensions; export it with opset 13 or later")
-        replace(node.attribute, [helper.make_attribute("axis", axis)])
+        set_attributes(node, axis=axis, opset=None)
         return [node]
 
     def _quantized_attention(self, graph: Any, node: Any) -> list[Any]:

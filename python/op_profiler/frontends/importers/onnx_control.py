@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_graph import attribute, bodies_of, replace
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
@@ -172,7 +172,7 @@ def _renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
     replace(copy.input, [names.get(name, name) for name in node.input])
     replace(copy.output, [names.get(name, name) for name in node.output])
     copy.name = f"{prefix}{node.name}" if node.name else ""
-    for inner in _bodies(copy):
+    for inner in bodies_of(copy):
         own = {t.name for t in inner.initializer} | {one.name for one in inner.input}
         own |= {name for one in inner.node for name in one.output}
         outside = {name: other for name, other in names.items() if name not in own}
@@ -180,12 +180,6 @@ def _renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
         for output in inner.output:
             output.name = outside.get(output.name, output.name)
     return copy
-
-
-def _bodies(node: Any) -> Iterator[Any]:
-    for one in node.attribute:
-        yield from ([one.g] if one.HasField("g") else [])
-        yield from one.graphs
 
 
 def _stacked(writer: NodeWriter, names: Sequence[str], axis: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
@@ -40,13 +41,25 @@ def attribute(node: Any, name: str, default: Any) -> Any:
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
+def set_attributes(node: Any, **values: Any) -> None:
+    """Give a node attributes in place of those of the same names; None only takes one away."""
+    from onnx import helper
+
+    replace(node.attribute, [one for one in node.attribute if one.name not in values])
+    node.attribute.extend(helper.make_attribute(name, one) for name, one in values.items() if one is not None)
+
+
+def bodies_of(node: Any) -> list[Any]:
+    """The graphs inside an If, a Loop or a Scan."""
+    return [body for one in node.attribute for body in ([one.g] if one.HasField("g") else one.graphs)]
+
+
 def graphs_in(graph: Any) -> Iterator[Any]:
     """The bodies of If and Loop, the innermost first, and the graph itself."""
     for node in graph.node:
-        for one in node.attribute:
-            for body in [one.g, *one.graphs]:
-                if body.node:
-                    yield from graphs_in(body)
+        for body in bodies_of(node):
+            if body.node:
+                yield from graphs_in(body)
     yield graph
 
 
@@ -54,10 +67,9 @@ def used_inside(nodes: Any) -> set[str]:
     """Names that the bodies of If and Loop take from outside."""
     names: set[str] = set()
     for node in nodes:
-        for attribute in node.attribute:
-            for body in [attribute.g, *attribute.graphs]:
-                names |= {name for inner in body.node for name in inner.input} | used_inside(body.node)
-                names |= {o.name for o in body.output}
+        for body in bodies_of(node):
+            names |= {name for inner in body.node for name in inner.input} | used_inside(body.node)
+            names |= {o.name for o in body.output}
     return names
 
 
@@ -90,9 +102,9 @@ def types_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) ->
 
     graph = model.graph
     inputs = [_with_sizes(one, shapes.get(one.name, ())) for one in graph.input]
-    weights = [t for t in graph.initializer if _elements(t) >= WEIGHT_ELEMENTS]  # a model of 2 GB is not taken
+    weights = [t for t in graph.initializer if elements_in(t) >= WEIGHT_ELEMENTS]  # a model of 2 GB is not taken
     inputs += [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in weights]
-    small = [t for t in graph.initializer if _elements(t) < WEIGHT_ELEMENTS]
+    small = [t for t in graph.initializer if elements_in(t) < WEIGHT_ELEMENTS]
     outputs = [onnx.ValueInfoProto(name=one.name) for one in graph.output]  # what is declared may be of another batch
     light = helper.make_model(
         helper.make_graph(graph.node, "sizes", inputs, outputs, small),
@@ -122,11 +134,9 @@ def _with_sizes(value: Any, dims: Dims) -> Any:
     return helper.make_tensor_value_info(value.name, kind.elem_type, dims)
 
 
-def _elements(tensor: Any) -> int:
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    return count
+def elements_in(tensor: Any) -> int:
+    """How many a tensor has."""
+    return math.prod(tensor.dims)
 
 
 class Constants:
@@ -150,7 +160,7 @@ class Constants:
         if name not in self._tensors and name in self._makers:
             self._make(self._makers[name])
         tensor = self._tensors.get(name)
-        if tensor is None or _elements(tensor) >= WEIGHT_ELEMENTS:
+        if tensor is None or elements_in(tensor) >= WEIGHT_ELEMENTS:
             return None
         return numpy_helper.to_array(tensor)
 

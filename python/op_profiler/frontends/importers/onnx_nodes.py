@@ -66,9 +66,13 @@ class NodeWriter:
 
     def unsqueeze(self, data: str, axes: list[int]) -> str:
         """Insert dimensions of one element."""
-        if self.opset < 13:
-            return self.add("Unsqueeze", data, axes=axes)
-        return self.add("Unsqueeze", data, self.constant(axes, "int64"))
+        return self.over_axes("Unsqueeze", data, axes, since=13)
+
+    def over_axes(self, operator: str, data: str, axes: list[int], *, since: int) -> str:
+        """Write a node whose axes are an input since an opset, and an attribute before."""
+        if self.opset < since:
+            return self.add(operator, data, axes=axes)
+        return self.add(operator, data, self.constant(axes, "int64"))
 
     def clip(self, data: str, bound: float) -> str:
         """Bound values by a number and its negative."""

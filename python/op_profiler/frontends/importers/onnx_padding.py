@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_graph import attribute, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
@@ -32,10 +32,9 @@ class Padding(Rewriting):
         if mode in (b"SAME_UPPER", b"SAME_LOWER"):
             spans = self._spans(node)
             totals = [max((-(-size // step) - 1) * step + reach - size, 0) for size, reach, step in spans]
-            self._set(node, "pads", _shared(totals, lower=mode == b"SAME_LOWER"), "auto_pad", "ceil_mode")
+            set_attributes(node, pads=_shared(totals, lower=mode == b"SAME_LOWER"), auto_pad=None, ceil_mode=None)
         elif mode == b"VALID":
-            kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
-            replace(node.attribute, kept)
+            set_attributes(node, auto_pad=None, pads=None)
         if min(attribute(node, "pads", [0]), default=0) < 0:
             raise self.refused(node, "is padded by less than nothing; export it with pads of 0 or more")
         return [node]
@@ -54,7 +53,7 @@ class Padding(Rewriting):
             raise self.refused(node, "asks for a larger output than it computes; export it with output_padding")
         totals = [max(total, 0) for total in totals]
         # onnxruntime leaves an output that is too small as it is, and has the odd one behind for SAME_UPPER only
-        self._set(node, "pads", _shared(totals, lower=mode != b"SAME_UPPER"), "auto_pad", "output_shape")
+        set_attributes(node, pads=_shared(totals, lower=mode != b"SAME_UPPER"), auto_pad=None, output_shape=None)
         return [node]
 
     def _spans(self, node: Any) -> list[tuple[int, int, int]]:
@@ -76,13 +75,6 @@ class Padding(Rewriting):
         if not sizes or None in sizes:
             raise self.refused(node, "has a kernel whose size is only known at run time; export it with kernel_shape")
         return list(sizes)
-
-    def _set(self, node: Any, name: str, values: list[int], *without: str) -> None:
-        """Give a node an attribute, in place of it and of others."""
-        from onnx import helper
-
-        kept = [a for a in node.attribute if a.name not in (name, *without)]
-        replace(node.attribute, [*kept, helper.make_attribute(name, values)])
 
 
 def _shared(totals: list[int], *, lower: bool) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from op_profiler.frontends.importers.onnx_graph import attribute, replace, types_in
+from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes, types_in
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_resize import FractionalScales
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
@@ -27,7 +28,7 @@ class PlainerForms(Rewriting):
                 "GatherND": self._from_the_front,
                 "GlobalLpPool": self._global_lp_pool,
                 "LpPool": self._lp_pool,
-                "Mod": self._mod,
+                "Mod": self.folded,  # TVM compiles one of constants before `whole_quotients` gives it a form for LLVM
                 "NonMaxSuppression": self._suppression,
                 "TopK": self._top_k,
                 "Unsqueeze": self._unsqueeze,
@@ -89,28 +90,15 @@ class PlainerForms(Rewriting):
     def _scatter(self, graph: Any, node: Any) -> list[Any]:
         """`none` is what happens without the attribute."""
         if attribute(node, "reduction", b"none") == b"none":
-            replace(node.attribute, [a for a in node.attribute if a.name != "reduction"])
+            set_attributes(node, reduction=None)
         return [node]
 
     def _axis(self, graph: Any, node: Any) -> list[Any]:
         """An axis that counts from behind: Relay moves negative indices by the size of the first axis instead."""
-        from onnx import helper
-
         axis = attribute(node, "axis", 0)
         if axis < 0:
-            kept = [a for a in node.attribute if a.name != "axis"]
-            replace(node.attribute, [*kept, helper.make_attribute("axis", axis + self.rank(node))])
+            set_attributes(node, axis=axis + self.rank(node))
         return [node]
-
-    def _mod(self, graph: Any, node: Any) -> list[Any]:
-        """One of constants: the importer compiles it before `whole_quotients` gives it a form that LLVM takes."""
-        from onnx import numpy_helper
-
-        known = self.constants.value(node.output[0])
-        if known is None:
-            return [node]
-        graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
-        return []
 
     def _top_k(self, graph: Any, node: Any) -> list[Any]:
         """The least are the largest of the negative; of whole numbers, some of which have none, of `top - x`.
@@ -121,9 +109,7 @@ class PlainerForms(Rewriting):
         from onnx import helper
 
         smallest = not attribute(node, "largest", 1)
-        replace(
-            node.attribute, [a for a in node.attribute if a.name not in ("largest", "sorted")]
-        )  # any order is valid
+        set_attributes(node, largest=None, sorted=None)  # any order is valid
         if not smallest:
             return [node]
         kind = self.kind_of(node.input[0])
@@ -216,13 +202,7 @@ class PlainerForms(Rewriting):
         if overlap is not None and overlap <= 0:
             inputs[3] = writer.constant([1e-30])
         if not inputs[4]:  # the order of scores decides: all become positive
-            least = [0, 1, 2]
-            by_input = self.opset >= 18
-            lowest = (
-                writer.add("ReduceMin", inputs[1], writer.constant(least, "int64"))
-                if by_input
-                else writer.add("ReduceMin", inputs[1], axes=least)
-            )
+            lowest = writer.over_axes("ReduceMin", inputs[1], [0, 1, 2], since=18)
             inputs[1] = writer.add("Add", writer.add("Sub", inputs[1], lowest), writer.constant(1.0))
             inputs[4] = writer.constant([0.0])
         if not attribute(node, "center_point_box", 0):
@@ -242,10 +222,7 @@ class PlainerForms(Rewriting):
         axes = list(range(2, self.rank(node)))
         writer = self._writer(graph, node)
         powers = writer.add("Pow", writer.add("Abs", node.input[0]), writer.constant(power))
-        if self.opset < 13:
-            total = writer.add("ReduceSum", powers, axes=axes, keepdims=1)
-        else:
-            total = writer.add("ReduceSum", powers, writer.constant(axes, "int64"), keepdims=1)
+        total = writer.over_axes("ReduceSum", powers, axes, since=13)
         writer.add("Pow", total, writer.constant(1 / power), output=node.output[0])
         return writer.nodes
 
@@ -276,9 +253,6 @@ class PlainerForms(Rewriting):
         windows: dict[str, Any] = {"kernel_shape": kernel, "strides": steps}
         windows |= {"dilations": apart} if apart != ones else {}
         mean = writer.add("AveragePool", powers, **windows)
-        count = 1
-        for size in kernel:
-            count *= size
-        total = writer.add("Mul", mean, writer.constant(float(count)))
+        total = writer.add("Mul", mean, writer.constant(float(math.prod(kernel))))
         writer.add("Pow", total, writer.constant(1 / power), output=node.output[0])
         return writer.nodes

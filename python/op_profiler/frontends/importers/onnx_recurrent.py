@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter, trimmed
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _USUAL = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
 _DIRECTIONS = {b"forward": [False], b"reverse": [True], b"bidirectional": [False, True]}  # whether it goes backwards
 _STATE, _LENGTHS = 5, 4  # places of the inputs initial_h and sequence_lens
-_CELL, _PEEPHOLES = 6, 7
+_CELL = 6
 
 _ACTIVATIONS: dict[str, tuple[str, dict[str, float | None]]] = {
     "affine": ("Affine", {"alpha": None, "beta": None}),
@@ -100,8 +100,7 @@ class RecurrentRepairs(Rewriting):
             node.input[0] = nodes.take(node.input[0], turned)
             if outputs[0]:
                 node.output[0] = f"{outputs[0]}__backwards"
-        kept = [one for one in node.attribute if one.name != "layout" and not (backwards and one.name == "direction")]
-        replace(node.attribute, kept)
+        set_attributes(node, layout=None, **({"direction": None} if backwards else {}))
         nodes.nodes.append(trimmed(node))
         if backwards and outputs[0]:
             nodes.take(node.output[0], turned, output=outputs[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
 
 _OF_ONE_ELEMENT = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceLogSumExp")  # are itself
@@ -58,19 +58,14 @@ class RelayRepairs(Rewriting):
             return [helper.make_node("Identity", node.input[:1], node.output, name=node.name)]
         if nothing:
             raise self.refused(node, "reduces no axis; leave it out of the model")
-        kept = [a for a in node.attribute if a.name != "noop_with_empty_axes"]
-        replace(node.attribute, kept + ([helper.make_attribute("axes", axes)] if axes else []))
+        set_attributes(node, noop_with_empty_axes=None, axes=axes or None)
         replace(node.input, node.input[:1])
         return [node]
 
     def _grid_sample(self, graph: Any, node: Any) -> list[Any]:
         """Modes have other names since opset 20."""
-        from onnx import helper
-
         mode = attribute(node, "mode", b"linear")
-        names = {b"linear": b"bilinear", b"cubic": b"bicubic"}
-        kept = [a for a in node.attribute if a.name != "mode"]
-        replace(node.attribute, [*kept, helper.make_attribute("mode", names.get(mode, mode))])
+        set_attributes(node, mode={b"linear": b"bilinear", b"cubic": b"bicubic"}.get(mode, mode))
         return [node]
 
     def _roi_align(self, graph: Any, node: Any) -> list[Any]:
@@ -81,7 +76,7 @@ class RelayRepairs(Rewriting):
 
         usual = b"half_pixel" if self.opset >= 16 else b"output_half_pixel"
         mode = attribute(node, "coordinate_transformation_mode", usual)
-        replace(node.attribute, [a for a in node.attribute if a.name != "coordinate_transformation_mode"])
+        set_attributes(node, coordinate_transformation_mode=None)
         if mode == b"output_half_pixel":
             return [node]
         half = add_constant(graph, node, "half", np.array(0.5 / attribute(node, "spatial_scale", 1.0)), "float32")

@@ -11,6 +11,7 @@ from op_profiler.frontends.importers.onnx_graph import (
     attribute,
     graphs_in,
     replace,
+    set_attributes,
     sizes_in,
     tensors_in,
     types_in,
@@ -125,19 +126,15 @@ class Repairs(Rewriting):
     def fold_whole_numbers(self) -> None:
         """Put known sizes, and what is calculated from them, into the graph: functions of ONNX fit any size, and
         importers do not know all that they calculate from shapes."""
-        from onnx import TensorProto, numpy_helper
+        from onnx import TensorProto
 
         types = types_in(self.model, self.shapes)
         whole = {name for name, one in types.items() if one.tensor_type.elem_type == TensorProto.INT64}
         for graph in graphs_in(self.model.graph):
-            nodes = []
+            nodes: list[Any] = []
             for node in graph.node:
                 is_whole = len(node.output) == 1 and node.output[0] in whole
-                known = self.constants.value(node.output[0]) if is_whole else None
-                if known is None:
-                    nodes.append(node)
-                else:
-                    graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
+                nodes += self.folded(graph, node) if is_whole else [node]
             replace(graph.node, nodes)
 
     def for_all(self) -> None:
@@ -156,7 +153,7 @@ class Repairs(Rewriting):
                 "DFT": self._dft,
                 "EyeLike": self._eye_like,
                 "Dropout": self._dropout,
-                "Range": self._range,
+                "Range": self.folded,  # ONNX's own functions make it of tensors, of which importers know no form
                 **dict.fromkeys(("AveragePool", "MaxPool"), self._pool),
             }
         )
@@ -175,7 +172,7 @@ class Repairs(Rewriting):
         from onnx import helper
 
         axis = attribute(node, "axis", None)
-        replace(node.attribute, [a for a in node.attribute if a.name not in ("axis", "broadcast", "consumed_inputs")])
+        set_attributes(node, axis=None, broadcast=None, consumed_inputs=None)
         if axis is None:
             return [node]
         if any(name not in self.sizes for name in node.input):
@@ -191,14 +188,14 @@ class Repairs(Rewriting):
 
     def _cast(self, graph: Any, node: Any) -> list[Any]:
         """How a cast to fewer than eight bits rounds, which says nothing of other types."""
-        replace(node.attribute, [a for a in node.attribute if a.name not in ("saturate", "round_mode")])
+        set_attributes(node, saturate=None, round_mode=None)
         return [node]
 
     def _dropout(self, graph: Any, node: Any) -> list[Any]:
         training = self.known(node, 2, "a training mode") if len(node.input) > 2 and node.input[2] else False
         if training:
             raise self.refused(node, "drops at random, as in training; export the model for use")
-        replace(node.attribute, [a for a in node.attribute if a.name != "seed"])
+        set_attributes(node, seed=None)
         return [node]
 
     def _eye_like(self, graph: Any, node: Any) -> list[Any]:
@@ -221,12 +218,10 @@ class Repairs(Rewriting):
 
     def _dft(self, graph: Any, node: Any) -> list[Any]:
         """An axis as an input becomes an attribute, of which importers know no other form."""
-        from onnx import helper
-
         if self.opset < 20:
             return [node]
         axis = int(self.known(node, 2, "an axis").reshape(-1)[0]) if len(node.input) > 2 and node.input[2] else -2
-        node.attribute.append(helper.make_attribute("axis", axis))
+        set_attributes(node, axis=axis)
         replace(node.input, node.input[:2])
         return [node]
 
@@ -235,28 +230,15 @@ class Repairs(Rewriting):
 
         The order in which places are counted is that of places alone. Importers take it for that of the data.
         """
-        from onnx import helper
-
         if len(node.output) < 2:
-            replace(node.attribute, [a for a in node.attribute if a.name != "storage_order"])
+            set_attributes(node, storage_order=None)
         if not attribute(node, "ceil_mode", 0) or attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
             return [node]
         outside = _outside(node, self.sizes)
         if True not in outside or False in outside:
             return [node]
-        kept = [a for a in node.attribute if a.name != "ceil_mode"]
-        replace(node.attribute, [*kept, helper.make_attribute("ceil_mode", 0)])
+        set_attributes(node, ceil_mode=0)
         return [node]
-
-    def _range(self, graph: Any, node: Any) -> list[Any]:
-        """One that is known: ONNX's own functions make it of tensors, of which importers know no form."""
-        from onnx import numpy_helper
-
-        known = self.constants.value(node.output[0])
-        if known is None:
-            return [node]
-        graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
-        return []
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
         """Parts of which the last one is smaller: importers divide into equal ones."""
@@ -269,7 +251,7 @@ class Repairs(Rewriting):
         last = size - each * (parts - 1)
         if last < 1:
             raise self.refused(node, f"cannot divide {size} elements into {parts} parts")
-        replace(node.attribute, [a for a in node.attribute if a.name != "num_outputs"])
+        set_attributes(node, num_outputs=None)
         replace(node.input, [node.input[0], add_constant(graph, node, "sizes", [each] * (parts - 1) + [last], "int64")])
         return [node]
 
@@ -312,5 +294,5 @@ class Repairs(Rewriting):
         while not inputs[-1]:
             inputs.pop()
         replace(node.input, inputs)
-        replace(node.attribute, [a for a in node.attribute if a.name != "axes"])
+        set_attributes(node, axes=None)
         return [node]

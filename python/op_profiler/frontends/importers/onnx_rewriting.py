@@ -72,6 +72,16 @@ class Rewriting:
             raise self.refused(node, f"has {what} that are only known at run time; export it with constant ones")
         return value
 
+    def folded(self, graph: Any, node: Any) -> list[Any]:
+        """A `Rewrite`: a node whose output is known becomes a constant."""
+        from onnx import numpy_helper
+
+        known = self.constants.value(node.output[0])
+        if known is None:
+            return [node]
+        graph.initializer.append(numpy_helper.from_array(known, node.output[0]))
+        return []
+
     def rank(self, node: Any) -> int:
         """Dimensions of the first input of a node.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.frontends.importers.onnx_graph import attribute, replace
+from op_profiler.frontends.importers.onnx_graph import attribute, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
 
 _DEFAULTS = {"ReverseSequence": {"batch_axis": 1, "time_axis": 0}}
@@ -28,16 +28,13 @@ class SmallRepairs(Rewriting):
         )
 
     def _with_defaults(self, graph: Any, node: Any) -> list[Any]:
-        from onnx import helper
-
-        given = {one.name for one in node.attribute}
-        usual = {name: value for name, value in _DEFAULTS[node.op_type].items() if name not in given}
-        node.attribute.extend(helper.make_attribute(name, value) for name, value in usual.items())
+        defaults = _DEFAULTS[node.op_type]
+        set_attributes(node, **{name: attribute(node, name, default) for name, default in defaults.items()})
         return [node]
 
     def _cast_like(self, graph: Any, node: Any) -> list[Any]:
         """How a cast to fewer than eight bits rounds says nothing of other types."""
-        replace(node.attribute, [one for one in node.attribute if one.name != "saturate"])
+        set_attributes(node, saturate=None)
         return [node]
 
     def _mean(self, graph: Any, node: Any) -> list[Any]:

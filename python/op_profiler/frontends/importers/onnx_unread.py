@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from op_profiler.compilers.tvm_build import replaced
 from op_profiler.frontends.importers.onnx_graph import graphs_in
 
 _RECURRENT = ("hidden_size", "direction")  # weights have both: `onnx_recurrent` leaves no reverse direction
@@ -88,8 +89,7 @@ class RecordingInputs(list[Any]):
         return super().pop(place)
 
 
-@contextlib.contextmanager
-def unread_refused(graph: Any, importer: Any) -> Iterator[None]:
+def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManager[None]:
     """While an importer of TVM converts a graph, refuse nodes with something that its converters never look up.
 
     The importer then raises a ValueError that names operator, node, and attribute or input.
@@ -111,11 +111,7 @@ def unread_refused(graph: Any, importer: Any) -> Iterator[None]:
             raise ValueError(f"TVM's converter of {op_name} ignores {what} of node {node}; export the model without it")
         return converted
 
-    importer._convert_operator = checked
-    try:
-        yield
-    finally:
-        importer._convert_operator = convert
+    return replaced(importer, "_convert_operator", checked)
 
 
 def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[str], schema: Any) -> str | None:

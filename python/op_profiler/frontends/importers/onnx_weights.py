@@ -7,7 +7,14 @@ from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.frontends.importers.onnx_graph import WEIGHT_ELEMENTS, Dims, remove, tensors_in, used_inside
+from op_profiler.frontends.importers.onnx_graph import (
+    WEIGHT_ELEMENTS,
+    Dims,
+    elements_in,
+    remove,
+    tensors_in,
+    used_inside,
+)
 
 _PACKED = ("INT2", "UINT2", "INT4", "UINT4", "FLOAT4E2M1")  # several elements a byte
 
@@ -105,14 +112,7 @@ def _is_weight(tensor: Any) -> bool:
     from onnx import TensorProto
 
     floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
-    return tensor.data_type in floats and _elements(tensor) >= WEIGHT_ELEMENTS
-
-
-def _elements(tensor: Any) -> int:
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    return count
+    return tensor.data_type in floats and elements_in(tensor) >= WEIGHT_ELEMENTS
 
 
 def _size(tensor: Any) -> int | None:
@@ -123,7 +123,7 @@ def _size(tensor: Any) -> int | None:
     name = TensorProto.DataType.Name(tensor.data_type) if known else "UNDEFINED"
     if name in ("UNDEFINED", "STRING", *_PACKED):
         return None
-    return _elements(tensor) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return elements_in(tensor) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def _stored(tensor: Any) -> int | None:
@@ -132,7 +132,7 @@ def _stored(tensor: Any) -> int | None:
 
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
-    size, elements = _size(tensor), _elements(tensor)
+    size, elements = _size(tensor), elements_in(tensor)
     if size is None or not elements:
         return None
     field = helper.tensor_dtype_to_field(tensor.data_type)

@@ -14,6 +14,18 @@ def shape_of(data: Any) -> Sequence[Any]:
     return shape
 
 
+def sizes_of(data: Any) -> list[int]:
+    """The sizes of a tensor, which are known."""
+    return [int(size) for size in shape_of(data)]
+
+
+def number_of(value: Any) -> float:
+    """A plain number, or one that was computed while tracing."""
+    if isinstance(value, (int, float)):
+        return value
+    return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
+
+
 def dtype_of(data: Any) -> str:
     """The type of a tensor's elements."""
     return str(load_tvm().relay.frontend.common.infer_type(data).checked_type.dtype)

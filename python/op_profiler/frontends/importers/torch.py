@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +13,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.relay_rewriting import layer_in_span, with_layers
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
 from op_profiler.frontends.importers.relay_values import shape_of, usual_converters
@@ -163,18 +163,22 @@ def _compare_outputs(module: Any, returned: Sequence[Any], name: str) -> None:
 
 def by_keyword(model: Any, names: Sequence[str]) -> Any:
     """The model as a module that takes its inputs by position, which is what a trace needs."""
+    return _wrapped(model, lambda inner, *tensors: inner(**dict(zip(names, tensors, strict=True)))).eval()
 
+
+def _wrapped(model: Any, forward: Callable[..., Any]) -> Any:
+    """A module that holds the model and computes `forward` of it and the inputs."""
     torch = load_torch()
 
-    class _ByKeyword(torch.nn.Module):  # type: ignore[name-defined]
+    class _Wrapper(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             setattr(self, WRAPPED, model)
 
-        def forward(self, *tensors: Any) -> Any:
-            return getattr(self, WRAPPED)(**dict(zip(names, tensors, strict=True)))
+        def forward(self, *inputs: Any) -> Any:
+            return forward(getattr(self, WRAPPED), *inputs)
 
-    return _ByKeyword().eval()
+    return _Wrapper()
 
 
 def _flat(model: Any, returned: list[Any] | None = None) -> Any:
@@ -185,21 +189,15 @@ def _flat(model: Any, returned: list[Any] | None = None) -> Any:
     """
     torch = load_torch()
 
-    class _Flat(torch.nn.Module):  # type: ignore[name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            setattr(self, WRAPPED, model)
-
-        def forward(self, *inputs: Any) -> Any:
-            leaves = torch.utils._pytree.tree_leaves(getattr(self, WRAPPED)(*inputs))
-            tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-            if returned is not None:
-                returned[:] = tensors
-            return tensors[0] if len(tensors) == 1 else tensors
+    def forward(inner: Any, *inputs: Any) -> Any:
+        tensors = tuple(one for one in torch.utils._pytree.tree_leaves(inner(*inputs)) if isinstance(one, torch.Tensor))
+        if returned is not None:
+            returned[:] = tensors
+        return tensors[0] if len(tensors) == 1 else tensors
 
     with contextlib.suppress(NotImplementedError):  # an exported program has no modes
         model.eval()
-    return _Flat()
+    return _wrapped(model, forward)
 
 
 def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) -> Any:
@@ -229,8 +227,7 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
         raise unsupported(name, error) from error
 
 
-@contextlib.contextmanager
-def _one_copy_of_weights() -> Iterator[None]:
+def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
     """TVM's importer copies each weight, and at its end all copies at once."""
     arrays = load_tvm().nd
     usual = arrays.array
@@ -238,11 +235,7 @@ def _one_copy_of_weights() -> Iterator[None]:
     def array(values: Any, *args: Any, **options: Any) -> Any:
         return values if isinstance(values, arrays.NDArray) else usual(values, *args, **options)
 
-    arrays.array = array
-    try:
-        yield
-    finally:
-        arrays.array = usual
+    return replaced(arrays, "array", array)
 
 
 def _converters() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import name_of_dtype, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import name_of_dtype, number_of, shape_of, usual_converters
 
 _Inputs = Sequence[Any]
 _Types = Sequence[str]
@@ -102,16 +102,6 @@ def _full_like(inputs: _Inputs, types: _Types) -> Any:
     return _filled(data, value, dtype, types)
 
 
-def _zeros_like(inputs: _Inputs, types: _Types) -> Any:
-    """aten::zeros_like(data, dtype, ...)"""
-    return _filled(inputs[0], 0, inputs[1], types)
-
-
-def _ones_like(inputs: _Inputs, types: _Types) -> Any:
-    """aten::ones_like(data, dtype, ...)"""
-    return _filled(inputs[0], 1, inputs[1], types)
-
-
 def _type_as(inputs: _Inputs, types: _Types) -> Any:
     """aten::type_as(data, other). TVM's own does not take a number that was computed while tracing."""
     relay = load_tvm().relay
@@ -160,7 +150,7 @@ def _linspace(inputs: _Inputs, _: _Types) -> Any:
     """aten::linspace(start, stop, count, dtype, ...). TVM's own does not take numbers that were computed while
     tracing."""
     start, stop, count, dtype = inputs[:4]
-    values = np.linspace(_number(start), _number(stop), int(_number(count)))
+    values = np.linspace(number_of(start), number_of(stop), int(number_of(count)))
     return load_tvm().relay.const(values.astype("float32" if dtype is None else name_of_dtype(dtype)))
 
 
@@ -199,13 +189,6 @@ def _meet(sizes: _Inputs, kernel: _Inputs, dilation: _Inputs, strides: _Inputs) 
     return all(s == k and d == 1 and n % k == 0 for n, k, d, s in zip(sizes, kernel, dilation, strides))
 
 
-def _number(value: Any) -> float:
-    """A plain number, or one that was computed while tracing."""
-    if isinstance(value, (int, float)):
-        return value
-    return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
-
-
 def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
     """As large as the data; the value is of the type that is asked for, which may have fractions where the data's has
     none."""
@@ -235,8 +218,8 @@ CONVERTERS = {
     "aten::batch_norm": _batch_norm,
     "aten::_convolution_mode": _convolution_mode,
     "aten::full_like": _full_like,
-    "aten::zeros_like": _zeros_like,
-    "aten::ones_like": _ones_like,
+    "aten::zeros_like": lambda inputs, types: _filled(inputs[0], 0, inputs[1], types),
+    "aten::ones_like": lambda inputs, types: _filled(inputs[0], 1, inputs[1], types),
     "aten::outer": _outer,
     "aten::linalg_norm": _linalg_norm,
     "aten::linspace": _linspace,

@@ -110,25 +110,8 @@ def _cosine_similarity(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.sum(left * right, axis) / (norms[0] * norms[1])
 
 
-def _power_of(base: float) -> _Converter:
-    """aten::exp2(data) and the like."""
-
-    def power(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-        return load_tvm().relay.exp(inputs[0] * _like(math.log(base), inputs[0]))
-
-    return power
-
-
 def _times(factor: float) -> _Converter:
-    def multiply(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-        return inputs[0] * _like(factor, inputs[0])
-
-    return multiply
-
-
-def _cumprod(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::cumprod(data, axis, dtype)"""
-    return load_tvm().relay.cumprod(inputs[0], axis=inputs[1], exclusive=False)
+    return lambda inputs, _: inputs[0] * _like(factor, inputs[0])
 
 
 ELEMENTWISE_CONVERTERS = {
@@ -143,10 +126,10 @@ ELEMENTWISE_CONVERTERS = {
     "aten::softshrink": _shrink(soft=True),
     "aten::hardshrink": _shrink(soft=False),
     "aten::cosine_similarity": _cosine_similarity,
-    "aten::exp2": _power_of(2.0),
+    "aten::exp2": lambda inputs, types: load_tvm().relay.exp(_times(math.log(2))(inputs, types)),
     "aten::deg2rad": _times(math.pi / 180),
     "aten::rad2deg": _times(180 / math.pi),
-    "aten::cumprod": _cumprod,
+    "aten::cumprod": lambda inputs, _: load_tvm().relay.cumprod(inputs[0], axis=inputs[1], exclusive=False),
     "aten::positive": lambda inputs, _: inputs[0],
 }
 """By the name of the operator."""

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from op_profiler.compilers.tvm_build import replaced
+
 WRAPPED = "op_profiler_wrapped"
 """Name under which this package's wrappers hold the model; it is no part of the user's names."""
 
@@ -36,11 +38,8 @@ def noted_layers() -> Iterator[dict[str, str]]:
             layers[name] = node.s(_LAYER) if node.hasAttribute(_LAYER) else ""
             return name
 
-    pytorch.DefaultNodeKindNamer = NotingLayers
-    try:
+    with replaced(pytorch, "DefaultNodeKindNamer", NotingLayers):
         yield layers
-    finally:
-        pytorch.DefaultNodeKindNamer = usual
 
 
 def inline(traced: Any, model: Any) -> None:

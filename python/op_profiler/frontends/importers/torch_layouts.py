@@ -40,11 +40,6 @@ def _moved(rank: int, sources: Sequence[int], places: Sequence[int]) -> list[int
     return order
 
 
-def _last_two(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::mT(data)"""
-    return load_tvm().relay.transpose(inputs[0], _moved(len(shape_of(inputs[0])), [-1], [-2]))
-
-
 def _joined(axis: int, rank: int) -> Any:
     """aten::hstack(tensors) and the like; tensors of fewer dimensions get some, in front but for the third.
 
@@ -121,7 +116,7 @@ LAYOUT_CONVERTERS = {
     "aten::unfold": _unfold,
     "aten::movedim": _movedim,
     "aten::moveaxis": _movedim,
-    "aten::mT": _last_two,
+    "aten::mT": lambda inputs, _: load_tvm().relay.transpose(inputs[0], _moved(len(shape_of(inputs[0])), [-1], [-2])),
     "aten::hstack": _joined(-1, 1),
     "aten::vstack": _joined(0, 2),
     "aten::dstack": _joined(2, 3),

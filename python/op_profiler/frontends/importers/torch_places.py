@@ -8,31 +8,24 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
+from op_profiler.frontends.importers.relay_values import dtype_of, sizes_of
 
-_REDUCTIONS = {
-    "add": "add",
-    "sum": "add",
-    "multiply": "mul",
-    "prod": "mul",
-    "amax": "max",
-    "amin": "min",
-}
+_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
 
 
 def _copy(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::copy(data, source, _): the source in the shape and type of the data."""
     relay = load_tvm().relay
     source = inputs[1] if isinstance(inputs[1], relay.Expr) else relay.const(inputs[1])
-    return relay.broadcast_to(relay.cast(source, dtype_of(inputs[0])), _sizes_of(inputs[0]))
+    return relay.broadcast_to(relay.cast(source, dtype_of(inputs[0])), sizes_of(inputs[0]))
 
 
 def _select_scatter(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::select_scatter(whole, part, axis, place)"""
     whole, part, axis, place = inputs
-    place = int(place) % _sizes_of(whole)[axis]
+    place = int(place) % sizes_of(whole)[axis]
     return _slice_scatter(
-        [whole, load_tvm().relay.expand_dims(part, axis % len(_sizes_of(whole))), axis, place, place + 1, 1], types
+        [whole, load_tvm().relay.expand_dims(part, axis % len(sizes_of(whole))), axis, place, place + 1, 1], types
     )
 
 
@@ -40,7 +33,7 @@ def _slice_scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::slice_scatter(whole, part, axis, start, end, step)"""
     relay = load_tvm().relay
     whole, part, axis, *places = inputs
-    shape = _sizes_of(whole)
+    shape = sizes_of(whole)
     axis, size = axis % len(shape), shape[axis]
     if any(isinstance(place, relay.Expr) for place in places):
         raise NotImplementedError("writing in place to a part whose place is computed while running")
@@ -62,7 +55,7 @@ def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     include_self). Of the source counts as much as there are indices; TVM takes the rest for values too."""
     relay = load_tvm().relay
     data, axis, index, source, *rest = inputs
-    shape, wanted = _sizes_of(data), _sizes_of(index)
+    shape, wanted = sizes_of(data), sizes_of(index)
     if not np.prod(wanted):
         return data
     axis %= len(shape)
@@ -74,7 +67,7 @@ def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
         raise NotImplementedError("aten::scatter with fewer indices than data beside the axis; scatter into a slice")
     if isinstance(source, relay.Expr):
         source = relay.cast(source, dtype_of(data))
-        if _sizes_of(source) != wanted:
+        if sizes_of(source) != wanted:
             source = relay.strided_slice(source, [0] * len(wanted), wanted)
     else:
         source = relay.full(relay.const(source, dtype_of(data)), wanted, dtype_of(data))
@@ -82,27 +75,22 @@ def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.scatter_elements(data, index, source, axis=axis, reduction=reduction)
 
 
-def _scatter_add(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::scatter_add(data, axis, index, source)"""
-    return _scatter([*inputs[:4], "add"], types)
-
-
 def _index_put(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::index_put(data, indices, values, accumulate). TVM's own takes booleans for places, and does not spread
     values over these."""
     relay = load_tvm().relay
     data, indices, values, accumulate = inputs
-    shape, dtype = _sizes_of(data), dtype_of(data)
+    shape, dtype = sizes_of(data), dtype_of(data)
     values = relay.cast(values if isinstance(values, relay.Expr) else relay.const(values), dtype)
     if None in indices:
         raise NotImplementedError("aten::index_put beside axes that are taken whole; select these parts first")
     if any(dtype_of(index) in ("bool", "uint8") for index in indices):
-        if len(indices) > 1 or accumulate or np.prod(_sizes_of(values)) != 1:
+        if len(indices) > 1 or accumulate or np.prod(sizes_of(values)) != 1:
             raise NotImplementedError("aten::index_put by a mask of more than one value; use torch.where instead")
-        mask = _sizes_of(indices[0])
+        mask = sizes_of(indices[0])
         wide = relay.reshape(indices[0], (*mask, *[1] * (len(shape) - len(mask))))
         return relay.where(relay.cast(wide, "bool"), relay.reshape(values, ()), data)
-    common = np.broadcast_shapes(*(tuple(_sizes_of(index)) for index in indices))
+    common = np.broadcast_shapes(*(tuple(sizes_of(index)) for index in indices))
     places = []
     for index, size in zip(indices, shape, strict=False):
         index = relay.broadcast_to(relay.cast(index, "int64"), common)
@@ -112,17 +100,13 @@ def _index_put(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.scatter_nd(data, relay.stack(places, axis=0), values, "add" if accumulate else "update")
 
 
-def _sizes_of(data: Any) -> list[int]:
-    return [int(size) for size in shape_of(data)]
-
-
 PLACE_CONVERTERS = {
     "aten::copy": _copy,
     "aten::slice_scatter": _slice_scatter,
     "aten::select_scatter": _select_scatter,
     "aten::scatter": _scatter,
     "aten::scatter_reduce": _scatter,
-    "aten::scatter_add": _scatter_add,
+    "aten::scatter_add": lambda inputs, types: _scatter([*inputs[:4], "add"], types),
     "aten::index_put": _index_put,
 }
 """By the name of the operator."""

@@ -81,11 +81,6 @@ def _reduction(name: str) -> Any:
     return reduce
 
 
-def _cumsum(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::cumsum(data, axis, _)"""
-    return load_tvm().relay.cumsum(_countable(inputs[0]), axis=inputs[1])
-
-
 def _countable(data: Any) -> Any:
     """Whole numbers and booleans are added up as torch does, with 64 bits."""
     given = dtype_of(data)
@@ -113,7 +108,7 @@ def _to(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 TYPE_CONVERTERS = {
     "aten::sum": _reduction("sum"),
     "aten::prod": _reduction("prod"),
-    "aten::cumsum": _cumsum,
+    "aten::cumsum": lambda inputs, _: load_tvm().relay.cumsum(_countable(inputs[0]), axis=inputs[1]),
     "aten::to": _to,
 }
 """By the name of the operator."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, number_of, shape_of, sizes_of, usual_converters
 
 _POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
 
@@ -23,7 +23,7 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     if not special:
         return usual_converters().convolution(inputs, types)
     relay = load_tvm().relay
-    inner, outer, *kernel = _sizes(weight)
+    inner, outer, *kernel = sizes_of(weight)
     weight = relay.reshape(weight, (groups, inner // groups, outer, *kernel))
     weight = relay.transpose(weight, (0, 2, 1, *range(3, 3 + rank)))
     weight = relay.reshape(weight, (groups * outer, inner // groups, *kernel))
@@ -40,7 +40,7 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 def _padded(data: Any, around: Sequence[tuple[int, int]]) -> Any:
     """Return data with so many zeros before and behind along its last axes; less than none cuts off."""
     relay = load_tvm().relay
-    shape = _sizes(data)
+    shape = sizes_of(data)
     first = len(shape) - len(around)
     begins = [0] * first + [max(0, -before) for before, _ in around]
     ends = shape[:first] + [size - max(0, -behind) for size, (_, behind) in zip(shape[first:], around, strict=True)]
@@ -57,8 +57,8 @@ def _col2im(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     if len(shape_of(data)) == 2:
         batched = _col2im([relay.expand_dims(data, 0), *inputs[1:]], _)
         return relay.squeeze(batched, [0])
-    batch, rows, _count = _sizes(data)
-    sizes = [int(_number(size)) for size in sizes]
+    batch, rows, _count = sizes_of(data)
+    sizes = [int(number_of(size)) for size in sizes]
     options = list(zip(sizes, kernel, dilation, padding, strides, strict=True))
     counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in options]
     channels = rows // int(np.prod(kernel))
@@ -83,7 +83,7 @@ def _pixel_unshuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::pixel_unshuffle(data, factor): blocks of pixels as channels, of any number of leading dimensions."""
     relay = load_tvm().relay
     data, factor = inputs
-    *leading, channels, height, width = _sizes(data)
+    *leading, channels, height, width = sizes_of(data)
     inner = (channels, height // factor, factor, width // factor, factor)
     turned = relay.transpose(relay.reshape(data, (-1, *inner)), (0, 1, 3, 5, 2, 4))
     return relay.reshape(turned, (*leading, channels * factor**2, height // factor, width // factor))
@@ -95,7 +95,7 @@ def _pixel_shuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     data, factor = inputs
     if len(shape_of(data)) == 4:
         return usual_converters().pixel_shuffle(inputs, _)
-    *leading, channels, height, width = _sizes(data)
+    *leading, channels, height, width = sizes_of(data)
     less = channels // factor**2
     turned = relay.transpose(relay.reshape(data, (-1, less, factor, factor, height, width)), (0, 1, 4, 2, 5, 3))
     return relay.reshape(turned, (*leading, less, height * factor, width * factor))
@@ -126,9 +126,9 @@ def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     if not options or options[0] != "circular":
         return usual_converters().pad(inputs, types)
     for place in range(0, len(widths), 2):
-        before, behind = (int(_number(one)) for one in widths[place : place + 2])
+        before, behind = (int(number_of(one)) for one in widths[place : place + 2])
         axis = len(shape_of(data)) - 1 - place // 2
-        size = _sizes(data)[axis]
+        size = sizes_of(data)[axis]
         if before < 0 or behind < 0:
             raise NotImplementedError("circular padding with negative widths; slice the data instead")
         parts = [relay.strided_slice(data, [size - before], [size], axes=[axis])] if before else []
@@ -140,21 +140,10 @@ def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 def _group_norm(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::group_norm(data, groups, weight, bias, epsilon, _). TVM's own takes it with a weight and a bias only."""
     data, groups, weight, bias, *rest = inputs
-    channels, kind = _sizes(data)[1], dtype_of(data)
+    channels, kind = sizes_of(data)[1], dtype_of(data)
     weight = load_tvm().relay.const(np.ones(channels, kind)) if weight is None else weight
     bias = load_tvm().relay.const(np.zeros(channels, kind)) if bias is None else bias
     return usual_converters().group_norm([data, groups, weight, bias, *rest], types)
-
-
-def _sizes(data: Any) -> list[int]:
-    return [int(size) for size in shape_of(data)]
-
-
-def _number(value: Any) -> float:
-    """A plain number, or one that was computed while tracing."""
-    if isinstance(value, (int, float)):
-        return value
-    return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
 
 
 WINDOW_CONVERTERS = {

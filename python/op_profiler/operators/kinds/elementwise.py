@@ -136,10 +136,6 @@ class Gates(Point):
         return 12 * elements, 10 * elements
 
 
-def _elementwise(rng: random.Random) -> Point:
-    return Elementwise(rng.choice((*UNARY, *BINARY, *BINARY)), sizes.activation_shape(rng))
-
-
 def _activation(rng: random.Random) -> Point:
     """Over the features of a sequence or the channels of an image."""
     op = rng.choice((*ACTIVATIONS, *ACTIVATIONS, "gelu", "swish", "tanh", "sigmoid"))
@@ -165,13 +161,9 @@ def _broadcast(rng: random.Random) -> Point:
     return Broadcast(op, shape, (1, 1, shape[2]))
 
 
-def _gates(rng: random.Random) -> Point:
-    return Gates(rng.choice(CELLS), rng.choice((1, 1, 1, 4, 16)), sizes.log_uniform(rng, 16, 1024, 4))
-
-
 DRAWS: dict[str, Draw] = {
-    "elementwise": _elementwise,
+    "elementwise": lambda rng: Elementwise(rng.choice((*UNARY, *BINARY, *BINARY)), sizes.activation_shape(rng)),
     "activation": _activation,
     "broadcast": _broadcast,
-    "gates": _gates,
+    "gates": lambda rng: Gates(rng.choice(CELLS), rng.choice((1, 1, 1, 4, 16)), sizes.log_uniform(rng, 16, 1024, 4)),
 }

@@ -138,10 +138,6 @@ def _softmax(rng: random.Random) -> Point:
     return Softmax(rng.choice((1, 2, 3, 4, 6, 8, 12, 16)), sequence, sequence)
 
 
-def _layer_norm(rng: random.Random) -> Point:
-    return LayerNorm(sizes.sequence(rng), sizes.log_uniform(rng, 64, 2048, 32))
-
-
 def _image_norm(rng: random.Random) -> Point:
     channels, size = sizes.channels(rng, 32, 1024), sizes.size(rng, 7, 64)
     norm = rng.choice(NORMS)
@@ -151,10 +147,6 @@ def _image_norm(rng: random.Random) -> Point:
 
 def _lrn(rng: random.Random) -> Point:
     return LocalResponseNorm(sizes.channels(rng, 16, 256), sizes.size(rng, 6, 64), rng.choice((3, 5, 5, 9)))
-
-
-def _mean(rng: random.Random) -> Point:
-    return Mean(sizes.sequence(rng), sizes.log_uniform(rng, 64, 2048, 32))
 
 
 def _reduction(rng: random.Random) -> Point:
@@ -176,15 +168,11 @@ def _reduction(rng: random.Random) -> Point:
     return Reduction(rng.choice(REDUCTIONS), shape, axes)
 
 
-_IN_FLOAT16 = ("conv2d", "depthwise", "dense", "batch_matmul", "pool2d", "elementwise", "transpose", "concatenate")
-_LEFT_IN_FLOAT32 = {"bias_gelu", "gelu", "exp", "global_avg"}
-
-
 DRAWS: dict[str, Draw] = {
     "softmax": _softmax,
-    "layer_norm": _layer_norm,
+    "layer_norm": lambda rng: LayerNorm(sizes.sequence(rng), sizes.log_uniform(rng, 64, 2048, 32)),
     "image_norm": _image_norm,
     "lrn": _lrn,
-    "mean": _mean,
+    "mean": lambda rng: Mean(sizes.sequence(rng), sizes.log_uniform(rng, 64, 2048, 32)),
     "reduction": _reduction,
 }

@@ -296,10 +296,6 @@ def _relayout(rng: random.Random) -> Point:
     return Relayout(channels, size, before, after, relu=before == after or rng.random() < 0.15)
 
 
-def _rearranged(rng: random.Random) -> Point:
-    return rng.choice((_heads, _heads, _shuffled, _windows, _tokens, _image))(rng)
-
-
 def _joined_slices(rng: random.Random) -> Point:
     channels, size = sizes.channels(rng, 32, 512), sizes.size(rng, 5, 64)
     block = sizes.channel_block(channels)
@@ -317,10 +313,6 @@ def _turned_heads(rng: random.Random) -> Point:
     return Rearranged((rows, heads * width), (1, rows, heads, width), (0, 2, 3, 1) if turned else (0, 2, 1, 3), result)
 
 
-def _layer_scale(rng: random.Random) -> Point:
-    return LayerScale(sizes.channels(rng, 32, 1024), sizes.size(rng, 7, 64), rng.random() < 0.5)
-
-
 def _turned_positions(rng: random.Random) -> Point:
     heads, width = rng.choice((1, 2, 4, 8, 12, 16, 32)), rng.choice((32, 64, 64, 96, 128))
     return TurnedPositions(heads, sizes.rows(rng), width, rng.random() < 0.4, rng.random() < 0.5)
@@ -330,9 +322,9 @@ DRAWS: dict[str, Draw] = {
     "transpose": _transpose,
     "concatenate": _concatenate,
     "relayout": _relayout,
-    "rearranged": _rearranged,
+    "rearranged": lambda rng: rng.choice((_heads, _heads, _shuffled, _windows, _tokens, _image))(rng),
     "joined_slices": _joined_slices,
     "turned_heads": _turned_heads,
-    "layer_scale": _layer_scale,
+    "layer_scale": lambda rng: LayerScale(sizes.channels(rng, 32, 1024), sizes.size(rng, 7, 64), rng.random() < 0.5),
     "turned_positions": _turned_positions,
 }

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def record_coruns(
-    db: str,
-    requests: Sequence[BuildRequest],
-    models: Models,
-    profile: Profile,
-    plan: Plan,
-    run: PlanRun,
+    db: str, requests: Sequence[BuildRequest], models: Models, profile: Profile, plan: Plan, run: PlanRun
 ) -> int:
     """Store every stage of a plan with operators side by side, and every operator beside its own copy.
 

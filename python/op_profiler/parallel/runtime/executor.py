@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from op_profiler.compilers.tvm_types import PackedFunction
+
+Inputs = Sequence[dict[str, np.ndarray]]
+"""Of each model, one array per input, by name."""
 
 
 class Executor(Protocol):

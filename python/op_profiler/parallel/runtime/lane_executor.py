@@ -16,6 +16,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import for_team
+from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes
 from op_profiler.parallel.runtime.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.runtime.storage import plan_storage
@@ -41,12 +42,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
     """
 
     def __init__(
-        self,
-        graph: KernelGraph,
-        compiled: Sequence[CompiledModel],
-        plan: Plan,
-        device: RuntimeDevice,
-        inputs: Sequence[dict[str, np.ndarray]],
+        self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> None:
         order = happens_before(graph, plan)
         self._models = load_side_by_side(graph, compiled, order, device, inputs)
@@ -145,11 +141,7 @@ def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
 
 
 def load_side_by_side(
-    graph: KernelGraph,
-    compiled: Sequence[CompiledModel],
-    before: list[int],
-    device: RuntimeDevice,
-    inputs: Sequence[dict[str, np.ndarray]],
+    graph: KernelGraph, compiled: Sequence[CompiledModel], before: list[int], device: RuntimeDevice, inputs: Inputs
 ) -> list[Bound]:
     """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""
     on_processor = device == load_tvm().cpu()

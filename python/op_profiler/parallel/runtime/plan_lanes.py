@@ -6,9 +6,9 @@ import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-if TYPE_CHECKING:
-    import numpy as np
+from op_profiler.parallel.runtime.executor import Inputs
 
+if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.compilers.tvm_types import RuntimeDevice
     from op_profiler.parallel.planning.graph import KernelGraph
@@ -64,12 +64,7 @@ class PlanLanes(abc.ABC):
 
     @abc.abstractmethod
     def executor(
-        self,
-        graph: KernelGraph,
-        compiled: Sequence[CompiledModel],
-        plan: Plan,
-        device: RuntimeDevice,
-        inputs: Sequence[dict[str, np.ndarray]],
+        self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> Executor:
         """What runs a plan for models that were `prepared`.
 

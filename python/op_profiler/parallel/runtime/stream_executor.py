@@ -22,6 +22,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.parallel.planning.plan import Group, Stage
+from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, load_side_by_side
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         compiled: Sequence[CompiledModel],
         plan: Plan,
         device: RuntimeDevice,
-        inputs: Sequence[dict[str, np.ndarray]],
+        inputs: Inputs,
         events: StreamEvents,
         graphs: StreamGraphs,
     ) -> None:

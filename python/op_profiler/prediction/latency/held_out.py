@@ -39,42 +39,19 @@ class HeldOutNetwork:
     prediction: NetworkPrediction
 
 
-def _random(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
-    """A random fifth of the operators."""
-    fold = np.random.default_rng(seed).integers(0, 5, len(examples.operators))
-    return fold[examples.operator] == 0
-
-
-def _every_other_size(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
-    return np.isin(columns["width"], np.unique(columns["width"][columns["conv"]])[1::2])
-
-
-def _out_channels(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
-    return np.isin(columns["columns"], np.unique(columns["columns"][columns["conv"]])[2::5])
-
-
-def _ratio(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
-    return np.isin(np.round(columns["ratio"], 2), (0.5, 2.0))
-
-
-def _batch(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+def _batch(columns: dict[str, np.ndarray]) -> np.ndarray:
     batches = np.unique(columns["batch"][columns["conv"]])
     return columns["batch"] == batches[-2 if len(batches) > 2 else -1]
 
 
-def _largest(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
-    return columns["width"] >= np.quantile(columns["width"][columns["conv"]], 0.95)
-
-
-_SPLITS: dict[str, Callable[[Examples, dict[str, np.ndarray], int], np.ndarray]] = {
-    "random": _random,
-    "h": _every_other_size,
-    "oc": _out_channels,
-    "ratio": _ratio,
+_SPLITS: dict[str, Callable[[dict[str, np.ndarray]], np.ndarray]] = {
+    "h": lambda columns: np.isin(columns["width"], np.unique(columns["width"][columns["conv"]])[1::2]),
+    "oc": lambda columns: np.isin(columns["columns"], np.unique(columns["columns"][columns["conv"]])[2::5]),
+    "ratio": lambda columns: np.isin(np.round(columns["ratio"], 2), (0.5, 2.0)),
     "batch": _batch,
-    "largest": _largest,
+    "largest": lambda columns: columns["width"] >= np.quantile(columns["width"][columns["conv"]], 0.95),
 }
-SPLITS = (*_SPLITS, "model")
+SPLITS = ("random", *_SPLITS, "model")
 DESCRIPTIONS = {
     "random": "a random fifth of the operators",
     "h": "convolutions of every other input width",
@@ -117,14 +94,15 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
         UnknownNameError: no such split.
         DatasetError: there are too few convolutions.
     """
+    if split == "random":
+        fold = np.random.default_rng(seed).integers(0, 5, len(examples.operators))
+        return fold[examples.operator] == 0
     if split not in _SPLITS:
         raise UnknownNameError("split", split, SPLITS)
     columns = _columns(examples)
-    if split == "random":
-        return _random(examples, columns, seed)
     if columns["conv"].sum() < _FEWEST_CONVOLUTIONS:
         raise DatasetError(f"the dataset holds only {int(columns['conv'].sum())} measurements of convolutions")
-    held = _SPLITS[split](examples, columns, seed) & columns["conv"]
+    held = _SPLITS[split](columns) & columns["conv"]
     if not held.any() or held.all():
         raise DatasetError(f"there is nothing to hold out by {split}: {DESCRIPTIONS[split]}")
     return held

@@ -76,11 +76,7 @@ class KernelModel:
 
     @classmethod
     def fit(
-        cls,
-        query: Query,
-        latency_us: np.ndarray,
-        weight: np.ndarray,
-        like: Sequence[tuple[KernelModel, float]] = (),
+        cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, like: Sequence[tuple[KernelModel, float]] = ()
     ) -> KernelModel:
         """From measured kernels, one an entry of `query`; those whose loops are not known are left out.
 

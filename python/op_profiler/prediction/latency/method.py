@@ -11,10 +11,6 @@ import numpy as np
 from op_profiler.prediction.latency.regression import Regressor
 
 
-def _nothing(_seed: int) -> list[Regressor]:
-    return []
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """Each operator is answered by the first way that applies, in the order of the attributes.
@@ -34,7 +30,7 @@ class Method:
     looks_up: bool = False
     corrects_samples: bool = False
     interpolates: Literal["nowhere", "where better", "everywhere"] = "nowhere"
-    regressors: Callable[[int], list[Regressor]] = _nothing
+    regressors: Callable[[int], list[Regressor]] = lambda _: []
     regressor_types: tuple[type[Regressor], ...] = ()
     averages_latencies: bool = False
     bounds: bool = True

@@ -20,10 +20,6 @@ _DIVERSE: dict[str, Any] = {
 are worth twice as many models, of which each takes its time to be asked."""
 
 
-def _several_boosted(seed: int) -> list[Regressor]:
-    return [Boosted(seed + number, **_DIVERSE) for number in range(1, _SEVERAL + 1)]
-
-
 def _boosted(seed: int) -> list[Regressor]:
     return [Boosted(seed)]
 
@@ -36,15 +32,11 @@ def _tree(seed: int) -> list[Regressor]:
     return [SklearnTrees.of("decision_tree", seed)]
 
 
-def _all_three(seed: int) -> list[Regressor]:
-    return [*_boosted(seed), *_forest(seed), *_tree(seed)]
-
-
 DEFAULT = Method(
     looks_up=True,
     corrects_samples=True,
     interpolates="where better",
-    regressors=_several_boosted,
+    regressors=lambda seed: [Boosted(seed + number, **_DIVERSE) for number in range(1, _SEVERAL + 1)],
     regressor_types=(Boosted,),
 )
 LOOKUP = Method(looks_up=True, bounds=False)
@@ -52,6 +44,10 @@ INTERPOLATION = Method(interpolates="everywhere")
 XGBOOST = Method(regressors=_boosted, regressor_types=(Boosted,))
 RANDOM_FOREST = Method(regressors=_forest, regressor_types=(SklearnTrees,))
 DECISION_TREE = Method(regressors=_tree, regressor_types=(SklearnTrees,))
-MEAN = Method(regressors=_all_three, regressor_types=(Boosted, SklearnTrees), averages_latencies=True)
+MEAN = Method(
+    regressors=lambda seed: [*_boosted(seed), *_forest(seed), *_tree(seed)],
+    regressor_types=(Boosted, SklearnTrees),
+    averages_latencies=True,
+)
 """As the TFLite latency estimator of Google Summer of Code has it."""
 ROOFLINE = Method()

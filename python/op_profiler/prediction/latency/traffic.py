@@ -331,12 +331,7 @@ def _accumulators(nest: LoopNest, stored: Access) -> int:
 
 
 def _loads(
-    nest: LoopNest,
-    accesses: Sequence[Access],
-    summed: Access | None,
-    vector: int,
-    vectorized: int,
-    accumulators: int,
+    nest: LoopNest, accesses: Sequence[Access], summed: Access | None, vector: int, vectorized: int, accumulators: int
 ) -> tuple[float, float]:
     """Instructions that load or store, and elements that are gathered one by one."""
     loads = gathers = 0.0

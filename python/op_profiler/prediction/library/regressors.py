@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class RegressionPredictor:
         names: of ``xgboost``, ``random_forest`` and ``decision_tree``; their estimates are averaged.
     """
 
-    def __init__(self, names: tuple[str, ...], seed: int) -> None:
+    def __init__(self, names: tuple[str, ...], seed: int = 0) -> None:
         self._models = [_model(name, seed) for name in names]
 
     def fit(self, table: Convolutions) -> None:
@@ -33,20 +34,10 @@ class RegressionPredictor:
         return LibraryPrediction.without_interval(np.mean(estimates, axis=0))
 
 
-def xgboost(seed: int = 0) -> RegressionPredictor:
-    return RegressionPredictor(("xgboost",), seed)
-
-
-def random_forest(seed: int = 0) -> RegressionPredictor:
-    return RegressionPredictor(("random_forest",), seed)
-
-
-def decision_tree(seed: int = 0) -> RegressionPredictor:
-    return RegressionPredictor(("decision_tree",), seed)
-
-
-def mean(seed: int = 0) -> RegressionPredictor:
-    return RegressionPredictor(("decision_tree", "random_forest", "xgboost"), seed)
+xgboost = functools.partial(RegressionPredictor, ("xgboost",))
+random_forest = functools.partial(RegressionPredictor, ("random_forest",))
+decision_tree = functools.partial(RegressionPredictor, ("decision_tree",))
+mean = functools.partial(RegressionPredictor, ("decision_tree", "random_forest", "xgboost"))
 
 
 def _plain_features(table: Convolutions) -> np.ndarray:

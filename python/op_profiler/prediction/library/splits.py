@@ -14,40 +14,13 @@ _RATIOS = (0.5, 2.0)
 _BATCH = 64
 
 
-def _random(table: Convolutions, seed: int) -> np.ndarray:
-    """A random fifth."""
-    return np.random.default_rng(seed).random(len(table)) < 0.2
-
-
-def _every_other_size(table: Convolutions, seed: int) -> np.ndarray:
-    sizes = np.unique(table.column("size"))
-    return np.isin(table.column("size"), sizes[1::2])
-
-
-def _out_channels(table: Convolutions, seed: int) -> np.ndarray:
-    return np.isin(table.column("out_channels"), _OUT_CHANNELS)
-
-
-def _ratio(table: Convolutions, seed: int) -> np.ndarray:
-    return np.isin(table.ratio, _RATIOS)
-
-
-def _batch(table: Convolutions, seed: int) -> np.ndarray:
-    return table.column("batch") == _BATCH
-
-
-def _largest(table: Convolutions, seed: int) -> np.ndarray:
-    """The two largest sizes."""
-    return np.isin(table.column("size"), np.unique(table.column("size"))[-2:])
-
-
 _SPLITS: dict[str, Callable[[Convolutions, int], np.ndarray]] = {
-    "random": _random,
-    "h": _every_other_size,
-    "oc": _out_channels,
-    "ratio": _ratio,
-    "batch": _batch,
-    "largest": _largest,
+    "random": lambda table, seed: np.random.default_rng(seed).random(len(table)) < 0.2,
+    "h": lambda table, _: np.isin(table.column("size"), np.unique(table.column("size"))[1::2]),
+    "oc": lambda table, _: np.isin(table.column("out_channels"), _OUT_CHANNELS),
+    "ratio": lambda table, _: np.isin(table.ratio, _RATIOS),
+    "batch": lambda table, _: table.column("batch") == _BATCH,
+    "largest": lambda table, _: np.isin(table.column("size"), np.unique(table.column("size"))[-2:]),
 }
 SPLITS = tuple(_SPLITS)
 DESCRIPTIONS = {

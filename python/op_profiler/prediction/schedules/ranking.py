@@ -16,7 +16,6 @@ import numpy as np
 
 from op_profiler.lean_imports import load_xgboost
 
-_AXES = ("n", "b", "oc", "oh", "ow", "y", "x", "rows")
 _LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")
 _UNROLL = {"none": 0.0, "tile": 1.0, "tile and reduction": 2.0}
 _ROUNDS = 400

@@ -21,7 +21,6 @@ from op_profiler.report.page.document import (
     Roof,
     RooflinePart,
     RunPart,
-    Time,
     Tuning,
 )
 from op_profiler.report.page.explanations import how_to_explain
@@ -122,12 +121,7 @@ class _Studies:
 
 
 def _studies(
-    dataset: Dataset,
-    operators: Called,
-    device: Device | None,
-    predictor: str,
-    model: Model,
-    threads: list[int],
+    dataset: Dataset, operators: Called, device: Device | None, predictor: str, model: Model, threads: list[int]
 ) -> _Studies:
     if device is None:
         return _Studies([], {}, "There is no prediction: nothing of the model was measured.", [], {})
@@ -237,7 +231,7 @@ def _run(
     timing = stored.timing
     return RunPart(
         threads=threads,
-        whole=_whole(stored),
+        whole=time_part(timing.whole_model, stored.measured_at),
         before_us=timing.before_us,
         after_us=timing.after_us,
         sum_us=timing.sum_of_operators_us,
@@ -246,10 +240,6 @@ def _run(
         missing=[names.get(key, key) for key in timing.unmeasured],
         one_run_us=_one_run(operators, measured),
     )
-
-
-def _whole(stored: StoredTiming) -> Time:
-    return time_part(stored.timing.whole_model, stored.measured_at)
 
 
 def _one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> list[float | None]:

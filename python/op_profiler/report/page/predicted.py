@@ -59,10 +59,7 @@ def predicted_part(
         verdict=[_verdict(one) for one in parts],
         warnings=[_NOT_MEASURED, whose, *(_missing(one) for one in parts if one.without_estimate)],
         notes=[],
-        runs=[
-            RunPart(threads=one.threads, whole=Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us))
-            for one in parts
-        ],
+        runs=[RunPart(threads=one.threads, whole=_time(one)) for one in parts],
         operators=_operators(predictions[0], estimates),
         predictor=whose,
         predictions=parts,
@@ -75,9 +72,7 @@ def _rooflines(predictor: Predictor) -> list[RooflinePart]:
     line = predictor.roofline
     return [
         RooflinePart(
-            threads=int(threads),
-            flops_per_us=float(flops),
-            roofs=[Roof(level="memory", bytes_per_us=float(moved))],
+            threads=int(threads), flops_per_us=float(flops), roofs=[Roof(level="memory", bytes_per_us=float(moved))]
         )
         for threads, flops, moved in zip(line.threads, line.flops_per_us, line.bytes_per_us)
     ]
@@ -88,9 +83,7 @@ def _operators(first: NetworkPrediction, estimates: dict[int, dict[str, Estimate
     parts, position = [], 0
     for operator, calls in zip(first.network.operators, first.network.calls):
         mine = {str(n): found[operator.key] for n, found in estimates.items()}
-        times = {
-            n: Time(median_us=e.us, low_us=e.low_us, high_us=e.high_us) for n, e in mine.items() if e.us is not None
-        }
+        times = {n: _time(estimate) for n, estimate in mine.items() if estimate.us is not None}
         positions = range(position, position + int(calls))
         parts.append(operator_part(operator, tuple(positions), times=times, estimates=mine))
         position += int(calls)

@@ -7,9 +7,8 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from op_profiler.errors import UsageError
+from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor
 from op_profiler.targets.cuda.events import Runtime, pointer
@@ -44,12 +43,7 @@ class StreamLanes(PlanLanes):
         return (1,)
 
     def executor(
-        self,
-        graph: KernelGraph,
-        compiled: Sequence[CompiledModel],
-        plan: Plan,
-        device: RuntimeDevice,
-        inputs: Sequence[dict[str, np.ndarray]],
+        self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> StreamExecutor:
         from op_profiler.targets.cuda.events import Events
 

@@ -61,11 +61,7 @@ class GpuWorker(Worker):
         return SingleCalls(self.device)
 
     def _built(
-        self,
-        built: BuiltPoint,
-        arrays: list[DeviceArray],
-        reference: Reference | None,
-        weights: list[DeviceArray],
+        self, built: BuiltPoint, arrays: list[DeviceArray], reference: Reference | None, weights: list[DeviceArray]
     ) -> Built:
         name = built.function.entry_name
         kernel = compiler_in_use().bound_kernel(name, "", built.function.get_function(name), arrays)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from op_profiler.c_compiler import compiler
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.cores import binding_order, usable_cores
 from op_profiler.errors import UsageError
 from op_profiler.measure.threads import default_thread_counts
+from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes
 from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 
@@ -56,11 +55,6 @@ class CoreLanes(PlanLanes):
         return compiler_in_use().with_own_weights(compiled)
 
     def executor(
-        self,
-        graph: KernelGraph,
-        compiled: Sequence[CompiledModel],
-        plan: Plan,
-        device: RuntimeDevice,
-        inputs: Sequence[dict[str, np.ndarray]],
+        self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> PlanExecutor:
         return PlanExecutor(graph, compiled, plan, device, inputs)

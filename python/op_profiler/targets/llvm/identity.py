@@ -19,8 +19,9 @@ from op_profiler.cache import cache_folder
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.compilers.tvm_types import Target
-from op_profiler.cores import usable_cores
+from op_profiler.cores import text_in, usable_cores
 from op_profiler.files import atomic_file
+from op_profiler.measure.caches import cache_bytes
 from op_profiler.measure.measurement import Device
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -58,7 +59,7 @@ def describe_host(target: Target) -> Device:
             "system": f"{platform.system()} {platform.release()}",
             "logical_cores": psutil.cpu_count(logical=True),
             "physical_cores": psutil.cpu_count(logical=False),
-            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "governor": text_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             "family_model_stepping": [cpu.get("family"), cpu.get("model"), cpu.get("stepping")],
             "hypervisor": "hypervisor" in cpu.get("flags", []),
             "flags": cpu.get("flags", []),
@@ -136,7 +137,7 @@ def host_id() -> str:
     - the host's name.
     """
     named = os.environ.get("OP_PROFILER_HOST_ID")
-    installed = "" if _in_container() else next(filter(None, map(_read, _MACHINE_IDS)), "")
+    installed = "" if _in_container() else next(filter(None, map(text_in, _MACHINE_IDS)), "")
     identity = named or installed or _boot_id() or platform.node()
     return hashlib.sha256(f"op_profiler {identity}".encode()).hexdigest()[:16]
 
@@ -145,13 +146,13 @@ def _in_container() -> bool:
     """Whether this process sees another root folder than its host's (Docker, Podman, Kubernetes, Apptainer, nspawn)."""
     if any(map(os.path.exists, _CONTAINER_FILES)) or any(name in os.environ for name in _CONTAINER_VARIABLES):
         return True
-    mounts = [line.split() for line in _read("/proc/self/mounts").splitlines()]
+    mounts = [line.split() for line in text_in("/proc/self/mounts").splitlines()]
     return any(kind in ("overlay", "fuse.fuse-overlayfs") for _, place, kind, *_ in mounts if place == "/")
 
 
 def _processor_line() -> str:
     wanted = ("model name", "cpu family", "model\t", "stepping", "CPU part", "CPU implementer")
-    text = _read("/proc/cpuinfo") or platform.processor()
+    text = text_in("/proc/cpuinfo") or platform.processor()
     first = text.split("\n\n")[0]
     return "\n".join(line for line in first.splitlines() if line.startswith(wanted))
 
@@ -162,21 +163,13 @@ def _cache_sizes() -> dict[int, int]:
     if not _CACHES.is_dir():
         return sizes
     for index in _CACHES.glob("index*"):
-        if _read(index / "type") == "Instruction":
+        if text_in(index / "type") == "Instruction":
             continue
-        level, size = _read(index / "level"), _read(index / "size")
+        level, size = text_in(index / "level"), text_in(index / "size")
         if level and size:
-            factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(size[-1], 1)
-            sizes[int(level)] = int(size.rstrip("KMG")) * factor
+            sizes[int(level)] = cache_bytes(size)
     return sizes
 
 
 def _boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id")
-
-
-def _read(path: str | os.PathLike[str]) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
+    return text_in("/proc/sys/kernel/random/boot_id")

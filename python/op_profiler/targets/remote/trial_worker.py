@@ -28,12 +28,7 @@ class BoardWorker(Worker):
         return self.board.runtime, self.board.threads
 
     def trial(
-        self,
-        candidate: Candidate,
-        best_us: float,
-        samples: int,
-        minimum_us: float,
-        stop_factor: float,
+        self, candidate: Candidate, best_us: float, samples: int, minimum_us: float, stop_factor: float
     ) -> TrialResult:
         """Build and time one candidate."""
         result = self.build(0, candidate)
@@ -62,11 +57,7 @@ class BoardWorker(Worker):
         return self.board.device
 
     def _built(
-        self,
-        built: BuiltPoint,
-        arrays: list[DeviceArray],
-        reference: Reference | None,
-        weights: list[DeviceArray],
+        self, built: BuiltPoint, arrays: list[DeviceArray], reference: Reference | None, weights: list[DeviceArray]
     ) -> Built:
         with self.board.guard("sending a candidate"):
             library = upload(self.board.connection.session, built.function, self.target)

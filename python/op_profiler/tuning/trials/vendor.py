@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from op_profiler.cores import binding_order
 from op_profiler.errors import MeasureError, MissingPackageError
 from op_profiler.tuning.candidate import TaskSpec
-from op_profiler.tuning.reference import Reference
+from op_profiler.tuning.reference import Reference, transposed, window_of
 
 
 def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[str, Callable[[], Any]]:
@@ -35,7 +35,8 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
         raise MeasureError(f"torch runs on {torch.get_num_threads()} threads, not on {threads}")
     data, weight = (torch.from_numpy(array.copy()) for array in reference.arrays)
     kernels = plain_kernels(torch, task, data, weight)
-    with _where_there_is_one():
+    # oneDNN is not in every build of torch, and not for every processor
+    with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
         if data.dim() == 4:
             kernels |= _convolution_of_mkldnn(torch, task, data, weight)
         elif data.dim() == 2:
@@ -56,23 +57,15 @@ def plain_kernels(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[st
     return {"torch.nn.functional.linear": _inference(torch, torch.nn.functional.linear, data, weight)}
 
 
-@contextlib.contextmanager
-def _where_there_is_one() -> Iterator[None]:
-    """oneDNN is not in every build of torch, and not for every processor."""
-    with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-        yield
-
-
 def _oriented(task: TaskSpec, a: Any, b: Any) -> tuple[Any, Any]:
-    flags = task.arguments[4:6]
-    transpose_a, transpose_b = (bool(flags[0]), bool(flags[1])) if len(flags) == 2 else (False, True)
+    transpose_a, transpose_b = transposed(task)
     a, b = (a.transpose(1, 2) if transpose_a else a), (b.transpose(1, 2) if transpose_b else b)
     batch = max(a.shape[0], b.shape[0])
     return a.expand(batch, *a.shape[1:]), b.expand(batch, *b.shape[1:])
 
 
 def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    strides, (top, left, bottom, right), dilation, groups = _shape(task, data, weight)
+    (strides, (top, left, bottom, right), dilation), groups = window_of(task), data.shape[1] // weight.shape[1]
 
     def convolve(x: Any, w: Any) -> Any:
         if (top, left) != (bottom, right):  # torch pads both sides alike
@@ -91,7 +84,7 @@ def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[st
 
 def _convolution_of_mkldnn(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
     """oneDNN's own blocked layouts, the weight reordered beforehand; it pads both sides alike."""
-    strides, (top, left, bottom, right), dilation, groups = _shape(task, data, weight)
+    (strides, (top, left, bottom, right), dilation), groups = window_of(task), data.shape[1] // weight.shape[1]
     if (top, left) != (bottom, right):
         return {}
     padding = top, left
@@ -101,13 +94,6 @@ def _convolution_of_mkldnn(torch: Any, task: TaskSpec, data: Any, weight: Any) -
         return torch.conv2d(x, w, None, strides, padding, dilation, groups)
 
     return {"torch.conv2d mkldnn": _inference(torch, convolve, data.to_mkldnn(), packed)}
-
-
-def _shape(task: TaskSpec, data: Any, weight: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-    """Strides, padding (top, left, bottom, right), dilation and groups of a convolution."""
-    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
-    padding = padding if len(padding) == 4 else (*padding, *padding)
-    return strides, padding, dilation, data.shape[1] // weight.shape[1]
 
 
 def _inference(torch: Any, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:

@@ -256,11 +256,7 @@ class Worker:
         return self._built(built, arrays, reference, weights)
 
     def _built(
-        self,
-        built: BuiltPoint,
-        arrays: list[DeviceArray],
-        reference: Reference | None,
-        weights: list[DeviceArray],
+        self, built: BuiltPoint, arrays: list[DeviceArray], reference: Reference | None, weights: list[DeviceArray]
     ) -> Built:
         inputs = [array for place, array in enumerate(arrays) if place != built.output]
         flush = self._flusher(weights or inputs) if self.setup.cache == "cold" else None

@@ -20,6 +20,8 @@ from op_profiler.targets.cuda.gpu import GpuKernels
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 
+from ....gpu_events import Clock
+
 TARGET = "cuda -arch=sm_90"
 
 
@@ -67,25 +69,6 @@ def test_loops_of_a_gpu_s_kernels_are_not_told() -> None:
     model, target = _model(), resolve_target(TARGET)
     with pytest.raises(ModelError, match="does not tell the loops"):
         RELAX.read_call(RELAX.operators(model, target)[0], target)
-
-
-class Clock:
-    """In place of CUDA's events: each is a millisecond after the one before."""
-
-    def __init__(self) -> None:
-        self.recorded: list[int] = []
-
-    def record(self, number: int) -> None:
-        self.recorded.append(number)
-
-    def between_us(self, first: int, last: int) -> float:
-        return (self.recorded.index(last) - self.recorded.index(first)) * 1e3
-
-    def hold(self, microseconds: int) -> None:
-        return
-
-    def passed(self, number: int) -> bool:
-        return False
 
 
 class Runtime:

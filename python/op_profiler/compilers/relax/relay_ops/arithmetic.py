@@ -50,16 +50,14 @@ def _place_of(name: str) -> Convert:
     return convert
 
 
-def _cumsum(op: Any, a: Attrs, x: list[Any]) -> Any:
-    return op.cumsum(x[0], axis=a.get("axis"), dtype=a.get("dtype"), exclusive=bool(a.get("exclusive")))
-
-
 ARITHMETIC: dict[str, Convert] = {
     **{name: _same(name) for name in _SAME},
     **{name: _reduction(name) for name in ("mean", "sum", "max", "min", "prod")},
     **{name: _place_of(name) for name in ("argmax", "argmin")},
     "variance": _variance,
-    "cumsum": _cumsum,
+    "cumsum": lambda op, a, x: op.cumsum(
+        x[0], axis=a.get("axis"), dtype=a.get("dtype"), exclusive=bool(a.get("exclusive"))
+    ),
     "clip": lambda op, a, x: op.clip(x[0], a["a_min"], a["a_max"]),
     "cast": lambda op, a, x: op.astype(x[0], a["dtype"]),
 }

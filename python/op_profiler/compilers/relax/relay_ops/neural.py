@@ -43,20 +43,12 @@ def _laid_out(op: Any, value: Any, layout: str, wanted: str) -> Any:
     return value if layout == wanted else op.permute_dims(value, [layout.index(axis) for axis in wanted])
 
 
-def _dense(op: Any, a: Attrs, x: list[Any]) -> Any:
-    return op.matmul(x[0], op.permute_dims(x[1]))
-
-
 def _matmul(op: Any, a: Attrs, x: list[Any]) -> Any:
     def side(value: Any, transposed: bool) -> Any:
         axes = list(range(len(shape_of(value))))
         return op.permute_dims(value, [*axes[:-2], axes[-1], axes[-2]]) if transposed else value
 
     return op.matmul(side(x[0], a.get("transpose_a", False)), side(x[1], a.get("transpose_b", False)))
-
-
-def _bias_add(op: Any, a: Attrs, x: list[Any]) -> Any:
-    return op.add(x[0], along(x[1], int(a["axis"]), len(shape_of(x[0]))))
 
 
 def _batch_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
@@ -68,10 +60,6 @@ def _used(op: Any, a: Attrs, x: list[Any]) -> list[Any]:
     """Data, scale and shift of a norm. Relax has attributes that leave one of them out, and does not heed them."""
     data, scale, shift = x
     return [data, scale if a["scale"] else op.ones_like(scale), shift if a["center"] else op.zeros_like(shift)]
-
-
-def _layer_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
-    return op.nn.layer_norm(*_used(op, a, x), axes=[a["axis"]], epsilon=a["epsilon"])
 
 
 def _group_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
@@ -111,12 +99,12 @@ def _constant(value: float, like: Any) -> Any:
 NEURAL: dict[str, Convert] = {
     **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
     **{f"nn.conv{n}d_transpose": _transposed_convolution for n in _LAYOUTS},
-    "nn.dense": _dense,
+    "nn.dense": lambda op, a, x: op.matmul(x[0], op.permute_dims(x[1])),
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
-    "nn.bias_add": _bias_add,
+    "nn.bias_add": lambda op, a, x: op.add(x[0], along(x[1], int(a["axis"]), len(shape_of(x[0])))),
     "nn.batch_norm": _batch_norm,
-    "nn.layer_norm": _layer_norm,
+    "nn.layer_norm": lambda op, a, x: op.nn.layer_norm(*_used(op, a, x), axes=[a["axis"]], epsilon=a["epsilon"]),
     "nn.group_norm": _group_norm,
     "nn.instance_norm": _instance_norm,
     "nn.l2_normalize": _l2_normalize,

@@ -12,10 +12,9 @@ from op_profiler.errors import ModelError
 _PADDING = {"constant": "constant", "edge": "replicate", "reflect": "reflect"}
 
 
-def _reshape(op: Any, a: Attrs, x: list[Any]) -> Any:
+def _to_shape(name: str) -> Convert:
     """To the shape that Relay found: its attributes may say the same with zeros and below, or nothing."""
-    (shape,) = a["shapes"]
-    return x[0] if shape_of(x[0]) == shape else op.reshape(x[0], shape)
+    return lambda op, a, x: x[0] if shape_of(x[0]) == a["shapes"][0] else getattr(op, name)(x[0], a["shapes"][0])
 
 
 def _strided_slice(op: Any, a: Attrs, x: list[Any]) -> Any:
@@ -50,18 +49,8 @@ def _pad(op: Any, a: Attrs, x: list[Any]) -> Any:
     return op.nn.pad(x[0], widths, pad_mode=_PADDING[mode], pad_value=value)
 
 
-def _broadcast_to(op: Any, a: Attrs, x: list[Any]) -> Any:
-    (shape,) = a["shapes"]
-    return x[0] if shape_of(x[0]) == shape else op.broadcast_to(x[0], shape)
-
-
 def _filled(value: float) -> Convert:
     return lambda op, a, x: op.full(a["shapes"][0], load_tvm().relax.const(value, _dtype(a, x)), _dtype(a, x))
-
-
-def _full(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Of ``full`` the value is the first argument, of ``full_like`` the second."""
-    return _filled(number(x[-1]))(op, a, x)
 
 
 def _dtype(a: Attrs, x: list[Any]) -> str:
@@ -87,8 +76,9 @@ def _depth_to_space(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 SHAPES: dict[str, Convert] = {
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims", "nn.batch_flatten"), _reshape),
-    **dict.fromkeys(("full", "full_like"), _full),
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims", "nn.batch_flatten"), _to_shape("reshape")),
+    # of ``full`` the value is the first argument, of ``full_like`` the second
+    **dict.fromkeys(("full", "full_like"), lambda op, a, x: _filled(number(x[-1]))(op, a, x)),
     **dict.fromkeys(("zeros", "zeros_like"), _filled(0)),
     **dict.fromkeys(("ones", "ones_like"), _filled(1)),
     "copy": lambda op, a, x: x[0],
@@ -103,7 +93,7 @@ SHAPES: dict[str, Convert] = {
     "repeat": lambda op, a, x: op.repeat(x[0], a["repeats"], axis=a["axis"]),
     "tile": lambda op, a, x: op.tile(x[0], a["reps"]),
     "reverse": lambda op, a, x: op.flip(x[0], axis=a["axis"]),
-    "broadcast_to": _broadcast_to,
+    "broadcast_to": _to_shape("broadcast_to"),
     "nn.pad": _pad,
     "one_hot": _one_hot,
     "nn.depth_to_space": _depth_to_space,

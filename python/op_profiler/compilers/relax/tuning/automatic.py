@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relax.rules.blocks import REDUCTION, TVM_ERRORS
@@ -154,7 +155,9 @@ def _context(module: Any, target: Target) -> Any:
 
     known = tvm.target.Target({**dict(target.export()), "num-cores": usable_cores()})
     generator = meta_schedule.space_generator.PostOrderApply(sch_rules=_KIND, postprocs=_KIND, mutator_probs=_KIND)
-    with standing_in("tvm.s_tir.tensor_intrin"):  # twenty seconds, for intrinsics that these rules do not use
+    intrinsics = "tvm.s_tir.tensor_intrin"
+    # which takes twenty seconds, for intrinsics that these rules do not use
+    with standing_in(intrinsics, ModuleType(intrinsics)):
         return meta_schedule.TuneContext(
             module, target=known, space_generator=generator, rand_state=_SEED, num_threads=1
         )

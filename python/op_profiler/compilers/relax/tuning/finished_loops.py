@@ -29,7 +29,11 @@ def with_loops(factors: Factors, schedule: Any) -> Factors:
     """
     *others, last = blocks_of(schedule)
     block = next((one for one in others if reduces(schedule, one)), last)
-    axes = {_plain(axis.var.name): int(axis.iter_type) == REDUCTION for axis in schedule.get(block).iter_vars}
+    # the variable of a block has something in front of the name of the axis
+    axes = {
+        str(axis.var.name).removeprefix("v_"): int(axis.iter_type) == REDUCTION
+        for axis in schedule.get(block).iter_vars
+    }
     order: list[str] = []
     parallel: list[Part] = []
     lanes = None
@@ -50,11 +54,6 @@ def with_loops(factors: Factors, schedule: Any) -> Factors:
         vectorize=lanes,
         parallel=" ".join(dict.fromkeys(axis for axis, _ in parallel)) or None,
     )
-
-
-def _plain(name: Any) -> str:
-    """Of an axis; the variable of a block has something in front."""
-    return str(name).removeprefix("v_")
 
 
 def _parts(name: str, axes: Collection[str]) -> list[Part]:

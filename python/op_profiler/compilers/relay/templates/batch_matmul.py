@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from op_profiler.compilers.relay.templates.conv2d import shape
+from op_profiler.compilers.relay.templates.conv2d import shape, static
 from op_profiler.compilers.relay.templates.nest import apply, nest_of
 from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
@@ -62,8 +62,7 @@ def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
 
 
 def _applies(attrs: Any, inputs: Any) -> bool:
-    static = all(hasattr(d, "value") or isinstance(d, int) for t in inputs for d in t.shape)
-    return static and all("float" in str(t.dtype) for t in inputs)
+    return static(inputs) and all("float" in str(t.dtype) for t in inputs)
 
 
 def register() -> None:

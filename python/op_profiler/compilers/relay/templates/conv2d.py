@@ -27,13 +27,24 @@ def shape(tensor: Any) -> tuple[int, ...]:
     return tuple(int(d) for d in tensor.shape)
 
 
+def static(inputs: Any) -> bool:
+    """Whether all sizes of TE tensors are known."""
+    return all(hasattr(d, "value") or isinstance(d, int) for t in inputs for d in t.shape)
+
+
+def four_sides(padding: Any) -> tuple[int, ...]:
+    """Padding at the top, left, bottom and right, of these or of (vertical, horizontal)."""
+    sides = tuple(int(side) for side in padding)
+    return sides if len(sides) == 4 else (*sides, *sides)
+
+
 def pad_spatial(data: Any, padding: Any) -> Any:
     """Zeros around height and width of a 5-D tensor; the tensor itself where there is nothing to add.
 
     Args:
         padding: (vertical, horizontal) or (top, left, bottom, right).
     """
-    top, left, bottom, right = (int(p) for p in (padding if len(padding) == 4 else (*padding, *padding)))
+    top, left, bottom, right = four_sides(padding)
     if not any((top, left, bottom, right)):
         return data
     return load_tvm().topi.nn.pad(data, (0, 0, top, left, 0), (0, 0, bottom, right, 0), name=PADDING)
@@ -54,19 +65,10 @@ def _window(
     return axes, sizes, lambda *at: [o * step + k * gap for o, step, k, gap in zip(at, steps, axes, gaps)]
 
 
-def _conv2d(
-    cfg: Any,
-    data: Any,
-    kernel: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    layout: str,
-    out_layout: str,
-    dtype: str,
-) -> Any:
+def _conv2d(cfg: Any, *arguments: Any) -> Any:
     """Blocked convolution; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels in a group."""
     te = load_tvm().te
+    data, kernel, strides, padding, dilation, _, _, dtype = arguments
     padded = pad_spatial(data, padding)
     n, *_, block = shape(padded)
     chunks, group_chunks, *_, kernel_block, lanes = shape(kernel)
@@ -84,19 +86,10 @@ def _conv2d(
     return te.compute((n, chunks, *sizes, lanes), product, name="conv2d", tag=CONV2D)
 
 
-def _depthwise(
-    cfg: Any,
-    data: Any,
-    kernel: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    layout: str,
-    out_layout: str,
-    dtype: str,
-) -> Any:
+def _depthwise(cfg: Any, *arguments: Any) -> Any:
     """Blocked depthwise convolution; data [n, C, h, w, c], kernel [C, 1, kh, kw, 1, c]."""
     te = load_tvm().te
+    data, kernel, strides, padding, dilation, _, _, dtype = arguments
     padded = pad_spatial(data, padding)
     n, chunks, *_, lanes = shape(padded)
     (kh, kw), sizes, place = _window(padded, kernel, strides, dilation)

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from op_profiler.compilers.relay.templates.conv2d import CONV2D, PADDING, shape
+from op_profiler.compilers.relay.templates.conv2d import CONV2D, PADDING, four_sides, shape
 from op_profiler.compilers.relay.templates.conv2d import tasks as direct_tasks
 from op_profiler.compilers.relay.templates.nest import output_of, restrict, tile_sizes, value
 from op_profiler.compilers.relay.templates.strategy import registered
@@ -32,20 +32,11 @@ ALPHA = TILE + KERNEL - 1
 _BY_STAGE, _BY_BLOCK, _PADDING_FIRST = 0, 1, 2
 
 
-def _winograd(
-    cfg: Any,
-    data: Any,
-    weight: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    layout: str,
-    out_layout: str,
-    dtype: str,
-) -> Any:
+def _winograd(cfg: Any, *arguments: Any) -> Any:
     """data [n, C, h, w, c], transformed weight [6, 6, O, C*c, o]; the result [n, O, h', w', o]."""
     tvm = load_tvm()
     te = tvm.te
+    data, weight, _, padding, _, _, _, dtype = arguments
     n, chunks, *_, block = shape(data)
     _, _, out_chunks, channels, lanes = shape(weight)
     padded, out_height, out_width = _padded(data, padding)
@@ -96,7 +87,7 @@ def _winograd(
 def _padded(data: Any, padding: Any) -> tuple[Any, int, int]:
     """The input with the zeros around it that make its tiles whole; height and width of the output."""
     _, _, height, width, _ = shape(data)
-    top, left, bottom, right = (int(p) for p in (padding if len(padding) == 4 else (*padding, *padding)))
+    top, left, bottom, right = four_sides(padding)
     out_height, out_width = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
     below = -(-out_height // TILE) * TILE + KERNEL - 1 - height - top
     beside = -(-out_width // TILE) * TILE + KERNEL - 1 - width - left

@@ -139,12 +139,7 @@ class _StageSearch:
     transitions: int
 
     def __init__(
-        self,
-        graph: KernelGraph,
-        stages: StageCosts,
-        work_us: list[float],
-        limits: _Limits,
-        keep: int,
+        self, graph: KernelGraph, stages: StageCosts, work_us: list[float], limits: _Limits, keep: int
     ) -> None:
         self.states = 0
         self.transitions = 0
