@@ -27,8 +27,8 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     from tvm.contrib.debugger import debug_executor
 
     from op_profiler.building.build import build_model
-    from op_profiler.building.input_arrays import random_inputs
     from op_profiler.building.request import BuildRequest
+    from op_profiler.building.requested_inputs import random_inputs
     from op_profiler.collection.request import CollectRequest
     from op_profiler.collection.session import Session
     from op_profiler.compilers.tvm_build import load_tvm

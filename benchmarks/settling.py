@@ -29,7 +29,7 @@ _REFERENCE = "three_runs"
 def measure(name: str) -> dict[str, Any]:
     """``rows``: one a thread count, percentages from the reference."""
     from op_profiler.building.build import build_model
-    from op_profiler.building.input_arrays import random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
     from op_profiler.building.requested_model import load_model
     from op_profiler.cores import usable_cores
     from op_profiler.targets.open_machine import open_machine

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from op_profiler.building.input_arrays import random_inputs
+from op_profiler.building.requested_inputs import random_inputs
 from op_profiler.collection.accuracy import References, accuracy_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import original_model

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.building.build import build_model
-from op_profiler.building.input_arrays import random_inputs, static_inputs
 from op_profiler.building.request import BuildRequest
+from op_profiler.building.requested_inputs import random_inputs, static_inputs
 from op_profiler.building.requested_model import load_model
 from op_profiler.building.requested_target import silent
 from op_profiler.compilers.compiler import compiler_in_use

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.building.agreement import with_agreement
-from op_profiler.building.input_arrays import given_inputs, random_inputs, static_inputs
+from op_profiler.building.requested_inputs import given_inputs, random_inputs, static_inputs
 from op_profiler.building.requested_target import compiled_for, load_target, silent, target_for
 from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiler import compiler_in_use

@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.building.build import fuse_model
-from op_profiler.building.input_arrays import static_inputs
 from op_profiler.building.prepared_model import PreparedModel
 from op_profiler.building.recipe import Recipe
+from op_profiler.building.requested_inputs import static_inputs
 from op_profiler.building.requested_model import notes_of_control
 from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import carry_out

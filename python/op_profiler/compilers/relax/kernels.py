@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel, flusher
+from op_profiler.compilers.bound_kernel import BoundKernel
+from op_profiler.compilers.calls import flusher
 from op_profiler.compilers.relax import walk
 from op_profiler.compilers.relax.calls import FfiCall
 from op_profiler.compilers.relax.pipeline import finish

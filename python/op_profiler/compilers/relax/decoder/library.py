@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiled_model import BuiltModel, Occurrence
 from op_profiler.compilers.relax.calls import FfiCall
 from op_profiler.compilers.relax.decoder import attention
