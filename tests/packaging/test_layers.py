@@ -185,13 +185,9 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
     assert circles(mentions()) == CIRCLES
 
 
-CLASSES_TWICE = {"Dense", "Entry", "Run", "Table", "Task", "Template", "Unfit", "VmKernels"}
-"""Names of several classes that are left. None is added."""
-
-
 def test_no_two_classes_have_one_name() -> None:
     names = Counter(node.name for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    assert {name for name, count in names.items() if count > 1} == CLASSES_TWICE
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 class TestSideBySide:

@@ -15,7 +15,7 @@ from op_profiler.compilers.relax.decoder import attention
 from op_profiler.compilers.relax.decoder.cache import make_cache
 from op_profiler.compilers.relax.decoder.model import STEP
 from op_profiler.compilers.relax.decoder.step import DecoderStep
-from op_profiler.compilers.relax.kernels import VmKernels, kernels_of_run
+from op_profiler.compilers.relax.kernels import RelaxKernels, kernels_of_run
 from op_profiler.compilers.relax.library import VmLibrary
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, RuntimeDevice, Target
@@ -64,7 +64,7 @@ def load_step(
     occurrences: tuple[Occurrence, ...],
     device: RuntimeDevice,
     inputs: Mapping[str, np.ndarray],
-) -> VmKernels:
+) -> RelaxKernels:
     """Run a step once and keep every call of a kernel with its buffers, those of attention among them.
 
     The run that is timed as a whole goes over another cache, which calls its kernels without anybody noting it.
