@@ -28,12 +28,13 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
 
     from op_profiler.building.build import build_model
     from op_profiler.building.request import BuildRequest
-    from op_profiler.building.requested_model import original_model, random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
     from op_profiler.collection.request import CollectRequest
     from op_profiler.collection.session import Session
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
     from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.lowered_cache import original_model
     from op_profiler.measure.samples import Samples
     from op_profiler.targets.llvm.host import Host
     from op_profiler.targets.target import resolve_target

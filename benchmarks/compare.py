@@ -192,7 +192,8 @@ def _kept(model: ModelRequest, record: Record, folder: Path) -> Path:
 def _nearest(model: ModelRequest, operator: str, records: list[Record], folder: Path) -> tuple[Record, Record]:
     """Those two whose times in the model differ by nearest to 5 %, the faster one first; timed in turns."""
     from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
+    from op_profiler.building.requested_model import load_model
     from op_profiler.targets.open_machine import open_machine
 
     relay_model, _, target = load_model(_request(model))

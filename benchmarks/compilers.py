@@ -63,7 +63,8 @@ def compiled(name: str, side: str) -> Run:
     import dataclasses
 
     from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
+    from op_profiler.building.requested_model import load_model
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.tvm_build import runtime_device
     from op_profiler.cores import usable_cores

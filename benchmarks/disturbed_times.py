@@ -54,7 +54,8 @@ def measure(group: str) -> dict[str, Any]:
     """``collections``: one a disturbed collection of the group, each beside the quiet time."""
     os.environ["OP_PROFILER_PATIENCE_SECONDS"] = _PATIENCE_SECONDS
     from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
+    from op_profiler.building.requested_model import load_model
     from op_profiler.targets.open_machine import open_machine
 
     (request,) = requests_of(_MODEL)

@@ -29,7 +29,8 @@ _REFERENCE = "three_runs"
 def measure(name: str) -> dict[str, Any]:
     """``rows``: one a thread count, percentages from the reference."""
     from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
+    from op_profiler.building.requested_model import load_model
     from op_profiler.cores import usable_cores
     from op_profiler.targets.open_machine import open_machine
 

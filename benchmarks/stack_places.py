@@ -29,7 +29,8 @@ def measure(name: str) -> dict[str, Any]:
     """Percentages, over the operators."""
     from op_profiler.building.build import build_model
     from op_profiler.building.request import BuildRequest
-    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
+    from op_profiler.building.requested_model import load_model
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.targets.open_machine import open_machine
 

@@ -130,10 +130,10 @@ def test_a_dry_run_for_the_virtual_machine_says_what_it_counts_once(folder: Path
 
 
 def test_a_converter_to_relax_names_the_executor_that_runs_it(folder: Path) -> None:
-    from op_profiler.building.requested_model import original_model
     from op_profiler.compilers.relay.plain_graph import write_graph
     from op_profiler.errors import ModelError
     from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.lowered_cache import original_model
 
     request = ModelRequest(source="file", name=str(folder / "either.pt"), input_shapes=((2, 16),))
     model = original_model(request)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import static_inputs
+from op_profiler.building.requested_inputs import static_inputs
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest

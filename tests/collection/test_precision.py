@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from op_profiler.building.requested_model import original_model, random_inputs
+from op_profiler.building.requested_inputs import random_inputs
 from op_profiler.collection.accuracy import References, accuracy_of
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.lowered_cache import original_model
 
 from ..command_line import op_profiler
 

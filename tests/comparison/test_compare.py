@@ -17,7 +17,7 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.comparison import compare as compare_module
 from op_profiler.comparison.compare import compare_runs
 from op_profiler.comparison.request import CompareRequest
-from op_profiler.comparison.runs import KnownRun, Run, load
+from op_profiler.comparison.runs import KnownRun, TimedRun, load
 from op_profiler.errors import ModelError, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.comparison import between, method
@@ -346,12 +346,12 @@ def test_of_too_many_rows_whole_models_are_drawn(
 ) -> None:
     with told:
         told.execute("UPDATE models SET name = label")
-    loaded: list[weakref.ref[Run]] = []
+    loaded: list[weakref.ref[TimedRun]] = []
 
     def held() -> int:
         return sum(run() is not None for run in loaded)
 
-    def counted(known: KnownRun) -> Run:
+    def counted(known: KnownRun) -> TimedRun:
         run = load(known)
         loaded.append(weakref.ref(run))
         assert held() <= 2, "the times of two runs are in memory, whatever the datasets hold"

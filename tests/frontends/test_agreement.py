@@ -15,9 +15,10 @@ import pytest
 from op_profiler import child_processes
 from op_profiler.building.agreement import OutputsDifferError, with_agreement
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import load_model, original_model
+from op_profiler.building.requested_model import load_model
 from op_profiler.compilers.imported_model import NOT_ASKED, ImportedModel, NoReference
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.lowered_cache import original_model
 from op_profiler.frontends.references import other_process
 
 from ..command_line import op_profiler

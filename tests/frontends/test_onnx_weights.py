@@ -124,7 +124,7 @@ def test_a_large_model_is_built_within_two_and_a_half_times_its_weights(kind: st
     request = _large_model(kind, tmp_path, size, times)
     code = (
         "import gc, resource; from op_profiler.frontends.importers import onnx, torch, torch_files\n"
-        "from op_profiler.building.requested_model import original_model\n"
+        "from op_profiler.frontends.lowered_cache import original_model\n"
         "from op_profiler.frontends.frontend import ModelRequest\n"
         "from op_profiler.compilers.relay.lower import compile_model\n"
         "from op_profiler.compilers.tvm_build import load_tvm\n"

@@ -21,8 +21,7 @@ from op_profiler.operators.kinds.norms import Softmax
 from op_profiler.operators.kinds.point import Point
 from op_profiler.operators.kinds.pooling import Pool2d
 from op_profiler.operators.kinds.products import BatchMatmul, Dense
-from op_profiler.operators.kinds.shapes import Conv, Plain, Shape, shape_of
-from op_profiler.operators.kinds.shapes import Dense as PlainDense
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, Plain, Shape, shape_of
 
 POINTS: tuple[Point, ...] = (
     *(
@@ -72,7 +71,7 @@ def test_sizes_come_back_from_what_the_compiler_made(point: Point, target: Any) 
         assert isinstance(shape, Conv) and shape.convolution == point.convolution
         assert (shape.bias, shape.residual) == (point.epilogue != "none", point.epilogue == "residual_relu")
     elif isinstance(point, Dense):
-        assert isinstance(shape, PlainDense)
+        assert isinstance(shape, DenseLayer)
         assert (shape.batch, shape.in_features, shape.out_features) == (4, 96, 130)
     else:
         assert isinstance(shape, Plain) and shape.op == found[ours.key].anchor

@@ -71,7 +71,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]:
 @pytest.fixture
 def load(target: Any, lanes: Callable[[Any], Any]) -> Iterator[Callable[[Any, Any], Models]]:
     """Loads a network that was compiled, as `load_models` would."""
-    from op_profiler.building.requested_model import random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
     from op_profiler.compilers.relay.graph_executor import load_graph
     from op_profiler.cores import available_cores
     from op_profiler.targets.open_machine import open_machine

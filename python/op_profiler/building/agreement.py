@@ -18,7 +18,8 @@ from op_profiler import cache
 from op_profiler.building.build import build_model, outputs_of
 from op_profiler.building.build_cache import hand_over
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import static_inputs, target_for
+from op_profiler.building.requested_inputs import static_inputs
+from op_profiler.building.requested_target import target_for
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import Agreement, FrameworkReference, ImportedModel, NoReference
 from op_profiler.compilers.weight_files import drop_copies

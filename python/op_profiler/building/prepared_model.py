@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.build import build_model
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import load_model, random_inputs, silent, static_inputs
+from op_profiler.building.requested_inputs import random_inputs, static_inputs
+from op_profiler.building.requested_model import load_model
+from op_profiler.building.requested_target import silent
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.measure.turns import compiling, measuring
 from op_profiler.targets.open_machine import open_machine

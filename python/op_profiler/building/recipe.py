@@ -18,7 +18,7 @@ from op_profiler.building.build import build_model
 from op_profiler.building.build_cache import read_kept
 from op_profiler.building.input_arrays import read_arrays
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import random_inputs
+from op_profiler.building.requested_inputs import random_inputs
 from op_profiler.compilers.imported_model import InputSpec
 from op_profiler.errors import DatasetError, ModelError
 from op_profiler.schedules import record_files, records

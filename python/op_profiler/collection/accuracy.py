@@ -12,12 +12,12 @@ import numpy as np
 
 from op_profiler.building.build import build_model, outputs_of
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import original_model
 from op_profiler.cache import cache_folder
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.files import atomic_file
 from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.lowered_cache import original_model
 from op_profiler.schedules.records import NONE
 from op_profiler.targets.target import resolve_target
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.building.requested_model import load_target
+from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import end_with_parent
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import MeasureError

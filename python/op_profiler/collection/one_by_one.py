@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from op_profiler.building.build import build_operator
-from op_profiler.building.requested_model import random_inputs
+from op_profiler.building.requested_inputs import random_inputs
 from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import BoardLostError, MeasureError, ModelError
 from op_profiler.measure.measurement import Measurement, ModelTiming, Settings

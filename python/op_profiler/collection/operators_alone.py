@@ -11,7 +11,7 @@ from op_profiler.measure.failures import TWICE
 
 if TYPE_CHECKING:
     from op_profiler.collection.session import OperatorResult
-    from op_profiler.collection.worker import CollectionWorker
+    from op_profiler.collection.worker_base import WorkerBase
     from op_profiler.compilers.compiled_model import Occurrence
 
 
@@ -23,7 +23,7 @@ class OperatorsAlone:
         occurrences: the operators of the model.
     """
 
-    def __init__(self, worker: CollectionWorker, occurrences: Sequence[Occurrence]) -> None:
+    def __init__(self, worker: WorkerBase, occurrences: Sequence[Occurrence]) -> None:
         self._worker = worker
         self._occurrences = occurrences
         self._operators = [occurrence.operator for occurrence in occurrences]

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.building.build import fuse_model
 from op_profiler.building.prepared_model import PreparedModel
 from op_profiler.building.recipe import Recipe
-from op_profiler.building.requested_model import load_target, notes_of_control, static_inputs
+from op_profiler.building.requested_inputs import static_inputs
+from op_profiler.building.requested_model import notes_of_control
+from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import carry_out
 from op_profiler.collection import lookup
 from op_profiler.collection.denormals import denormal_shares
@@ -24,6 +26,7 @@ from op_profiler.collection.studies.compare import ModelComparison
 from op_profiler.collection.studies.study import Study
 from op_profiler.collection.studies.tune import ModelTuner
 from op_profiler.collection.studies.vendor import VendorComparison
+from op_profiler.collection.worker_base import WorkerBase
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.dataset import Dataset
@@ -37,36 +40,18 @@ if TYPE_CHECKING:
     from op_profiler.collection.counting import Count
     from op_profiler.collection.session import ThreadResult
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
-    from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
-    from op_profiler.targets.machine import LoadedModel, Machine, TimedModel
+    from op_profiler.targets.machine import LoadedModel, TimedModel
 
-_MOST_LOSSES = 10
 _CHECKPOINT_SECONDS = 1.0
 """Storing takes a tenth of the time of a window of rounds; a kill costs so much, and one window, at most."""
 
 
-class CollectionWorker:
-    """Carries out one task.
+class CollectionWorker(WorkerBase):
+    """Carries out one task."""
 
-    Args:
-        announce: sends one event, before what it announces begins.
-    """
-
-    def __init__(self, task: WorkerTask, announce: Callable[..., None]) -> None:
-        self.task = task
-        self.request = task.request
-        self.build = task.request.build
-        self.announce = announce
-        self.checking: str | None = None
-        self.losses = 0
-        self._known: Machine | None = None
-        self._next_checkpoint = 0.0
-        self.notes: tuple[str, ...] = ()
-        self.asked: frozenset[str] = frozenset()
-        self.job: PreparedModel
-        self.dataset: Dataset
-        self.results: Results
+    checking: str | None = None
+    _next_checkpoint = 0.0
 
     def run(self) -> None:
         """Lower, compile, measure, store.
@@ -116,21 +101,6 @@ class CollectionWorker:
         else:
             self._measure_model()
 
-    def machine(self) -> Machine:
-        """The machine to measure on, which the dataset then has."""
-        machine = self.job.machine
-        if machine is not self._known:
-            self._known = machine
-            self.results.device = machine.device
-            self.dataset.add_device(self.device)
-        return machine
-
-    @property
-    def device(self) -> Device:
-        """The machine that was opened last."""
-        assert self.results.device is not None
-        return self.results.device
-
     def _is_stored(self) -> bool:
         """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
         machine = self.request.machine()
@@ -143,19 +113,6 @@ class CollectionWorker:
             return False
         self.announce(model_key=found.key)
         return True
-
-    def identify(self) -> None:
-        """Find out which model of the dataset this is, and tell."""
-        self.results.identify(self.job.model.content, self.asked)
-        self.announce(model_key=self.results.model_key)
-
-    def lost(self, error: BoardLostError) -> None:
-        """The machine went away: the next one that is asked for may be it again, or another of its key."""
-        self.job.close()
-        self.losses += 1
-        if self.losses >= _MOST_LOSSES:
-            raise error
-        self.announce(problem=f"{error}; asking for it again")
 
     def _note(self, *notes: str) -> None:
         """What the user should know about the model, the build and the records that it was compiled with."""

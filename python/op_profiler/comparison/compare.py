@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from op_profiler.comparison.changes import judge
 from op_profiler.comparison.request import CompareRequest
 from op_profiler.comparison.result import Comparison, RunComparison
-from op_profiler.comparison.runs import KnownRun, Run, load, pairs_of, runs_of
+from op_profiler.comparison.runs import KnownRun, TimedRun, load, pairs_of, runs_of
 from op_profiler.comparison.stored import compare_stored
 from op_profiler.dataset.draw import GroupDraw
 
@@ -29,7 +29,7 @@ def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Co
     request.check()
     before, after = (runs_of(one, request.db, request.model) for one in (request.before, request.after))
     pairs, notes = pairs_of(before, after)
-    compared: Callable[[Run, Run], RunComparison] = compare_stored
+    compared: Callable[[TimedRun, TimedRun], RunComparison] = compare_stored
     if request.rerun:
         from op_profiler.comparison.rerun import compare_in_turns
 
@@ -46,7 +46,7 @@ def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Co
 
 def _drawn(
     pairs: Sequence[tuple[KnownRun, KnownRun]],
-    compared: Callable[[Run, Run], RunComparison],
+    compared: Callable[[TimedRun, TimedRun], RunComparison],
     announce: Callable[[str], None],
 ) -> list[RunComparison]:
     """Pairs compared one after the other, so that the times of two runs are held and no more."""

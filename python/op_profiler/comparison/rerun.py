@@ -22,7 +22,7 @@ from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.building.recipe import Recipe
-    from op_profiler.comparison.runs import Run
+    from op_profiler.comparison.runs import TimedRun
     from op_profiler.compilers.compiled_model import BuiltModel
     from op_profiler.targets.machine import LoadedModel, Machine
 
@@ -30,7 +30,9 @@ MeasuredSide = tuple[Side, list[str]]
 """A loaded model, and the workload key of each of its operators by number."""
 
 
-def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable[[str], None]) -> RunComparison:
+def compare_in_turns(
+    before: TimedRun, after: TimedRun, seconds: float, announce: Callable[[str], None]
+) -> RunComparison:
     """Not judged yet.
 
     Args:
@@ -73,8 +75,8 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
 
 def _measured(
     machine: Machine,
-    before: Run,
-    after: Run,
+    before: TimedRun,
+    after: TimedRun,
     sides: Sequence[MeasuredSide],
     matches: Sequence[Match],
     threads: Sequence[int],
@@ -117,7 +119,7 @@ def _measured(
     )
 
 
-def _numbers(run: Run, built: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _numbers(run: TimedRun, built: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Those of operators in the model as it was built here.
 
     Raises:
@@ -133,13 +135,15 @@ def _numbers(run: Run, built: Sequence[str], wanted: Sequence[str]) -> list[int]
     return [number[key] for key in wanted]
 
 
-def _row(before: Run, after: Run, one: Match, numbers: tuple[int, int], threads: int, times: PairedTimes) -> Compared:
+def _row(
+    before: TimedRun, after: TimedRun, one: Match, numbers: tuple[int, int], threads: int, times: PairedTimes
+) -> Compared:
     estimate = of_pairs(times.operators[0][:, numbers[0]], times.operators[1][:, numbers[1]])
     problem = "" if estimate is not None else "it cannot be told from the cost of a call, or it failed"
     return row_of(before, after, one, threads, estimate=estimate, problem=problem)
 
 
-def _recipe(run: Run) -> Recipe:
+def _recipe(run: TimedRun) -> Recipe:
     from op_profiler.building.recipe import Recipe
 
     if run.model.recipe is None:
@@ -153,7 +157,7 @@ def _recipe(run: Run) -> Recipe:
     return recipe
 
 
-def _doubt(run: Run, recipe: Recipe, built: BuiltModel) -> str:
+def _doubt(run: TimedRun, recipe: Recipe, built: BuiltModel) -> str:
     """Why its kernels may not be those of the run; empty where they are.
 
     Raises:

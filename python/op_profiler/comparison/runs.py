@@ -68,7 +68,7 @@ class KnownRun:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
+class TimedRun:
     """A run with its times.
 
     Attributes:
@@ -224,7 +224,7 @@ def _known(url: str, timings: Sequence[Mapping[str, Any]]) -> KnownRun:
     )
 
 
-def load(known: KnownRun) -> Run:
+def load(known: KnownRun) -> TimedRun:
     """A run with its times.
 
     Raises:
@@ -234,7 +234,7 @@ def load(known: KnownRun) -> Run:
         return _loaded(dataset, known)
 
 
-def _loaded(dataset: Dataset, known: KnownRun) -> Run:
+def _loaded(dataset: Dataset, known: KnownRun) -> TimedRun:
     model = dataset.find_model(known.model.key)
     timings: dict[int, StoredTiming] = {}
     for threads in _thread_counts(dataset, known.model.key):
@@ -258,7 +258,7 @@ def _loaded(dataset: Dataset, known: KnownRun) -> Run:
         )
         for threads, timing in timings.items()
     }
-    return Run(
+    return TimedRun(
         known=known,
         model=model,
         device=device,

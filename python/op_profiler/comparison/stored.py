@@ -22,7 +22,7 @@ from op_profiler.errors import UsageError
 from op_profiler.measure.disturbance import spoils
 
 if TYPE_CHECKING:
-    from op_profiler.comparison.runs import Run
+    from op_profiler.comparison.runs import TimedRun
     from op_profiler.dataset.row import StoredTiming
     from op_profiler.measure.measurement import Measurement
     from op_profiler.schedules.schedule import Schedule
@@ -35,7 +35,7 @@ _QUIET = 0.1
 _TOLD_SHIFT = 0.03
 
 
-def compare_stored(before: Run, after: Run) -> RunComparison:
+def compare_stored(before: TimedRun, after: TimedRun) -> RunComparison:
     """Not judged yet.
 
     Raises:
@@ -66,7 +66,7 @@ def compare_stored(before: Run, after: Run) -> RunComparison:
     )
 
 
-def differences(before: Run, after: Run) -> tuple[str, ...]:
+def differences(before: TimedRun, after: TimedRun) -> tuple[str, ...]:
     """In what two runs differ beside the code of their kernels: as sentences."""
     found = [f"{what} differs: {one} before, {other} after" for what, one, other in _different(before, after)]
     for side, run, other in (("before", before, after), ("after", after, before)):
@@ -76,7 +76,7 @@ def differences(before: Run, after: Run) -> tuple[str, ...]:
     return tuple(found)
 
 
-def only(run: Run, matched: set[str]) -> tuple[OnlyOne, ...]:
+def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
     """Operators of a run that are not among these keys."""
     return tuple(
         OnlyOne(
@@ -94,7 +94,7 @@ def only(run: Run, matched: set[str]) -> tuple[OnlyOne, ...]:
     )
 
 
-def row_of(before: Run, after: Run, one: Match, threads: int, **fields: Any) -> Compared:
+def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> Compared:
     """What is known of an operator beside its change."""
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
     return Compared(
@@ -110,7 +110,7 @@ def row_of(before: Run, after: Run, one: Match, threads: int, **fields: Any) -> 
     )
 
 
-def _machine_shift(before: Run, after: Run, threads: int) -> float | None:
+def _machine_shift(before: TimedRun, after: TimedRun, threads: int) -> float | None:
     """How far the kernels that never change moved between two runs: the larger logarithm of after over before, of the
     probe's two; None where it was not read, with other sizes, or of other code."""
     if _builder(before) != _builder(after):
@@ -126,12 +126,12 @@ def _machine_shift(before: Run, after: Run, threads: int) -> float | None:
     return float(logs[np.argmax(np.abs(logs))])
 
 
-def _builder(run: Run) -> tuple[str, str | None]:
+def _builder(run: TimedRun) -> tuple[str, str | None]:
     """What made the code of a run's probe."""
     return run.device.compiler, run.device.llvm_version
 
 
-def _whole(before: Run, after: Run, threads: int, shift: float | None) -> Compared:
+def _whole(before: TimedRun, after: TimedRun, threads: int, shift: float | None) -> Compared:
     sides = before.timings[threads], after.timings[threads]
     measured = sides[0].timing.whole_model, sides[1].timing.whole_model
     problem = _problem(*measured) or _spoilt(*sides)
@@ -139,7 +139,7 @@ def _whole(before: Run, after: Run, threads: int, shift: float | None) -> Compar
     return Compared(name=None, threads=threads, share=1.0, estimate=estimate, problem=problem)
 
 
-def _operator(before: Run, after: Run, one: Match, threads: int, shift: float | None) -> Compared:
+def _operator(before: TimedRun, after: TimedRun, one: Match, threads: int, shift: float | None) -> Compared:
     rows = before.measurements[threads].get(one.before), after.measurements[threads].get(one.after)
     sides = before.timings[threads], after.timings[threads]
     if rows[0] is None or rows[1] is None:
@@ -190,13 +190,13 @@ def _spoilt(before: StoredTiming, after: StoredTiming) -> str:
     return "; ".join(f"disturbed {side}: {reason}" for side, reason in reasons if spoils(reason))
 
 
-def _share(run: Run, key: str, threads: int) -> float | None:
+def _share(run: TimedRun, key: str, threads: int) -> float | None:
     """Of the time that the run's operators add up to."""
     shares = run.shares.get(threads)
     return None if shares is None else shares.get(key, 0.0)
 
 
-def _schedules(before: Run, after: Run, one: Match, threads: int) -> tuple[str, ...]:
+def _schedules(before: TimedRun, after: TimedRun, one: Match, threads: int) -> tuple[str, ...]:
     """Template and knobs of both; of the knobs those that differ."""
     rows = before.measurements.get(threads, {}).get(one.before), after.measurements.get(threads, {}).get(one.after)
     if rows[0] is None or rows[1] is None:
@@ -213,7 +213,7 @@ def _text(schedule: Schedule, other: Schedule) -> str:
     return " ".join([schedule.template, *knobs])
 
 
-def _incomparable(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
+def _incomparable(before: TimedRun, after: TimedRun) -> Iterator[tuple[str, object, object]]:
     one, other = before.device, after.device
     if one.kind != other.kind:
         yield "the kind of target is", one.kind, other.kind
@@ -223,7 +223,7 @@ def _incomparable(before: Run, after: Run) -> Iterator[tuple[str, object, object
         yield "the machine is of the same kind, but another one:", one.machine_id, other.machine_id
 
 
-def _different(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
+def _different(before: TimedRun, after: TimedRun) -> Iterator[tuple[str, object, object]]:
     values: list[tuple[str, object, object]] = [
         (what, getattr(before.model, name), getattr(after.model, name))
         for what, name in (
@@ -253,7 +253,7 @@ def _different(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
             yield what, one, other
 
 
-def _disturbed(before: Run, after: Run) -> Iterator[str]:
+def _disturbed(before: TimedRun, after: TimedRun) -> Iterator[str]:
     """What else than the code may have changed the times."""
     for side, run in (("before", before), ("after", after)):
         foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]

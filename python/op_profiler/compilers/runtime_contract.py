@@ -12,7 +12,7 @@ from op_profiler.errors import MeasureError
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.compilers.calls import BoundKernel
+    from op_profiler.compilers.bound_kernel import Bound, BoundKernel
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         RuntimeModule,
         Target,
     )
-    from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import LoadedModel, TimedModel
 
@@ -56,7 +55,7 @@ class RuntimeContract(abc.ABC):
 
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
-    ) -> GraphKernels:
+    ) -> Bound:
         """As `load`, with a storage plan of the caller's, and without running it. On a processor plans bind kernels
         themselves (`bound_kernel`).
 
@@ -142,8 +141,8 @@ class RuntimeContract(abc.ABC):
     @abc.abstractmethod
     def call_library(self) -> RuntimeModule:
         """Native code for `op_profiler.compilers.calls`: ``walk``, a function of the arrays failed (n,), calls (n,
-        `calls.WORDS`) and clock (n + 1, 2) that makes the call of each row and reads the clock between; and ``stack``,
-        a kernel of two arrays of one int64 that writes into the first where on the stack it is, as an address."""
+        `WORDS`) and clock (n + 1, 2) that makes the call of each row and reads the clock between; and ``stack``, a
+        kernel of two arrays of one int64 that writes into the first where on the stack it is, as an address."""
 
     @abc.abstractmethod
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:

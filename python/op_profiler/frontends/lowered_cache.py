@@ -17,12 +17,18 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.weight_files import bytes_of, drop_copies, read_weights, write_weights
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.fingerprints import fingerprint_of
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
 _FORMAT = 3  # from 2 on, calls name their layers in their spans; from 3 on, weights lie one behind the other
+
+
+def original_model(request: ModelRequest) -> ImportedModel:
+    """The model as its source has it."""
+    return load_cached(FRONTENDS.get(request.source), request)
 
 
 def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:

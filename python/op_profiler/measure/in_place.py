@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel, TimedCalls, call_overhead_us
+from op_profiler.compilers.bound_kernel import BoundKernel
+from op_profiler.compilers.calls import TimedCalls, call_overhead_us
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.stack import drawn_turn, stack_places

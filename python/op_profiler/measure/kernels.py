@@ -29,7 +29,7 @@ class GraphKernels(InPlaceKernels):
 
     executor: GraphExecutor
     outputs: tuple[DeviceArray, ...] = ()
-    placements: Placements | None = None
+    placements: Placements[GraphKernels] | None = None
 
     def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
         """Copy inputs of the model, by their names, to where it reads them."""

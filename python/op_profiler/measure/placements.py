@@ -9,12 +9,11 @@ measures several copies, a window of rounds each, and its medians are not those 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import psutil
 
-if TYPE_CHECKING:
-    from op_profiler.measure.kernels import GraphKernels
+T = TypeVar("T")
 
 USUAL_COPIES = 8
 _OF_FREE_MEMORY = 8
@@ -23,24 +22,25 @@ _MOST_BYTES = 1 << 30
 """That the copies together take, but one: the weights of a larger model fit into no cache, wherever they lie."""
 
 
-class Placements:
+class Placements(Generic[T]):
     """A ring of copies, each made when it is first asked for.
 
     Args:
         load: loads the model with a copy of its weights.
         first: the model as it was loaded, over the weights where the build left them.
+        size_bytes: of each copy.
         copies: at most, the first among them.
     """
 
-    def __init__(self, first: GraphKernels, load: Callable[[], GraphKernels], copies: int = USUAL_COPIES) -> None:
+    def __init__(self, first: T, load: Callable[[], T], size_bytes: int, copies: int = USUAL_COPIES) -> None:
         self._copies = [first]
         self._load = load
         self._at = 0
         room = psutil.virtual_memory().available // _OF_FREE_MEMORY
-        size = max(first.memory_bytes(), 1)
+        size = max(size_bytes, 1)
         self._most = 1 + min(copies - 1, min(room, max(_MOST_BYTES, size)) // size)
 
-    def next(self) -> GraphKernels:
+    def next(self) -> T:
         """The next copy; after the last one the first again."""
         self._at = (self._at + 1) % self._most
         if self._at == len(self._copies):

@@ -21,7 +21,8 @@ import random
 
 import numpy as np
 
-from op_profiler.compilers.calls import More, TimedCalls
+from op_profiler.compilers.bound_kernel import More
+from op_profiler.compilers.calls import TimedCalls
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from op_profiler.building.request import BuildRequest
-from op_profiler.building.requested_model import compiled_for
+from op_profiler.building.requested_target import compiled_for
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import batch as cut
 from op_profiler.collection.sampling import run, spaces

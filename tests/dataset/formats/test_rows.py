@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from op_profiler.dataset.formats import caffe2, gsoc, paddle, runtime_lut, tinynas
 from op_profiler.dataset.formats.format import UnknownKindError
-from op_profiler.operators.kinds.shapes import Conv, Dense, Plain, Unfit
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, Plain, Unfit
 
 GSOC = dict(zip(gsoc.COLUMNS, ["net", "3", "32", "112", "112", "16", "2", "same", "1.5"]))
 LUT: dict[str, Any] = {
@@ -143,8 +143,8 @@ def lut(op: str, shapes: list[list[int]], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("line", "op"),
     [
-        (lut("FC", [[2, 8], [4, 8], [4]]), Dense),
-        (lut("FC", [[2, 8], [4, 8]]), Dense),
+        (lut("FC", [[2, 8], [4, 8], [4]]), DenseLayer),
+        (lut("FC", [[2, 8], [4, 8]]), DenseLayer),
         (lut("Relu", [[1, 7, 7, 32]]), "nn.relu"),
         (lut("Add", [[1, 7, 7, 32], [1, 7, 7, 32]]), "add"),
         (lut("Softmax", [[1, 1000]]), "nn.softmax"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from op_profiler.operators.kinds.shapes import Conv, Dense, Plain, Unfit, operator_of, shape_of, sizes
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, Plain, Unfit, operator_of, shape_of, sizes
 from op_profiler.operators.operator import Operator, TensorSpec
 
 CONV = Conv(
@@ -82,7 +82,7 @@ def test_workload_keys_are_those_of_relay(tvm: Any) -> None:
         (conv, CONV),
         (relay.add(conv, var("other", 2, 16, 5, 4)), dataclasses.replace(CONV, residual=True)),
         (relu, dataclasses.replace(CONV, bias=True, activation="nn.relu")),
-        (dense, Dense(batch=2, in_features=8, out_features=4)),
+        (dense, DenseLayer(batch=2, in_features=8, out_features=4)),
         (
             pool,
             Plain(
@@ -153,7 +153,7 @@ def test_a_blocked_residual() -> None:
 
 
 def test_a_packed_dense_layer() -> None:
-    plain = operator_of(Dense(batch=3, in_features=8, out_features=32))
+    plain = operator_of(DenseLayer(batch=3, in_features=8, out_features=32))
     packed = dataclasses.replace(
         plain,
         anchor="nn.contrib_dense_pack",
@@ -161,7 +161,7 @@ def test_a_packed_dense_layer() -> None:
         structure="nn.contrib_dense_pack(i0,p1)",
         params=(TensorSpec((2, 8, 16), "float32"),),
     )
-    assert shape_of(packed) == Dense(batch=3, in_features=8, out_features=32)
+    assert shape_of(packed) == DenseLayer(batch=3, in_features=8, out_features=32)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def run(model: Any, arrays: Arrays) -> list[Any]:
     """Build a model as the tool does, and run it once; by the virtual machine where only run time tells sizes."""
     import tvm
 
-    from op_profiler.building.requested_model import target_for
+    from op_profiler.building.requested_target import target_for
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.errors import OpProfilerError
     from op_profiler.targets import TARGETS

@@ -8,7 +8,7 @@ import pytest
 
 from op_profiler.errors import OpProfilerError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.operators.kinds.shapes import Dense, operator_of
+from op_profiler.operators.kinds.shapes import DenseLayer, operator_of
 from op_profiler.operators.operator import Operator
 from op_profiler.parallel.corun import candidates
 from op_profiler.parallel.corun.contention import CACHE, GAINS, MEMORY, UNITS, SharedParts
@@ -22,7 +22,7 @@ SHARED = SharedParts(cache_bytes=1 << 24, hyperthreads=True)
 
 
 def _dense(rows: int, inputs: int, outputs: int) -> Operator:
-    return operator_of(Dense(batch=rows, in_features=inputs, out_features=outputs))
+    return operator_of(DenseLayer(batch=rows, in_features=inputs, out_features=outputs))
 
 
 @pytest.mark.parametrize(

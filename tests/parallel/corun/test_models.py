@@ -10,7 +10,7 @@ from op_profiler.compilers.relay.merge_parallel import merged
 
 
 def test_merged_operators_give_nearly_the_same(branching_network: Any, target: Any) -> None:
-    from op_profiler.building.requested_model import random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
     from op_profiler.compilers.relay.graph_executor import load_graph
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.compilers.tvm_build import runtime_device

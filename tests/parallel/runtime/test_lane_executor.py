@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.relay.calls import PackedCall, array_address
 from op_profiler.cores import available_cores

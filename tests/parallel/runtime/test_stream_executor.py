@@ -12,7 +12,7 @@ from unittest.mock import MagicMock, Mock
 import numpy as np
 import pytest
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.graph_executor import load_graph

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from op_profiler.operators.kinds.shapes import Conv, Dense, operator_of
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, operator_of
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.devices import DeviceName
 from op_profiler.prediction.latency.examples import Examples
@@ -36,7 +36,7 @@ def random_operator(rng: np.random.Generator) -> Operator:
     """A convolution or a dense layer."""
     if rng.random() < 0.3:
         rows, inputs, outputs = (int(2 ** rng.uniform(low, 10)) for low in (0, 5, 5))
-        return operator_of(Dense(batch=rows, in_features=inputs, out_features=outputs, bias=True))
+        return operator_of(DenseLayer(batch=rows, in_features=inputs, out_features=outputs, bias=True))
     size = int(rng.choice([7, 13, 14, 28, 29, 53, 56]))
     channels = [int(rng.integers(1, 17) * 16) for _ in range(2)]
     kernel = int(rng.choice([1, 3]))

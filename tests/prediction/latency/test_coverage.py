@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.operators.kinds.shapes import Conv, Dense, operator_of
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, operator_of
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.coverage import Coverage
 from op_profiler.prediction.latency.examples import Examples
@@ -18,7 +18,7 @@ from op_profiler.prediction.latency.query import Query
 
 
 def _dense(rows: int, op: str = "nn.dense", **attrs: Any) -> Operator:
-    known = operator_of(Dense(batch=rows, in_features=500, out_features=500))
+    known = operator_of(DenseLayer(batch=rows, in_features=500, out_features=500))
     return dataclasses.replace(known, op_names=(op,), anchor=op, structure=f"{op}(i0,p1)", attrs=(attrs,))
 
 

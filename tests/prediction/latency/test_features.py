@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from op_profiler.operators.cost import flops
-from op_profiler.operators.kinds.shapes import Conv, Dense, operator_of
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, operator_of
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.prediction.latency.features import KINDS, NAMES, kind_of, operator_features, transcendental_work
 
@@ -58,7 +58,7 @@ def test_a_blocked_convolution_of_any_batch_has_features(kernel: int) -> None:
         (_conv(), "conv2d"),
         (_conv(in_channels=64, out_channels=64, groups=64), "depthwise"),
         (_conv(groups=4), "grouped"),
-        (operator_of(Dense(batch=1, in_features=8, out_features=8)), "dense"),
+        (operator_of(DenseLayer(batch=1, in_features=8, out_features=8)), "dense"),
     ],
 )
 def test_kinds(operator: Operator, kind: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from op_profiler.errors import DatasetError, UnknownNameError, UsageError
-from op_profiler.operators.kinds.shapes import Conv, Dense, operator_of
+from op_profiler.operators.kinds.shapes import Conv, DenseLayer, operator_of
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.prediction.latency import PREDICTORS, adapt
 from op_profiler.prediction.latency.adapt import adapted
@@ -175,7 +175,7 @@ def test_what_caches_may_hold_does_not_count_for_a_least_time() -> None:
 
 
 def test_behind_a_heavy_op_an_unknown_one_widens_the_interval(predictor: Predictor) -> None:
-    known = operator_of(Dense(batch=60, in_features=500, out_features=500))
+    known = operator_of(DenseLayer(batch=60, in_features=500, out_features=500))
     more = dataclasses.replace(known, op_names=(*known.op_names, "nn.unheard_of"))
     found = predictor.predict([known, more])
     assert found.tiers()[1] == "regressed" and found.outside.tolist() == [False, True]
@@ -185,8 +185,8 @@ def test_behind_a_heavy_op_an_unknown_one_widens_the_interval(predictor: Predict
 
 
 def test_beyond_the_data_is_said_and_widens_the_interval(predictor: Predictor) -> None:
-    inside = operator_of(Dense(batch=64, in_features=500, out_features=500, bias=True))
-    huge = operator_of(Dense(batch=4096, in_features=8192, out_features=8192, bias=True))
+    inside = operator_of(DenseLayer(batch=64, in_features=500, out_features=500, bias=True))
+    huge = operator_of(DenseLayer(batch=4096, in_features=8192, out_features=8192, bias=True))
     found = predictor.predict([inside, huge])
     assert found.outside.tolist() == [False, True]
     width = np.log(found.high_us / found.low_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_profiler.operators.kinds.shapes import Dense, operator_of
+from op_profiler.operators.kinds.shapes import DenseLayer, operator_of
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.prediction.latency.features import NAMES, operator_features
 from op_profiler.prediction.latency.vectors import in_other_vectors
@@ -30,7 +30,7 @@ def _described(operator: Operator, ratio: float = 1.0) -> dict[str, float]:
 
 
 def test_the_same_vectors_change_nothing() -> None:
-    for operator in (_blocked(64, 16), operator_of(Dense(batch=16, in_features=100, out_features=72))):
+    for operator in (_blocked(64, 16), operator_of(DenseLayer(batch=16, in_features=100, out_features=72))):
         plain = dict(zip(NAMES, operator_features(operator).tolist()))
         assert _described(operator) == pytest.approx(plain)
 

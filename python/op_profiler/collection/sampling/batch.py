@@ -145,9 +145,9 @@ def _operators_of_model(request: ModelRequest, target: Target, _refused: Callabl
 
 
 def _lowered(request: ModelRequest) -> ImportedModel:
-    from op_profiler.frontends.lowered_cache import load_cached
+    from op_profiler.frontends.lowered_cache import original_model
 
-    return load_cached(FRONTENDS.get(request.source), request)
+    return original_model(request)
 
 
 def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from op_profiler.building.build import fuse_operators
-from op_profiler.building.requested_model import compiled_for
+from op_profiler.building.requested_target import compiled_for
 from op_profiler.collection.progress import shown
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.batch import Batch

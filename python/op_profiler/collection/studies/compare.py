@@ -134,7 +134,7 @@ def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
         ModelError, MeasureError: it cannot be built or run.
     """
     from op_profiler.building.build import build_model
-    from op_profiler.building.requested_model import random_inputs
+    from op_profiler.building.requested_inputs import random_inputs
 
     built = build_model(dataclasses.replace(study.build, schedules=schedules), model, study.target)
     compiled = built.compiled

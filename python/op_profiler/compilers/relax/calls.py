@@ -7,7 +7,7 @@ import functools
 import struct
 from typing import Any
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.relax import walk
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import RuntimeModule

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel, flusher
+from op_profiler.compilers.bound_kernel import BoundKernel
+from op_profiler.compilers.calls import flusher
 from op_profiler.compilers.relax import walk
 from op_profiler.compilers.relax.calls import FfiCall
 from op_profiler.compilers.relax.pipeline import finish
@@ -22,7 +23,7 @@ _RUN = "op_profiler_run"
 
 
 @dataclasses.dataclass(eq=False)
-class VmKernels(InPlaceKernels):
+class RelaxKernels(InPlaceKernels):
     """A model in the virtual machine, and its kernels in order over buffers of one of its runs (a `LoadedModel`).
 
     Attributes (beside those of `InPlaceKernels`):
@@ -31,7 +32,7 @@ class VmKernels(InPlaceKernels):
 
     machine: Any
 
-    def moved(self) -> VmKernels:
+    def moved(self) -> RelaxKernels:
         return self
 
     def output_arrays(self) -> list[np.ndarray]:
@@ -39,7 +40,7 @@ class VmKernels(InPlaceKernels):
         return [np.asarray(output.numpy()) for output in ([outputs] if hasattr(outputs, "numpy") else outputs)]
 
 
-def load_kernels(executable: Any, device: RuntimeDevice, inputs: Mapping[str, np.ndarray]) -> VmKernels:
+def load_kernels(executable: Any, device: RuntimeDevice, inputs: Mapping[str, np.ndarray]) -> RelaxKernels:
     """Run a model once and keep every call of a kernel with its buffers.
 
     Args:
@@ -57,7 +58,7 @@ def kernels_of_run(
     function: str,
     arguments: tuple[list[Any], list[Any]],
     kept: list[BoundKernel],
-) -> VmKernels:
+) -> RelaxKernels:
     """Run a function of the virtual machine once and keep every call of a kernel with its buffers.
 
     Args:
@@ -80,7 +81,7 @@ def kernels_of_run(
     running.save_function(function, _RUN, *timed)
     running.save_function(function, f"{_RUN}_timed", *timed, include_return=False)
     whole = FfiCall("run", "", running.module[f"{_RUN}_timed"])
-    return VmKernels(tuple(kept), whole, flusher(), running)
+    return RelaxKernels(tuple(kept), whole, flusher(), running)
 
 
 def chain(kernel: str, length: int, dtype: str) -> tuple[tuple[BoundKernel, ...], BoundKernel]:

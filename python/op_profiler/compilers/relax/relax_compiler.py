@@ -29,7 +29,7 @@ from op_profiler.schedules.records import DATABASES
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.compilers.calls import BoundKernel
+    from op_profiler.compilers.bound_kernel import BoundKernel
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relax.library import VmLibrary

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from op_profiler.building.requested_model import original_model
 from op_profiler.child_processes import Child, carry_out, python_path
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import use_compiler
@@ -21,6 +20,7 @@ from op_profiler.compilers.relax import tvm_package
 from op_profiler.errors import ModelError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.lowered_cache import original_model
 
 
 class _Task(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from op_profiler.compilers.calls import WORDS, BoundKernel
+from op_profiler.compilers.bound_kernel import WORDS, BoundKernel
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, Function, RuntimeModule
 

@@ -47,7 +47,7 @@ def load_in_turns(
         weights = {name: array.copyto(device) for name, array in compiled.library.get_params().items()}
         return _ran(bind_graph(compiled, device, inputs, weights=weights))
 
-    return dataclasses.replace(first, placements=Placements(first, copy, copies))
+    return dataclasses.replace(first, placements=Placements(first, copy, first.memory_bytes(), copies))
 
 
 def _ran(loaded: GraphKernels) -> GraphKernels:

@@ -33,7 +33,7 @@ from op_profiler.tuning.candidate import TaskSpec
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.compilers.calls import BoundKernel
+    from op_profiler.compilers.bound_kernel import Bound, BoundKernel
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
@@ -143,10 +143,12 @@ class RelayCompiler(Compiler):
 
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
-    ) -> GraphKernels:
+    ) -> Bound:
+        from op_profiler.compilers.bound_kernel import Bound
         from op_profiler.compilers.relay.graph_executor import bind_graph
 
-        return bind_graph(compiled, device, inputs, blocks=blocks)
+        bound = bind_graph(compiled, device, inputs, blocks=blocks)
+        return Bound(bound.kernels, bound.outputs)
 
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
         return dict(compiled.library.get_params())

@@ -9,7 +9,7 @@ from typing import Any
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.dataset.formats.autotvm_names import TEMPLATES
-from op_profiler.dataset.formats.autotvm_templates import WINDOWS, Task
+from op_profiler.dataset.formats.autotvm_templates import WINDOWS, TaskArguments
 from op_profiler.dataset.formats.format import UnknownKindError
 from op_profiler.operators.kinds.shapes import Unfit, precision_of
 from op_profiler.operators.operator import Operator
@@ -95,7 +95,7 @@ def operator_of(record: Record) -> Operator:
     if template is None:
         raise UnknownKindError(record.template)
     tvm = load_tvm()
-    task = Task.of(record.arguments, windows=WINDOWS.get(template.call, 0))
+    task = TaskArguments.of(record.arguments, windows=WINDOWS.get(template.call, 0))
     precision_of(task.tensors[0].dtype)
     try:
         call = template.call(tvm.relay, template, task)

@@ -23,7 +23,7 @@ _WINOGRAD_KERNELS = range(3, 8)  # TVM's Winograd computes no others
 
 
 @dataclasses.dataclass(frozen=True)
-class Template:
+class TaskReader:
     """How the tasks of one template are read.
 
     Attributes:
@@ -35,7 +35,7 @@ class Template:
             of the input.
     """
 
-    call: Callable[[ModuleType, Template, Task], Call]
+    call: Callable[[ModuleType, TaskReader, TaskArguments], Call]
     data: tuple[str, ...] = ()
     weight: tuple[str, ...] = ()
     op: str = ""
@@ -43,7 +43,7 @@ class Template:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class TaskArguments:
     """The arguments of a task: tensors first, and what follows them.
 
     Attributes:
@@ -61,7 +61,7 @@ class Task:
     out_dtype: str
 
     @classmethod
-    def of(cls, arguments: Sequence[Any], *, windows: int) -> Task:
+    def of(cls, arguments: Sequence[Any], *, windows: int) -> TaskArguments:
         """From AutoTVM's serialized form.
 
         Args:
@@ -141,7 +141,7 @@ class _Convolution:
     padding: tuple[int, ...]
 
     @classmethod
-    def of(cls, template: Template, task: Task) -> _Convolution:
+    def of(cls, template: TaskReader, task: TaskArguments) -> _Convolution:
         data, weight = (_layout(*one) for one in ((template.data, task.tensors[0]), (template.weight, task.tensors[1])))
         plain = re.sub(r"[^A-Z]", "", data)
         if any(layout not in (plain, data) for layout in task.layouts[:1]):
@@ -166,7 +166,7 @@ def _each(values: tuple[int, ...], axes: str) -> tuple[int, ...]:
     return values * len(axes) if len(values) == 1 else values
 
 
-def convolution(relay: ModuleType, template: Template, task: Task) -> Call:
+def convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A convolution of any number of axes, in groups where data has more channels than the weight."""
     conv = _Convolution.of(template, task)
     in_channels, channels = conv.data["C"], conv.weight["O"]
@@ -176,7 +176,7 @@ def convolution(relay: ModuleType, template: Template, task: Task) -> Call:
     return _call(relay, template, task, conv, groups=groups, channels=channels, kernel_size=conv.kernel)
 
 
-def winograd(relay: ModuleType, template: Template, task: Task) -> Call:
+def winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A convolution whose weight the template transforms itself, or has in five axes where the data has four."""
     if len(task.tensors[1].shape) == 5 and len(task.tensors[0].shape) == 4:
         ready = dataclasses.replace(template, call=transformed_winograd, weight=("AAOIo",))
@@ -187,7 +187,7 @@ def winograd(relay: ModuleType, template: Template, task: Task) -> Call:
     return convolution(relay, template, task)
 
 
-def depthwise(relay: ModuleType, template: Template, task: Task) -> Call:
+def depthwise(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """Filters of single channels. The weight has the channels first, and how many filters each of them has."""
     conv = _Convolution.of(template, task)
     groups, channels = conv.data["C"], conv.weight["O"] * conv.weight["I"]
@@ -196,7 +196,7 @@ def depthwise(relay: ModuleType, template: Template, task: Task) -> Call:
     return _call(relay, template, task, conv, groups=groups, channels=channels, kernel_size=conv.kernel)
 
 
-def gemm(relay: ModuleType, template: Template, task: Task) -> Call:
+def gemm(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A convolution as a product, with a weight whose axes are gone; its arguments name kernel and channels."""
     conv = _Convolution.of(dataclasses.replace(template, weight=("IO", "OIio", "OIoi")), task)
     if len(task.lists) != 4 or len(task.numbers) != 1:
@@ -205,7 +205,7 @@ def gemm(relay: ModuleType, template: Template, task: Task) -> Call:
     return _call(relay, template, task, conv, channels=task.numbers[0], kernel_size=task.lists[3])
 
 
-def transformed_winograd(relay: ModuleType, template: Template, task: Task) -> Call:
+def transformed_winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A convolution whose weight was transformed before: alpha x alpha, where alpha = tile + kernel - 1.
 
     The kernel follows from the tile that the template takes for such data.
@@ -237,7 +237,7 @@ def _keeps_size(conv: _Convolution, kernel: int) -> bool:
     return padding[0] + padding[2] == kernel - 1 == padding[1] + padding[3]
 
 
-def transposed_convolution(relay: ModuleType, template: Template, task: Task) -> Call:
+def transposed_convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A transposed convolution; the padding of its result is 0 where older logs have none."""
     conv = _Convolution.of(template, task)
     groups = task.numbers[0] if task.numbers else 1
@@ -256,7 +256,7 @@ def transposed_convolution(relay: ModuleType, template: Template, task: Task) ->
     )
 
 
-def deformable(relay: ModuleType, template: Template, task: Task) -> Call:
+def deformable(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A convolution whose taps are moved by the second of its three tensors."""
     if len(task.tensors) != 3 or len(task.numbers) != 2:
         raise ValueError(_OTHER_VERSION)
@@ -270,8 +270,8 @@ def deformable(relay: ModuleType, template: Template, task: Task) -> Call:
 
 def _call(
     relay: ModuleType,
-    template: Template,
-    task: Task,
+    template: TaskReader,
+    task: TaskArguments,
     conv: _Convolution,
     names: Sequence[str] = ("data", "weight"),
     **attrs: Any,
@@ -290,7 +290,7 @@ def _call(
     )
 
 
-def dense(relay: ModuleType, template: Template, task: Task) -> Call:
+def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """A product with a weight, whose rows are multiplied, and a bias where there is a third tensor."""
     data, weight = _variables(relay, task.tensors[:2], ("data", "weight"))
     layout = _layout(template.weight, task.tensors[1])
@@ -309,7 +309,7 @@ def dense(relay: ModuleType, template: Template, task: Task) -> Call:
     return call
 
 
-def batch_matmul(relay: ModuleType, template: Template, task: Task) -> Call:
+def batch_matmul(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """Products of two tensors of activations. Older logs have no flags: the second is then transposed."""
     if len(task.tensors) != 2 or len(task.numbers) not in (0, 2):
         raise ValueError(_OTHER_VERSION)
@@ -331,4 +331,4 @@ WINDOWS: dict[Callable[..., Call], int] = {
     **dict.fromkeys((convolution, winograd, depthwise, gemm, transformed_winograd, deformable), 3),
     transposed_convolution: 2,
 }
-"""Arguments behind the tensors that are lists (`Task.of`): strides, padding, dilation."""
+"""Arguments behind the tensors that are lists (`TaskArguments.of`): strides, padding, dilation."""

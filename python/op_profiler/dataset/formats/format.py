@@ -69,7 +69,7 @@ class Convolutions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
+class TableRow:
     """One row of a table of others.
 
     Attributes:
@@ -90,7 +90,7 @@ class Entry:
     @classmethod
     def of(
         cls, shape: Shape, latency_us: float | None, *, device: str | None = None, remark: str | None = None
-    ) -> Entry:
+    ) -> TableRow:
         """With one time, or None for a row that its table marks as failed."""
         if latency_us is None:
             return cls(shape=shape, error="failed when the table was made", device=device, remark=remark)
@@ -98,7 +98,7 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class ReadTable:
     """What was read of a file.
 
     Attributes:
@@ -108,7 +108,7 @@ class Table:
         mechanism: what the times are, in the words of ``Settings.cache_mechanism``.
     """
 
-    entries: Sequence[tuple[int, Entry]]
+    entries: Sequence[tuple[int, TableRow]]
     unreadable: Sequence[tuple[int, str]] = ()
     unknown: dict[str, int] = dataclasses.field(default_factory=dict)
     mechanism: str = ""
@@ -220,13 +220,13 @@ class UnknownKindError(ValueError):
     """A row that is well formed, of a kind of operator that has no counterpart here; the text is its name."""
 
 
-def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], Entry], *, mechanism: str) -> Table:
+def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], TableRow], *, mechanism: str) -> ReadTable:
     """A table from its numbered lines and the function that understands one of them.
 
     Args:
         parse: raises ValueError with the reason for a line that is no row.
     """
-    entries: list[tuple[int, Entry]] = []
+    entries: list[tuple[int, TableRow]] = []
     unreadable: list[tuple[int, str]] = []
     unknown: collections.Counter[str] = collections.Counter()
     for number, line in lines:
@@ -236,7 +236,7 @@ def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], Entry]
             unknown[str(error)] += 1
         except ValueError as error:
             unreadable.append((number, str(error)))
-    return Table(entries, unreadable, dict(unknown), mechanism)
+    return ReadTable(entries, unreadable, dict(unknown), mechanism)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

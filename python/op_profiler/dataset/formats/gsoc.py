@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.dataset.formats.format import Entry, Table, latency, number_text, numbered_lines, read_entries, whole
+from op_profiler.dataset.formats.format import (
+    ReadTable,
+    TableRow,
+    latency,
+    number_text,
+    numbered_lines,
+    read_entries,
+    whole,
+)
 from op_profiler.dataset.formats.line_format import TableFormat, convolution
 from op_profiler.errors import DatasetError
 from op_profiler.operators.kinds.shapes import Conv, Shape, Unfit
@@ -30,7 +38,7 @@ MECHANISM = "as in a table of the TFLite latency estimator"
 _US = 1e3  # microseconds in a millisecond
 
 
-def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> Entry:
+def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> TableRow:
     """One row, its cells by the names of `COLUMNS`; milliseconds become microseconds.
 
     Raises:
@@ -53,7 +61,7 @@ def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> Entry:
         groups=channels if depthwise else 1,
         dtypes=(dtype, dtype, dtype),
     )
-    return Entry.of(conv, latency(row["latency_time"], us=_US), remark=mixed_up(height, width, channels))
+    return TableRow.of(conv, latency(row["latency_time"], us=_US), remark=mixed_up(height, width, channels))
 
 
 def mixed_up(height: int, width: int, channels: int) -> str | None:
@@ -133,14 +141,14 @@ class Gsoc(TableFormat):
     takes_precision = True
     header = (HEADER,)
 
-    def read(self, path: Path, precision: Precision) -> Table:
+    def read(self, path: Path, precision: Precision) -> ReadTable:
         lines = numbered_lines(path)
         header = next(csv.reader(line for _, line in itertools.islice(lines, 1)), [])
         missing = [name for name in COLUMNS if name not in header]
         if missing:
             raise DatasetError(f"{path} is no table of the TFLite estimator: it lacks the columns {', '.join(missing)}")
 
-        def parse(line: str) -> Entry:
+        def parse(line: str) -> TableRow:
             cells = next(csv.reader([line]))
             if len(cells) != len(header):
                 raise ValueError(f"{len(cells)} cells instead of {len(header)}")

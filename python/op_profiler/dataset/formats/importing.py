@@ -17,7 +17,7 @@ import numpy as np
 
 from op_profiler.dataset.checks import Finding, check_rows
 from op_profiler.dataset.formats import FORMATS
-from op_profiler.dataset.formats.format import Entry, Imported, Progress, Table
+from op_profiler.dataset.formats.format import Imported, Progress, ReadTable, TableRow
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import OpProfilerError
@@ -93,7 +93,7 @@ class RowChecks:
 
 
 def store_entries(
-    dataset: Dataset, path: Path, table: Table, device: str | None, progress: Progress | None
+    dataset: Dataset, path: Path, table: ReadTable, device: str | None, progress: Progress | None
 ) -> Imported:
     """Store a table of others. Rows of one operator on one device become one measurement with a sample each.
 
@@ -102,7 +102,7 @@ def store_entries(
     operators: dict[Any, Operator] = {}
     unreadable, checks = list(table.unreadable), RowChecks()
     remarks: list[Finding] = []
-    groups: dict[tuple[str, str], list[Entry]] = {}
+    groups: dict[tuple[str, str], list[TableRow]] = {}
     for line, entry in table.entries:
         try:
             if entry.shape not in operators:
@@ -136,7 +136,7 @@ def store_entries(
     return checks.added_to(done, remarks)
 
 
-def _row(operator_key: str, processor: str, entries: Sequence[Entry], mechanism: str) -> Row:
+def _row(operator_key: str, processor: str, entries: Sequence[TableRow], mechanism: str) -> Row:
     """One measurement, of all rows of an operator on one device."""
     return Row(
         operator_key=operator_key,
@@ -159,7 +159,7 @@ def _settings(mechanism: str, precision: Precision) -> Settings:
     return Settings(threads=0, cache="hot", cache_mechanism=mechanism, precision=precision, executor="kernel")
 
 
-def _measurement(entries: Sequence[Entry]) -> Measurement:
+def _measurement(entries: Sequence[TableRow]) -> Measurement:
     """Of several rows each is a round; percentiles of one row are kept as its samples, in their order."""
     timed = [entry for entry in entries if entry.median_us is not None]
     if not timed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from op_profiler.dataset.formats.format import Exported, Format, Imported, Progress, Table
+from op_profiler.dataset.formats.format import Exported, Format, Imported, Progress, ReadTable
 from op_profiler.errors import UsageError
 from op_profiler.files import whole_file
 from op_profiler.measure.measurement import RESOURCE_FIELDS
@@ -124,7 +124,7 @@ class TableFormat(LineFormat):
     says_failures: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def read(self, path: Path, precision: Precision) -> Table:
+    def read(self, path: Path, precision: Precision) -> ReadTable:
         """Every row of a file.
 
         Args:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.dataset.formats.format import (
-    Entry,
-    Table,
+    ReadTable,
+    TableRow,
     UnknownKindError,
     latency,
     number_text,
@@ -52,7 +52,7 @@ def parse_header(line: str) -> str | None:
     return None if words[1] == "device" else words[1]
 
 
-def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -> Entry:
+def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -> TableRow:
     """One row.
 
     Raises:
@@ -87,7 +87,7 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
         activation="nn.relu" if relu else "",
         dtypes=(dtype, dtype, dtype),
     )
-    return Entry.of(conv, latency(time.strip(), us=_US), device=device)
+    return TableRow.of(conv, latency(time.strip(), us=_US), device=device)
 
 
 def format_row(conv: Conv, latency_us: float) -> str:
@@ -114,7 +114,7 @@ class Paddle(TableFormat):
     takes_precision = True
     header = (HEADER,)
 
-    def read(self, path: Path, precision: Precision) -> Table:
+    def read(self, path: Path, precision: Precision) -> ReadTable:
         lines = numbered_lines(path)
         try:
             device = parse_header(next(lines, (0, ""))[1])

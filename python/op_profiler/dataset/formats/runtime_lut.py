@@ -16,9 +16,16 @@ import numpy as np
 
 from op_profiler import json_text
 from op_profiler.dataset.formats import caffe2
-from op_profiler.dataset.formats.format import Entry, Table, UnknownKindError, latency, numbered_lines, read_entries
+from op_profiler.dataset.formats.format import (
+    ReadTable,
+    TableRow,
+    UnknownKindError,
+    latency,
+    numbered_lines,
+    read_entries,
+)
 from op_profiler.dataset.formats.line_format import TableFormat
-from op_profiler.operators.kinds.shapes import Activation, Conv, Dense, Plain, Shape, Unfit, operator_of
+from op_profiler.operators.kinds.shapes import Activation, Conv, DenseLayer, Plain, Shape, Unfit, operator_of
 from op_profiler.operators.operator import TensorSpec
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ _OP_TYPES = {op: name for name, op in _PLAIN.items()}
 _US = 1.0  # microseconds in the table's unit
 
 
-def parse_row(line: str) -> Entry:
+def parse_row(line: str) -> TableRow:
     """One row.
 
     Raises:
@@ -64,10 +71,10 @@ def parse_row(line: str) -> Entry:
         raise ValueError(f"fields of other types than a look-up table has: {error}") from error
     median = latency(str(row["runtime_us_p50"]), us=_US)
     if median is None:
-        return Entry.of(shape, None, device=row.get("device") or None)
+        return TableRow.of(shape, None, device=row.get("device") or None)
     times = (latency(str(row.get(f"runtime_us_p{p}", row["runtime_us_p50"])), us=_US) for p in PERCENTILES)
     samples = tuple(median if time is None else time for time in times)
-    return Entry(shape=shape, samples_us=samples, median_us=median, device=row.get("device") or None)
+    return TableRow(shape=shape, samples_us=samples, median_us=median, device=row.get("device") or None)
 
 
 def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> str:
@@ -82,7 +89,7 @@ def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> st
     if isinstance(shape, Conv):
         op_type, arguments = _conv_fields(shape)
     else:
-        op_type, arguments = _dense_fields(shape) if isinstance(shape, Dense) else _plain_fields(shape)
+        op_type, arguments = _dense_fields(shape) if isinstance(shape, DenseLayer) else _plain_fields(shape)
     made = operator_of(shape)
     tensors = [_nhwc(tensor) for tensor in (*made.inputs, *made.params)]
     if any(tensor.dtype not in caffe2.CODES for tensor in tensors):
@@ -149,13 +156,13 @@ def _conv(
     )
 
 
-def _dense(op: str, tensors: Sequence[TensorSpec], texts: Mapping[str, str]) -> Dense:
+def _dense(op: str, tensors: Sequence[TensorSpec], texts: Mapping[str, str]) -> DenseLayer:
     if len(tensors) not in (2, 3) or len(tensors[1].shape) != 2:
         raise ValueError("a fully connected layer reads data and a weight of two dimensions, and perhaps a bias")
     data, weight = tensors[0], tensors[1]
     if math.prod(data.shape[1:]) != weight.shape[1]:
         raise ValueError(f"data of {data.shape} and a weight of {weight.shape}")
-    return Dense(
+    return DenseLayer(
         batch=data.shape[0],
         in_features=weight.shape[1],
         out_features=weight.shape[0],
@@ -226,7 +233,7 @@ def _conv_fields(conv: Conv) -> tuple[str, list[str]]:
     return _quantized(name, conv.dtypes[0]), [*arguments, caffe2.format_argument("order", "NHWC")]
 
 
-def _dense_fields(dense: Dense) -> tuple[str, list[str]]:
+def _dense_fields(dense: DenseLayer) -> tuple[str, list[str]]:
     name = _quantized("FCRelu" if dense.activation else "FC", dense.dtypes[0])
     if dense.activation == "clip" or name not in _DENSE:
         raise Unfit("a dense layer fused with an activation")
@@ -269,7 +276,7 @@ class RuntimeLut(TableFormat):
 
     told = frozenset(("processor", "precision"))
 
-    def read(self, path: Path, precision: Precision) -> Table:
+    def read(self, path: Path, precision: Precision) -> ReadTable:
         return read_entries(numbered_lines(path), parse_row, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:

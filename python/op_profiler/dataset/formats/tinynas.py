@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.dataset.formats.format import (
     Convolutions,
-    Entry,
-    Table,
+    ReadTable,
+    TableRow,
     latency,
     number_text,
     numbered_lines,
@@ -37,7 +37,7 @@ _MOST_DIGITS = 9  # of a size
 _US = 1e3  # microseconds in a millisecond
 
 
-def parse_row(line: str, *, dtype: str = "float32") -> Entry:
+def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
     """One row of a library or of a sample file; milliseconds become microseconds.
 
     Raises:
@@ -65,7 +65,7 @@ def parse_row(line: str, *, dtype: str = "float32") -> Entry:
         residual=fused == 1,
         dtypes=(dtype, dtype, dtype),
     )
-    return Entry.of(conv, latency(time, us=_US))
+    return TableRow.of(conv, latency(time, us=_US))
 
 
 def format_row(conv: Conv, latency_us: float | None) -> str:
@@ -119,7 +119,7 @@ class TinyNas(TableFormat):
     takes_precision = True
     says_failures = True
 
-    def read(self, path: Path, precision: Precision) -> Table:
+    def read(self, path: Path, precision: Precision) -> ReadTable:
         return read_entries(numbered_lines(path), lambda line: parse_row(line, dtype=precision), mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:

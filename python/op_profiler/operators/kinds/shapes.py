@@ -115,7 +115,7 @@ class Conv:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Dense:
+class DenseLayer:
     """A product with a weight of shape (out_features, in_features); see `Conv`."""
 
     batch: int
@@ -165,7 +165,7 @@ class Plain:
         return attrgetter(self.op)(scope.relay)(*inputs, **attrs, **_extra(self))
 
 
-Shape = Conv | Dense | Plain
+Shape = Conv | DenseLayer | Plain
 
 
 def _extra(shape: Shape) -> dict[str, list[str]]:
@@ -173,7 +173,7 @@ def _extra(shape: Shape) -> dict[str, list[str]]:
     return {"op_args": list(shape.extra)} if shape.extra else {}
 
 
-def _followed(scope: Scope, x: Node, shape: Conv | Dense) -> Node:
+def _followed(scope: Scope, x: Node, shape: Conv | DenseLayer) -> Node:
     """With bias and activation."""
     relay, channels = scope.relay, shape.out_channels if isinstance(shape, Conv) else shape.out_features
     if shape.bias:
@@ -243,7 +243,7 @@ def sizes(tensor: TensorSpec, layout: str) -> dict[str, int]:
     return found
 
 
-def _heavy(operator: Operator) -> Conv | Dense:
+def _heavy(operator: Operator) -> Conv | DenseLayer:
     edges = [_EDGE.match(edge) for edge in operator.structure.split(";")]
     place = operator.op_names.index(operator.anchor)
     edge = edges[place] if place < len(edges) else None
@@ -269,7 +269,7 @@ def _heavy(operator: Operator) -> Conv | Dense:
         raise Unfit("a dense layer with a residual addition")
     features = weight.shape[0] if len(weight.shape) == 2 else weight.shape[0] * weight.shape[2]
     rows = math.prod(data.shape[:-1])
-    return Dense(batch=rows, in_features=data.shape[-1], out_features=features, **common)
+    return DenseLayer(batch=rows, in_features=data.shape[-1], out_features=features, **common)
 
 
 class _Followers:

@@ -17,8 +17,9 @@ import numpy as np
 from op_profiler.building.agreement import with_agreement
 from op_profiler.building.build import build_model
 from op_profiler.building.prepared_model import in_words
-from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
+from op_profiler.building.requested_inputs import random_inputs, static_inputs
 from op_profiler.cores import binding_order
+from op_profiler.frontends.lowered_cache import original_model
 from op_profiler.measure.turns import compiling, measuring
 from op_profiler.parallel.corun.request import Announce, CorunRequest
 from op_profiler.parallel.corun.target_workers import (

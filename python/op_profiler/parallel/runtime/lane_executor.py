@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import Bound, BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import for_team
 from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes
-from op_profiler.parallel.runtime.memory import Bound, bind_in_one_piece
+from op_profiler.parallel.runtime.memory import bind_in_one_piece
 from op_profiler.parallel.runtime.storage import plan_storage
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ def load_side_by_side(
         if on_processor:
             loaded.append(bind_in_one_piece(one, blocks, arrays))
         else:
-            on_device = compiler_in_use().bind(one, device, arrays, blocks)
-            loaded.append(Bound(on_device.kernels, on_device.outputs))
+            loaded.append(compiler_in_use().bind(one, device, arrays, blocks))
     return loaded
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from op_profiler.c_compiler import compiler, make_library
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError

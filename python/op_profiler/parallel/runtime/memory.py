@@ -8,32 +8,19 @@ models gain some percent. Linux gives large pages to memory that asks for them (
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import mmap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import Bound
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_types import DeviceArray
 
 _LARGE_PAGE = 1 << 21
 _LINE = 64  # of a cache; what TVM aligns its own tensors to
-
-
-@dataclasses.dataclass(frozen=True)
-class Bound:
-    """The kernels of a model over its tensors, in execution order, and its outputs."""
-
-    kernels: tuple[BoundKernel, ...]
-    outputs: tuple[DeviceArray, ...]
-
-    def output_arrays(self) -> list[np.ndarray]:
-        """The outputs on the host."""
-        return [np.asarray(output.numpy()) for output in self.outputs]
 
 
 def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Mapping[str, np.ndarray]) -> Bound:

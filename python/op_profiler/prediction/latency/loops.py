@@ -176,7 +176,7 @@ def _asked(operator: Operator, target: str) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def _resolved(target: str, precision: Precision) -> Target:
-    from op_profiler.building.requested_model import compiled_for
+    from op_profiler.building.requested_target import compiled_for
     from op_profiler.targets.target import kind_of, resolve_target
 
     return compiled_for(kind_of(target), precision, resolve_target(target))

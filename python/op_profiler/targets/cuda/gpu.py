@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device

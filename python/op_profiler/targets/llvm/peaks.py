@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import load_tvm

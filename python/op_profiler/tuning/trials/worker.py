@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.compilers.tvm_errors import kind_and_last_line

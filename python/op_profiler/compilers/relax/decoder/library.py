@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.calls import BoundKernel
+from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiled_model import BuiltModel, Occurrence
 from op_profiler.compilers.relax.calls import FfiCall
 from op_profiler.compilers.relax.decoder import attention
 from op_profiler.compilers.relax.decoder.cache import make_cache
 from op_profiler.compilers.relax.decoder.model import STEP
 from op_profiler.compilers.relax.decoder.step import DecoderStep
-from op_profiler.compilers.relax.kernels import VmKernels, kernels_of_run
+from op_profiler.compilers.relax.kernels import RelaxKernels, kernels_of_run
 from op_profiler.compilers.relax.library import VmLibrary
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, RuntimeDevice, Target
@@ -64,7 +64,7 @@ def load_step(
     occurrences: tuple[Occurrence, ...],
     device: RuntimeDevice,
     inputs: Mapping[str, np.ndarray],
-) -> VmKernels:
+) -> RelaxKernels:
     """Run a step once and keep every call of a kernel with its buffers, those of attention among them.
 
     The run that is timed as a whole goes over another cache, which calls its kernels without anybody noting it.

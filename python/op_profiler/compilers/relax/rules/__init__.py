@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from op_profiler.compilers.relax.rules import convolution, elementwise, product, reduction, rows, whole
-from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS, Unfit
-from op_profiler.compilers.relax.rules.template import Template
+from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS, RuleMismatch
+from op_profiler.compilers.relax.rules.template import SchedulableFunction
 from op_profiler.compilers.relax.vectors import Vectors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
 
-Rule = Callable[[Any, Vectors], "Factors | Template"]
+Rule = Callable[[Any, Vectors], "Factors | SchedulableFunction"]
 """Schedules a function at once, or finds knobs in it."""
 
 RULES: dict[str, Rule] = {
@@ -48,7 +48,7 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
             found = rule(schedule, vectors)
             if not isinstance(found, Factors):
                 found.apply(found.default, vectors)
-        except (Unfit, *TVM_ERRORS):
+        except (RuleMismatch, *TVM_ERRORS):
             continue
         made = schedule.mod["main"]
         if isinstance(found, Factors):
@@ -58,7 +58,7 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
     return function, Schedule(f"none{SUFFIX}")
 
 
-def template_of(function: Any, vectors: Vectors, name: str) -> Template | None:
+def template_of(function: Any, vectors: Vectors, name: str) -> SchedulableFunction | None:
     """What the rule of a name finds in a function; None where it does not fit, has no knobs there, or is none.
 
     Args:
@@ -71,7 +71,7 @@ def template_of(function: Any, vectors: Vectors, name: str) -> Template | None:
         return None
     try:
         found = RULES[name](s_tir.Schedule(function), vectors)
-    except (Unfit, *TVM_ERRORS):
+    except (RuleMismatch, *TVM_ERRORS):
         return None
     return None if isinstance(found, Factors) or not found.knobs else found
 

@@ -12,7 +12,7 @@ TVM_ERRORS = (RuntimeError, ValueError, TypeError)
 """What TVM's schedules raise where a step is not possible: their own error is a RuntimeError."""
 
 
-class Unfit(Exception):
+class RuleMismatch(Exception):
     """A rule that does not fit a function; the next one is tried."""
 
 
@@ -43,12 +43,12 @@ def spatial_count(schedule: Any, block: Any) -> int:
     """How many of its loops are spatial, all in front of those of the reduction.
 
     Raises:
-        Unfit: they are in another order, or are not one for each of the block's axes.
+        RuleMismatch: they are in another order, or are not one for each of the block's axes.
     """
     found = kinds(schedule, block)
     count = found.count(_SPATIAL)
     if any(kind != _SPATIAL for kind in found[:count]) or len(schedule.get_loops(block)) != len(found):
-        raise Unfit("loops in another order")
+        raise RuleMismatch("loops in another order")
     return count
 
 
@@ -79,12 +79,12 @@ def anchor_of(schedule: Any) -> tuple[list[Any], Any, list[Any]]:
     """The blocks before the only reduction, that one, and those after it.
 
     Raises:
-        Unfit: there is none, or there are several.
+        RuleMismatch: there is none, or there are several.
     """
     blocks = blocks_of(schedule)
     found = [index for index, block in enumerate(blocks) if reduces(schedule, block)]
     if len(found) != 1:
-        raise Unfit(f"{len(found)} reductions")
+        raise RuleMismatch(f"{len(found)} reductions")
     return blocks[: found[0]], blocks[found[0]], blocks[found[0] + 1 :]
 
 
@@ -106,12 +106,12 @@ def epilogue(schedule: Any, anchor: Any, after: Sequence[Any]) -> Any:
     """The one block that writes what the anchor computed: what follows it as one, or a copy out of registers.
 
     Raises:
-        Unfit: what follows is more than one block.
+        RuleMismatch: what follows is more than one block.
     """
     if not after:
         return schedule.cache_write(anchor, 0, "local")
     if inline(schedule, after[:-1]):
-        raise Unfit("what follows cannot be one block")
+        raise RuleMismatch("what follows cannot be one block")
     return after[-1]
 
 

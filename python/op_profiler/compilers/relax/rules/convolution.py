@@ -8,7 +8,7 @@ from typing import Any
 
 from op_profiler.compilers.relax.convolution import registers_of
 from op_profiler.compilers.relax.rules.blocks import (
-    Unfit,
+    RuleMismatch,
     anchor_of,
     epilogue,
     extent,
@@ -32,11 +32,11 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
     """Over blocks of channels: output (n, channels, height, width, lanes).
 
     Raises:
-        Unfit: it is none.
+        RuleMismatch: it is none.
     """
     before, anchor, after = anchor_of(schedule)
     if "conv2d" not in name_of(schedule, anchor) or spatial_count(schedule, anchor) != len("NCHWc"):
-        raise Unfit("no blocked convolution")
+        raise RuleMismatch("no blocked convolution")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
     _loops(schedule, last, len("NCHWc"))
@@ -70,11 +70,11 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
     """All phases of a transposed convolution: blocks of channels, then what follows it over the whole output.
 
     Raises:
-        Unfit: it is none that `relax.transposed` packed.
+        RuleMismatch: it is none that `relax.transposed` packed.
     """
     before, anchor, after = anchor_of(schedule)
     if name_of(schedule, anchor) != PACKED_PHASES or inline(schedule, after[:-1]):
-        raise Unfit("no packed transposed convolution")
+        raise RuleMismatch("no packed transposed convolution")
     padded = inline(schedule, before, _PADDED)
     copied = schedule.cache_write(anchor, 0, "local")
     batch, chunks, height, down, width, right, block = (_size(schedule, loop) for loop in schedule.get_loops(copied))
@@ -109,14 +109,14 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
     """Without blocks: output (n, channels, width) to (n, channels, depth, height, width), or with the channels at last.
 
     Raises:
-        Unfit: it is none.
+        RuleMismatch: it is none.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)
     if "conv" not in name_of(schedule, anchor) and "compute" not in name_of(schedule, anchor):
-        raise Unfit("no convolution")
+        raise RuleMismatch("no convolution")
     if not 3 <= count <= 5 or len(schedule.get_loops(anchor)) == count:
-        raise Unfit("a convolution of other dimensions")
+        raise RuleMismatch("a convolution of other dimensions")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
     names = _axes(name_of(schedule, anchor), count)
@@ -143,12 +143,12 @@ def _axes(name: str, count: int) -> tuple[str, ...]:
 def _loops(schedule: Any, block: Any, count: int) -> Sequence[Any]:
     loops = schedule.get_loops(block)
     if len(loops) != count:
-        raise Unfit("what follows has other dimensions")
+        raise RuleMismatch("what follows has other dimensions")
     return list(loops)
 
 
 def _size(schedule: Any, loop: Any) -> int:
     size = extent(schedule, loop)
     if size is None:
-        raise Unfit("a size that only run time tells")
+        raise RuleMismatch("a size that only run time tells")
     return size

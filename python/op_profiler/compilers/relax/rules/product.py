@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relax.batched import TRANSPOSED
-from op_profiler.compilers.relax.rules.blocks import Unfit, anchor_of, epilogue, extent, inline, name_of, spatial_count
+from op_profiler.compilers.relax.rules.blocks import (
+    RuleMismatch,
+    anchor_of,
+    epilogue,
+    extent,
+    inline,
+    name_of,
+    spatial_count,
+)
 from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
 from op_profiler.schedules.nest import Axis
@@ -18,20 +26,20 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     """Output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
 
     Raises:
-        Unfit: it is none, or its columns are only known at run time.
+        RuleMismatch: it is none, or its columns are only known at run time.
     """
     before, anchor, after = anchor_of(schedule)
     if "matmul" not in name_of(schedule, anchor):
-        raise Unfit("no product")
+        raise RuleMismatch("no product")
     count = spatial_count(schedule, anchor)
     before = inline(schedule, before, [TRANSPOSED])
     last = epilogue(schedule, anchor, after)
     loops = schedule.get_loops(last)
     if len(loops) != count or count < 2 or len(schedule.get_loops(anchor)) != count + 1:
-        raise Unfit("a product of other dimensions")
+        raise RuleMismatch("a product of other dimensions")
     *batch, rows, columns = (extent(schedule, loop) for loop in loops)
     if columns is None:
-        raise Unfit("columns that only run time tells")
+        raise RuleMismatch("columns that only run time tells")
     block = _block_of_columns(schedule, anchor) or columns
     lanes = lanes_of(block, vectors) if rows == 1 else divisor(block, vectors.lanes)
     wide = divisor(block // lanes, _VECTORS_OF_A_ROW)

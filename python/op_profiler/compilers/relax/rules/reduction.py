@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import (
-    Unfit,
+    RuleMismatch,
     anchor_of,
     blocks_of,
     epilogue,
@@ -29,25 +29,25 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
     """One reduction of one tensor, in which the last axis of the output is not among those that it runs over.
 
     Raises:
-        Unfit: it is none, or its last axis has no vectors.
+        RuleMismatch: it is none, or its last axis has no vectors.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)
     if count == 0 or len(schedule.get(anchor).writes) != 1:
-        raise Unfit("no axis that stays, or several results")
+        raise RuleMismatch("no axis that stays, or several results")
     if any(has_bool(schedule, block) for block in blocks_of(schedule)):
-        raise Unfit("truth values")
+        raise RuleMismatch("truth values")
     if reads_across(schedule, anchor):
-        raise Unfit("vectors that lie apart")
+        raise RuleMismatch("vectors that lie apart")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
     sizes = [extent(schedule, loop) for loop in schedule.get_loops(last)]
     known = [size for size in sizes if size is not None]
     if len(known) != count or len(sizes) != count:
-        raise Unfit("what follows has other dimensions, or only run time tells them")
+        raise RuleMismatch("what follows has other dimensions, or only run time tells them")
     lanes = divisor(known[-1], vectors.lanes)
     if lanes < FEWEST_LANES:
-        raise Unfit("short vectors")
+        raise RuleMismatch("short vectors")
     axes = [Axis(f"ax{place}", size) for place, size in enumerate(known)]
     names = [axis.name for axis in axes]
     tile = {**dict.fromkeys(names, 1), names[-1]: lanes * divisor(known[-1] // lanes, _MOST_VECTORS)}
@@ -58,7 +58,7 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
     over = reduction_of(schedule, anchor)
     longest, size = max(over, key=lambda one: one[1])
     if not all(one[1] for one in over):
-        raise Unfit("a length that only run time tells")
+        raise RuleMismatch("a length that only run time tells")
     nest = nest_of(
         tuple(axes),
         tuple(names),

@@ -23,7 +23,7 @@ from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import (
     REDUCTION,
-    Unfit,
+    RuleMismatch,
     blocks_of,
     extent,
     has_bool,
@@ -54,26 +54,26 @@ def rows(schedule: Any, vectors: Vectors) -> Rows:
     """Functions whose reductions all run over the last axes, and whose last block writes rows or a value of each.
 
     Raises:
-        Unfit: it is none.
+        RuleMismatch: it is none.
     """
     blocks = blocks_of(schedule)
     reductions = [block for block in blocks if reduces(schedule, block)]
     if not reductions or any(has_bool(schedule, block) for block in blocks):
-        raise Unfit("no rows")
+        raise RuleMismatch("no rows")
     common = spatial_count(schedule, reductions[0])
     if common == 0 or any(spatial_count(schedule, block) != common for block in reductions):
-        raise Unfit("reductions over other axes")
+        raise RuleMismatch("reductions over other axes")
     if inline(schedule, [block for block in blocks if _rank(schedule, block) < common]):
-        raise Unfit("something of other axes")
+        raise RuleMismatch("something of other axes")
     blocks = blocks_of(schedule)
     if not all(_along_rows(schedule, block) for block in reductions):
-        raise Unfit("rows that lie apart")
+        raise RuleMismatch("rows that lie apart")
     counts = [extent(schedule, loop) for loop in schedule.get_loops(blocks[-1])[:common]]
     if counts != [extent(schedule, loop) for loop in schedule.get_loops(reductions[0])[:common]]:
-        raise Unfit("what is written has other rows")
+        raise RuleMismatch("what is written has other rows")
     if reduces(schedule, blocks[-1]):
         if len(schedule.get(blocks[-1]).writes) != 1:
-            raise Unfit("several results")
+            raise RuleMismatch("several results")
         schedule.cache_write(blocks[-1], 0, "local")
     lengths = [_length(schedule, block, common) for block in reductions]
     lanes = min(_lanes(length or 1, vectors) for length in lengths)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.nest import Knobs
 
 
-class Template(Protocol):
+class SchedulableFunction(Protocol):
     """A function of TIR that was looked at and is ready to be scheduled, once."""
 
     @property

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import (
-    Unfit,
+    RuleMismatch,
     anchor_of,
     blocks_of,
     extent,
@@ -26,20 +26,20 @@ def whole(schedule: Any, vectors: Vectors) -> Factors:
     """One reduction of one tensor over all of its axes.
 
     Raises:
-        Unfit: it is none, or has too few values for several threads.
+        RuleMismatch: it is none, or has too few values for several threads.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)
     sizes = [extent(schedule, loop) or 0 for loop in schedule.get_loops(anchor)]
     length = math.prod(sizes)
     if any(size != 1 for size in sizes[:count]) or length < _FEWEST_VALUES:
-        raise Unfit("several values, or too few to sum")
+        raise RuleMismatch("several values, or too few to sum")
     lanes = divisor(length, vectors.lanes)
     parts = divisor(length // lanes, PARTS)
     if lanes < FEWEST_LANES or parts == 1:
-        raise Unfit("no vectors, or one part")
+        raise RuleMismatch("no vectors, or one part")
     if len(schedule.get(anchor).writes) != 1 or any(has_bool(schedule, block) for block in blocks_of(schedule)):
-        raise Unfit("several results, or truth values")
+        raise RuleMismatch("several results, or truth values")
     feeding = inline(schedule, before)
     part, _, _ = schedule.split(schedule.fuse(*schedule.get_loops(anchor)[count:]), [parts, None, lanes])
     of_parts = schedule.rfactor(part, 0)

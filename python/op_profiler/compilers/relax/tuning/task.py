@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relax.rules import SUFFIX, template_of
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
-from op_profiler.compilers.relax.rules.template import Template
+from op_profiler.compilers.relax.rules.template import SchedulableFunction
 from op_profiler.compilers.relax.tuning.function_task import FunctionTask, Knobs
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_errors import last_line
@@ -47,7 +47,7 @@ class KernelTask(FunctionTask):
         knobs = dict(self._template.default)
         return Schedule(self.spec.template, knobs, "trial", self._template.factors(knobs))
 
-    def _found(self) -> Template:
+    def _found(self) -> SchedulableFunction:
         name = self.spec.template.removesuffix(SUFFIX)
         found = template_of(self._module["main"], self._vectors, name)
         if found is None:

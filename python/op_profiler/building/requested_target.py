@@ -1,0 +1,59 @@
+"""From a request to the target that its model is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.cost import HEAVY
+from op_profiler.targets.target import resolve_target, use_build_for
+
+if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
+    from op_profiler.measure.measurement import Precision
+    from op_profiler.targets.target_kind import TargetKind
+
+
+def silent(**event: object) -> None:
+    """In place of an announcement."""
+
+
+def load_target(request: BuildRequest, announce: Callable[..., None] = silent) -> Target:
+    """What a request is compiled for, once this process has the TVM of its compiler.
+
+    Args:
+        announce: told the stage before it begins.
+    """
+    announce(stage="loading TVM")
+    use_build_for(request.target, compiler=request.compiler)
+    load_tvm()
+    return compiled_for(request.kind, request.precision, resolve_target(request.target))
+
+
+def compiled_for(kind: TargetKind, precision: Precision, target: Target) -> Target:
+    """The target that a model in a precision is compiled for."""
+    return kind.for_int8(target) if precision == "int8" else target
+
+
+def target_for(model: ImportedModel, kind: TargetKind, precision: Precision, target: Target) -> Target:
+    """The target that a loaded model is compiled for: one that came quantized is as one that was asked for in int8."""
+    return compiled_for(kind, "int8" if _came_quantized(model) else precision, target)
+
+
+def _came_quantized(model: ImportedModel) -> bool:
+    """Whether a model has heavy operators of eight bits by itself, as files of quantizers have."""
+    relay, found = getattr(load_tvm(), "relay", None), False
+    main = model.mod["main"]
+    if relay is None:  # today's TVM converts nothing to int8
+        return False
+
+    def visit(node: object) -> None:
+        nonlocal found
+        if isinstance(node, relay.Call) and getattr(node.op, "name", "").replace("qnn.", "nn.") in HEAVY:
+            found |= getattr(node.args[0].checked_type, "dtype", "") in ("int8", "uint8")
+
+    relay.analysis.post_order_visit(main, visit)
+    return found

@@ -1,0 +1,68 @@
+"""What all ways through a task share: its job, its machine, its dataset and what it has announced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.errors import BoardLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from op_profiler.building.prepared_model import PreparedModel
+    from op_profiler.collection.results import Results
+    from op_profiler.collection.worker_task import WorkerTask
+    from op_profiler.dataset import Dataset
+    from op_profiler.measure.measurement import Device
+    from op_profiler.targets.machine import Machine
+
+_MOST_LOSSES = 10
+
+
+class WorkerBase:
+    """One task under way.
+
+    Args:
+        announce: sends one event, before what it announces begins.
+    """
+
+    def __init__(self, task: WorkerTask, announce: Callable[..., None]) -> None:
+        self.task = task
+        self.request = task.request
+        self.build = task.request.build
+        self.announce = announce
+        self.losses = 0
+        self._known: Machine | None = None
+        self.notes: tuple[str, ...] = ()
+        self.asked: frozenset[str] = frozenset()
+        self.job: PreparedModel
+        self.dataset: Dataset
+        self.results: Results
+
+    def machine(self) -> Machine:
+        """The machine to measure on, which the dataset then has."""
+        machine = self.job.machine
+        if machine is not self._known:
+            self._known = machine
+            self.results.device = machine.device
+            self.dataset.add_device(self.device)
+        return machine
+
+    @property
+    def device(self) -> Device:
+        """The machine that was opened last."""
+        assert self.results.device is not None
+        return self.results.device
+
+    def identify(self) -> None:
+        """Find out which model of the dataset this is, and tell."""
+        self.results.identify(self.job.model.content, self.asked)
+        self.announce(model_key=self.results.model_key)
+
+    def lost(self, error: BoardLostError) -> None:
+        """The machine went away: the next one that is asked for may be it again, or another of its key."""
+        self.job.close()
+        self.losses += 1
+        if self.losses >= _MOST_LOSSES:
+            raise error
+        self.announce(problem=f"{error}; asking for it again")
