@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import op_profiler
+from op_profiler.analysis import table
 from op_profiler.errors import OpProfilerError
 from op_profiler.prediction.latency import examples
 from op_profiler.prediction.latency.usable import reason_against
@@ -32,7 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, fewer in (("FEWEST_PAIRS", 4), ("_COPY_SECONDS", 0.0)):
             patch.setattr(f"op_profiler.comparison.turns.{name}", fewer)
         # other tests run meanwhile: their load leaves nothing out
-        patch.setattr("op_profiler.analysis.table._disturbed", lambda row: False)
+        usable = table._usable
+        patch.setattr(table, "_usable", lambda row: usable({**row, **_QUIET}))
         patch.setattr(examples, "reason_against", lambda row, origin: reason_against({**row, **_QUIET}, origin))
         yield folder
 
