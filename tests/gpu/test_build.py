@@ -124,7 +124,7 @@ def test_launches_are_read_from_the_loops(tvm: Any) -> None:
     outer, inner = schedule[b].split(b.op.axis[1], factor=16)
     schedule[b].bind(outer, te.thread_axis("blockIdx.x"))
     schedule[b].bind(inner, te.thread_axis("threadIdx.x"))
-    found = launches_of(tvm.lower(schedule, [a, b])["main"].body)
+    found = launches_of(tvm.lower(schedule, [a, b])["main"])
     assert found == [{"grid": [3, 64, 1], "block": [16, 1, 1]}]
 
 

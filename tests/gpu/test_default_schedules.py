@@ -41,7 +41,7 @@ tvm._ffi.register_func("tvm_callback_cuda_compile", lambda text, _: texts.append
 
 
 def on_a_processor(function, arrays):
-    (launch,) = launches_of(_lowered(function, target)[0].body)
+    (launch,) = launches_of(_lowered(function, target)[0])
     compiler = relay.backend.te_compiler.get()
     compiler.clear()
     with quiet(), tvm.transform.PassContext(opt_level=3), target:
