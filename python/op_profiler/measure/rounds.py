@@ -264,8 +264,6 @@ class Rounds:
                 for number in range(rounds):
                     self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
-            if max(self._seconds.values()) < _SHORT_ROUND_SECONDS:  # whose rounds may all be of one window
-                self._move()
             conditions.read()
         window[self._main].conditions = conditions.result()
         if exchanged_us:
