@@ -108,15 +108,19 @@ def _share(quiet: np.ndarray) -> float:
 
 
 def _quiet_of(samples: Samples, noise: float, target: float) -> np.ndarray:
-    quiet = np.ones(samples.rounds, dtype=bool)
-    whole_us, sums_us = np.asarray(samples.whole_us, dtype=np.float64), samples.sums_us()
-    held = min(as_long_as_disturbed(float(np.nanmedian(whole_us + sums_us))), len(quiet) // _FEWEST_ROUNDS)
-    blocks = np.array_split(np.arange(len(quiet)), len(quiet) // max(held, 1))
-    for times_us in (whole_us, sums_us):
-        if len(times_us) >= _FEWEST_ROUNDS and (times_us > 0).all():  # neither missing, nor NaN
-            medians = np.log([np.median(times_us[block]) for block in blocks])
-            in_mode = _in_fastest_mode(medians, max(noise, target / 1.96))
-            quiet &= np.repeat(in_mode, [len(block) for block in blocks])
+    rounds = samples.rounds
+    quiet = np.ones(rounds, dtype=bool)
+    if rounds < _FEWEST_ROUNDS:
+        return quiet
+    timed_us = [np.asarray(samples.whole_us, dtype=np.float64), samples.sums_us()]
+    timed_us = [times_us for times_us in timed_us if (times_us > 0).all()]  # neither missing, nor NaN
+    round_us = float(np.median(sum(timed_us))) if timed_us else 0.0
+    blocks = rounds // min(as_long_as_disturbed(round_us), rounds // _FEWEST_ROUNDS)
+    held = rounds // blocks
+    block_of = np.minimum(np.arange(rounds) // held, blocks - 1)  # what is left over is judged with the last block
+    for times_us in timed_us:
+        medians = np.median(times_us[: blocks * held].reshape(blocks, held), axis=1)
+        quiet &= _in_fastest_mode(np.log(medians), max(noise, target / 1.96))[block_of]
     return quiet
 
 
