@@ -157,7 +157,7 @@ def _otherwise_cut(candidate: PlanCandidate) -> list[PlanCandidate]:
 
 def _gains_together(models: Models, candidates: Sequence[PlanCandidate]) -> bool:
     """Whether operators that run side by side compete for something for which tuning them together gains."""
-    if models.lanes.only_measured or not GAINS:
+    if models.lanes.only_measured:
         return False
     operators = [node.operator for node in models.graph.nodes]
     stages = (stage for candidate in candidates for stage in candidate.plan.stages)

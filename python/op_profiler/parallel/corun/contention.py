@@ -13,7 +13,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.parallel.planning.plan import Stage
 
 MEMORY, CACHE, UNITS = "memory bandwidth", "cache", "execution units"
-GAINS: frozenset[str] = frozenset()
+GAINS = frozenset({MEMORY, CACHE})
 """Where operators that were tuned together were surely faster than those tuned alone, in every such pair of
 `benchmarks/results/contended_pairs.json`; a test compares both."""
 
