@@ -86,7 +86,7 @@ def predicted(examples: Examples, held: np.ndarray, lefts_out: Sequence[str]) ->
     from op_profiler.prediction.latency import PREDICTORS
     from op_profiler.prediction.latency.base import Base
     from op_profiler.prediction.latency.fit import weights_of
-    from op_profiler.prediction.latency.predictor import query_of
+    from op_profiler.prediction.latency.operator_predictor import query_of
     from op_profiler.prediction.latency.regression import fit_all
     from op_profiler.prediction.latency.roofline import Roofline
 

@@ -35,12 +35,12 @@ from common import provenance, run_command, store
 if TYPE_CHECKING:
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.held_out import HeldOutNetwork
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 _BUDGET = "3m"
 
 
-def predictors(db: str) -> dict[str, Predictor]:
+def predictors(db: str) -> dict[str, OperatorPredictor]:
     """Who answers, by name, after a calibration into `db`."""
     from op_profiler.errors import DatasetError
     from op_profiler.prediction.latency.calibration import calibrated
@@ -106,7 +106,7 @@ def address(db: str) -> str:
     return db if "://" in db else f"sqlite:///{Path(db).resolve()}"
 
 
-def answers(predictor: Predictor, measured: list[Examples]) -> list[HeldOutNetwork]:
+def answers(predictor: OperatorPredictor, measured: list[Examples]) -> list[HeldOutNetwork]:
     """What it says of each network at each thread count; of several runs their geometric mean was measured."""
     import numpy as np
 

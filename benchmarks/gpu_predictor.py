@@ -24,7 +24,7 @@ def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], n
     """A row a network; ratios of the estimates of its operators to their times, and whether intervals hold them."""
     from op_profiler.prediction.latency.fit import fit
     from op_profiler.prediction.latency.launching import Launching
-    from op_profiler.prediction.latency.predictor import query_of
+    from op_profiler.prediction.latency.operator_predictor import query_of
 
     rows, ratios, holds = [], [], []
     for name in sorted(set(family) - {""}):

@@ -36,7 +36,7 @@ def errors_of(own: Examples, others: list[Examples], count: int) -> dict[str, An
 
     from op_profiler.prediction.latency.fit import fit
     from op_profiler.prediction.latency.held_out import predicted_networks
-    from op_profiler.prediction.latency.predictor import query_of
+    from op_profiler.prediction.latency.operator_predictor import query_of
 
     few = chosen(own, others, count)
     rest = own.where(~np.isin(own.operator, np.unique(few.operator)) & (own.latency_us > _HEAVY_US))
@@ -80,7 +80,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
 
     from op_profiler.prediction.latency.design import most_telling, of_networks
     from op_profiler.prediction.latency.open_predictor import open_predictor
-    from op_profiler.prediction.latency.predictor import query_of
+    from op_profiler.prediction.latency.operator_predictor import query_of
 
     pool = own.where(own.sampled[own.model] & (own.latency_us < _LONG_US))
     single = pool.where(pool.threads == 1)

@@ -143,7 +143,7 @@ def main() -> None:
     from op_profiler.prediction.latency import predictor_files
     from op_profiler.prediction.latency.network import Network, predict_network
     from op_profiler.prediction.latency.open_predictor import examples_for, shipped_processor
-    from op_profiler.prediction.latency.predictor import Measured, query_of
+    from op_profiler.prediction.latency.operator_predictor import Measured, query_of
     from op_profiler.targets.target import resolve_target
 
     print(provenance())

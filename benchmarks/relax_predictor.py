@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.network import NetworkPrediction
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 SIDES = ("relay", "relax", "both")
 NETWORKS = ("dcgan", "squeezenet_v1.1", "mobilenet", "resnet-18", "shufflenet_v2_x1_0", "mnasnet0_5")
@@ -80,12 +80,12 @@ def both_compilers(db: str) -> Examples:
     )
 
 
-def fitted(examples: Examples, side: str, kin: np.ndarray) -> Predictor:
+def fitted(examples: Examples, side: str, kin: np.ndarray) -> OperatorPredictor:
     """A predictor of one device from the rows of a side, without a family."""
     import numpy as np
 
     from op_profiler.prediction.latency.fit import fit, measured_of
-    from op_profiler.prediction.latency.predictor import query_of
+    from op_profiler.prediction.latency.operator_predictor import query_of
 
     of_side = {"relay": examples.device == 0, "relax": examples.device == 1, "both": np.ones(len(examples), bool)}[side]
     rows = examples.where(of_side & ~kin)

@@ -167,22 +167,8 @@ def circles(imports: Mapping[str, set[str]]) -> set[frozenset[str]]:
     return {group for group in groups if group}
 
 
-CIRCLES = {
-    frozenset(
-        {
-            "prediction.latency.fit",
-            "prediction.latency.network",
-            "prediction.latency.open_predictor",
-            "prediction.latency.predictor",
-            "prediction.latency.predictor_files",
-        }
-    ),
-}
-"""Circles that are left. None is added, and none grows."""
-
-
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
-    assert circles(mentions()) == CIRCLES
+    assert circles(mentions()) == set()
 
 
 def test_no_two_classes_have_one_name() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.network import NetworkPrediction
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
     from op_profiler.prediction.latency.roofline import Roofline
 
 FORMATS = ("table", "csv", "json", "runtime_lut")
@@ -65,7 +65,7 @@ def _whose(device: DeviceName) -> dict[str, Any]:
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 
 
-def show_table(console: Console, prediction: NetworkPrediction, predictor: Predictor) -> None:
+def show_table(console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor) -> None:
     """Every operator with its latency, interval and tier; then the total, its tiers, and what is missing."""
     from rich.table import Table
 

@@ -16,12 +16,12 @@ from op_profiler.parallel.corun.costs import costs_from_predictor, predicted_cos
 from op_profiler.parallel.planning.graph import GraphNode, KernelGraph
 from op_profiler.prediction.latency import predictor_files
 from op_profiler.prediction.latency.network import Network, predict_network
-from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.shipped import shipped_processors
 
 
 @pytest.fixture(scope="module")
-def predictor() -> Predictor:
+def predictor() -> OperatorPredictor:
     path = shipped_processors()[0].predictor
     assert path is not None
     return predictor_files.load(path)
@@ -38,7 +38,7 @@ def _dense_layers(dtype: str = "float32") -> KernelGraph:
     return KernelGraph(("dense layers",), tuple(nodes))
 
 
-def test_costs_from_a_predictor_are_those_of_predict(predictor: Predictor) -> None:
+def test_costs_from_a_predictor_are_those_of_predict(predictor: OperatorPredictor) -> None:
     """With the loops, and with how often each is called: plans are made with what ``op-profiler predict`` prints."""
     graph, target = _dense_layers(), predictor.device.target
     costs = costs_from_predictor(predictor, graph, (2, 1), target, pytest.fail)
@@ -52,10 +52,12 @@ def test_costs_from_a_predictor_are_those_of_predict(predictor: Predictor) -> No
         assert costs.latency_us[count].sum() == pytest.approx(found.total_us)
 
 
-def test_the_calibration_of_this_machine_tells_costs(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_calibration_of_this_machine_tells_costs(
+    predictor: OperatorPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
-    def calibrated(_: object, target: str, note: Callable[[str], None]) -> Predictor:
+    def calibrated(_: object, target: str, note: Callable[[str], None]) -> OperatorPredictor:
         asked.append(target)
         return predictor
 
@@ -72,7 +74,9 @@ def test_the_calibration_of_this_machine_tells_costs(predictor: Predictor, monke
     assert asked == ["llvm"], "who names a dataset wants that"
 
 
-def test_a_plan_says_whose_times_it_was_made_with(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_says_whose_times_it_was_made_with(
+    predictor: OperatorPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device, db = predictor.device, "sqlite:///x.db"
     for here, named, other in (("another", None, True), ("another", db, False), (device.processor, None, False)):
         monkeypatch.setattr("op_profiler.targets.llvm.identity.processor_name", lambda here=here: here)
@@ -80,6 +84,6 @@ def test_a_plan_says_whose_times_it_was_made_with(predictor: Predictor, monkeypa
         assert device.processor in told and ("NOT of this machine" in told) == other
 
 
-def test_operators_without_an_estimate_are_named(predictor: Predictor) -> None:
+def test_operators_without_an_estimate_are_named(predictor: OperatorPredictor) -> None:
     with pytest.raises(UsageError, match="no estimate at 1 threads for 5 operators: dense_0, dense_1"):
         costs_from_predictor(predictor, _dense_layers("a strange dtype"), (1,), predictor.device.target, pytest.fail)

@@ -13,7 +13,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.devices import DeviceName
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fit
-from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 FLOPS_PER_US = 60_000.0
 BYTES_PER_US = 20_000.0
@@ -112,11 +112,11 @@ def strangers(known: Examples) -> list[Operator]:
 
 
 @pytest.fixture(scope="session")
-def predictor(known: Examples) -> Predictor:
+def predictor(known: Examples) -> OperatorPredictor:
     return fit(known, folds=3)
 
 
 @pytest.fixture(scope="session")
-def fitted(known: Examples) -> Callable[[str], Predictor]:
+def fitted(known: Examples) -> Callable[[str], OperatorPredictor]:
     """The predictor of a choice; each is fitted once."""
     return functools.cache(lambda choice: fit(known, choice=choice, folds=2))

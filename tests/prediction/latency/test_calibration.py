@@ -20,7 +20,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.prediction.latency import calibration, open_predictor
 from op_profiler.prediction.latency import fit as fitting
 from op_profiler.prediction.latency.examples import Examples
-from op_profiler.prediction.latency.predictor import Measured, Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor, query_of
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 
 
@@ -33,13 +33,13 @@ def calibrated_here(known: Examples) -> Examples:
 
 
 def test_an_unknown_processor_learns_with_what_ships(
-    calibrated_here: Examples, predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+    calibrated_here: Examples, predictor: OperatorPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = dataclasses.replace(calibrated_here, latency_us=1.7 * calibrated_here.latency_us)
     taught: list[object] = []
     fit = fitting.fit
 
-    def noted(examples: Examples, **options: object) -> Predictor:
+    def noted(examples: Examples, **options: object) -> OperatorPredictor:
         taught.append(options["others"])
         return fit(examples, folds=2, others=[there])
 
@@ -59,7 +59,7 @@ def test_an_unknown_processor_learns_with_what_ships(
     assert said[-1].startswith("learned from") and "ships of others" in said[-1]
 
 
-def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples, predictor: Predictor) -> None:
+def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples, predictor: OperatorPredictor) -> None:
     said: list[str] = []
     device = dataclasses.replace(known.devices[0], key="fedcba9876543210")
     found = calibration._learned(lambda: predictor, dataclasses.replace(known, devices=[device]), said.append)
@@ -68,7 +68,9 @@ def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_what_ships_of_the_same_processor_is_looked_up_still(known: Examples, predictor: Predictor, same: bool) -> None:
+def test_what_ships_of_the_same_processor_is_looked_up_still(
+    known: Examples, predictor: OperatorPredictor, same: bool
+) -> None:
     """What was measured here comes first."""
     processor = known.devices[0].processor if same else "another one"
     device = dataclasses.replace(known.devices[0], key="fedcba9876543210", processor=processor)
@@ -84,7 +86,7 @@ def test_what_ships_of_the_same_processor_is_looked_up_still(known: Examples, pr
     assert (found.measured.keys[1:] > found.measured.keys[:-1]).all()
 
 
-def test_another_predictor_of_the_same_rows_is_adapted_anew(known: Examples, predictor: Predictor) -> None:
+def test_another_predictor_of_the_same_rows_is_adapted_anew(known: Examples, predictor: OperatorPredictor) -> None:
     """It may have other laws or trees, of a newer version."""
     device = dataclasses.replace(known.devices[0], key="fedcba9876543210")
     examples = dataclasses.replace(known, devices=[device])

@@ -9,7 +9,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.correction import Correction
 from op_profiler.prediction.latency.features import KINDS
 from op_profiler.prediction.latency.kernel_model import KernelModel
-from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.traffic import MOVED, TERMS
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
@@ -31,7 +31,7 @@ def alike(strangers: list[Operator]) -> tuple[Query, np.ndarray, KernelModel]:
 
 
 def test_operators_with_loops_alike_are_off_alike(
-    predictor: Predictor, alike: tuple[Query, np.ndarray, KernelModel]
+    predictor: OperatorPredictor, alike: tuple[Query, np.ndarray, KernelModel]
 ) -> None:
     query, off, kernels = alike
     first, others = np.arange(_LEARNED), np.arange(_LEARNED, len(query))
@@ -50,7 +50,7 @@ def test_operators_with_loops_alike_are_off_alike(
 
 
 def test_half_of_what_held_out_measurements_are_off_by_is_added(
-    predictor: Predictor, alike: tuple[Query, np.ndarray, KernelModel]
+    predictor: OperatorPredictor, alike: tuple[Query, np.ndarray, KernelModel]
 ) -> None:
     query, off, kernels = alike
     first, others = np.arange(_LEARNED), np.arange(_LEARNED, len(query))

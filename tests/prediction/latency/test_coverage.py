@@ -13,7 +13,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.coverage import Coverage
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fit
-from op_profiler.prediction.latency.predictor import Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 
 
@@ -43,7 +43,9 @@ def test_one_operator_makes_no_op_known(known: Examples) -> None:
             assert found.outside.tolist() == [rows < 4 and tier == "regressed"]
 
 
-def test_attributes_that_were_never_measured_are_outside(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_attributes_that_were_never_measured_are_outside(
+    predictor: OperatorPredictor, strangers: list[Operator]
+) -> None:
     usual = next(one for one in strangers if one.anchor == "nn.conv2d" and one.outputs[0].shape[1:] < (200, 30))
     attrs = usual.attrs[0]
     dilated = dataclasses.replace(usual, attrs=({**attrs, "dilation": [4, 4]}, *usual.attrs[1:]))

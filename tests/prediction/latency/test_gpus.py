@@ -25,7 +25,7 @@ from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.loops import loops_of
 from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.open_predictor import examples_for, open_predictor, shipped_processor
-from op_profiler.prediction.latency.predictor import BOUND, Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import BOUND, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.shipped import ShippedProcessor, shipped_gpus, shipped_processors
 from op_profiler.targets.cuda import tvm_build
@@ -180,7 +180,9 @@ class TestAnotherGpu:
         assert len(ratio) > 0.99 * len(slower), "only products of a few int8 and float16 layers are rare"
         assert np.median(np.abs(np.log(ratio))) < 0.15 and 0.9 < np.median(ratio) < 1.1
 
-    def test_a_processor_s_predictor_is_told_no_loops_of_it(self, slower: Examples, predictor: Predictor) -> None:
+    def test_a_processor_s_predictor_is_told_no_loops_of_it(
+        self, slower: Examples, predictor: OperatorPredictor
+    ) -> None:
         at_one = dataclasses.replace(slower, threads=np.ones_like(slower.threads))
         found = adapted(predictor, _few(at_one))
         assert found.base.correction is not None and found.base.correction.looped is None

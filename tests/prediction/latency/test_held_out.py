@@ -17,7 +17,7 @@ from op_profiler.prediction.latency.held_out import (
     held_out_networks,
     looking_up,
 )
-from op_profiler.prediction.latency.predictor import MEASURED, Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import MEASURED, OperatorPredictor, query_of
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_network_is_held_out_with_its_family(two_families: Examples, monkeypat
     learned: list[set[str]] = []
     fit = fitting.fit
 
-    def noted(some: Examples, **options: object) -> Predictor:
+    def noted(some: Examples, **options: object) -> OperatorPredictor:
         learned.append({some.models[model] for model in np.unique(some.model)})
         return fit(some, **options)  # type: ignore[arg-type]
 

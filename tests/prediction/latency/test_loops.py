@@ -16,7 +16,7 @@ from op_profiler.prediction.latency.base import Base
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fit
 from op_profiler.prediction.latency.network import Network
-from op_profiler.prediction.latency.predictor import OperatorPrediction, query_of
+from op_profiler.prediction.latency.operator_predictor import OperatorPrediction, query_of
 from op_profiler.prediction.latency.traffic import MOVED, NAMES, TERMS
 from op_profiler.shipped import ShippedProcessor, shipped_processors
 

@@ -22,7 +22,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency import answer, open_predictor
 from op_profiler.prediction.latency.lowered_models import LoweredModel
 from op_profiler.prediction.latency.network import Network
-from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 from ...command_line import ROOT, op_profiler
 from ...installed import needs
@@ -98,7 +98,7 @@ def test_a_stored_predictor_says_the_same(db: str, tmp_path: Path) -> None:
 
 @needs("tflite")
 def test_what_only_regresses_is_told_the_loops_of_all(
-    predictor: Predictor,
+    predictor: OperatorPredictor,
     strangers: list[Operator],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -107,14 +107,14 @@ def test_what_only_regresses_is_told_the_loops_of_all(
     """What the default looks up it needs no loops for; whose loops are told is seen here, and no model is needed."""
     told: list[str] = []
 
-    def noted(network: Network, one: Predictor, threads: list[int], **_: object) -> Network:
+    def noted(network: Network, one: OperatorPredictor, threads: list[int], **_: object) -> Network:
         told.append(one.choice)
         return dataclasses.replace(network, name=one.choice)
 
     monkeypatch.setattr(Network, "told", noted)
     monkeypatch.setattr(answer, "lowered_model", lambda *_: LoweredModel("net", tuple(strangers[:8]), {}))
 
-    def opened(choice: str, **_: object) -> Predictor:
+    def opened(choice: str, **_: object) -> OperatorPredictor:
         return dataclasses.replace(predictor, choice=choice)
 
     monkeypatch.setattr(open_predictor, "open_predictor", opened)

@@ -25,25 +25,25 @@ from op_profiler.prediction.latency.fit import fingerprint, fit, measured_of
 from op_profiler.prediction.latency.interpolation import families_of
 from op_profiler.prediction.latency.intervals import conformal_quantile, first_half, sum_correlation, sum_half_width
 from op_profiler.prediction.latency.network import Network, predict_network, predict_networks
-from op_profiler.prediction.latency.predictor import MEASURED, UNSUPPORTED, Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import MEASURED, UNSUPPORTED, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline, Work
 from op_profiler.report.page.predictions import estimates_of, prediction_part
 from op_profiler.report.prediction import regressor_csv, render, show_table, summary
 
 Law = Callable[[Operator, int], float]
-Fitted = Callable[[str], Predictor]
+Fitted = Callable[[str], OperatorPredictor]
 NOISE = 0.02  # of the dataset in conftest.py
 
 
-def test_what_was_measured_is_looked_up(predictor: Predictor, known: Examples) -> None:
+def test_what_was_measured_is_looked_up(predictor: OperatorPredictor, known: Examples) -> None:
     found = predictor.predict(query_of(known))
     assert (found.tier == MEASURED).all()
     assert found.latency_us == pytest.approx(known.latency_us)
 
 
 def test_strangers_are_close_and_their_intervals_hold(
-    law_us: Law, predictor: Predictor, strangers: list[Operator]
+    law_us: Law, predictor: OperatorPredictor, strangers: list[Operator]
 ) -> None:
     for threads in (1, 2):
         found = predictor.predict(strangers, threads=threads, traffic_bytes=1e6)
@@ -54,7 +54,7 @@ def test_strangers_are_close_and_their_intervals_hold(
         assert np.mean((found.low_us <= truth) & (truth <= found.high_us)) > 0.8
 
 
-def test_the_tile_of_a_prime_width_is_seen(predictor: Predictor) -> None:
+def test_the_tile_of_a_prime_width_is_seen(predictor: OperatorPredictor) -> None:
     def conv(size: int) -> Operator:
         sizes: dict[str, Any] = {"batch": 1, "in_channels": 112, "height": size, "width": size, "out_channels": 144}
         shape = Conv(**sizes, kernel=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1), activation="nn.relu")
@@ -149,13 +149,15 @@ def test_both_thread_counts_of_an_operator_are_on_one_side(known: Examples) -> N
         assert len(np.unique(half[known.operator == operator])) == 1
 
 
-def test_thread_counts_that_were_not_measured_are_refused(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_thread_counts_that_were_not_measured_are_refused(
+    predictor: OperatorPredictor, strangers: list[Operator]
+) -> None:
     with pytest.raises(UsageError, match="no measurements at 3 threads.*there are at 1, 2"):
         predictor.predict(strangers[:1], threads=3)
 
 
 def test_unknown_ops_get_a_least_time_and_unknown_dtypes_nothing(
-    law_us: Law, predictor: Predictor, strangers: list[Operator]
+    law_us: Law, predictor: OperatorPredictor, strangers: list[Operator]
 ) -> None:
     new_op = dataclasses.replace(strangers[0], anchor="nn.unheard_of", op_names=("nn.unheard_of",))
     halves = tuple(TensorSpec(t.shape, "float16") for t in strangers[0].inputs)
@@ -174,7 +176,7 @@ def test_what_caches_may_hold_does_not_count_for_a_least_time() -> None:
     assert line.least_us(work, threads, None).tolist() == [5, 1, 100], "how much caches hold is not known"
 
 
-def test_behind_a_heavy_op_an_unknown_one_widens_the_interval(predictor: Predictor) -> None:
+def test_behind_a_heavy_op_an_unknown_one_widens_the_interval(predictor: OperatorPredictor) -> None:
     known = operator_of(DenseLayer(batch=60, in_features=500, out_features=500))
     more = dataclasses.replace(known, op_names=(*known.op_names, "nn.unheard_of"))
     found = predictor.predict([known, more])
@@ -184,7 +186,7 @@ def test_behind_a_heavy_op_an_unknown_one_widens_the_interval(predictor: Predict
     assert width[1] > 1.3 * width[0]
 
 
-def test_beyond_the_data_is_said_and_widens_the_interval(predictor: Predictor) -> None:
+def test_beyond_the_data_is_said_and_widens_the_interval(predictor: OperatorPredictor) -> None:
     inside = operator_of(DenseLayer(batch=64, in_features=500, out_features=500, bias=True))
     huge = operator_of(DenseLayer(batch=4096, in_features=8192, out_features=8192, bias=True))
     found = predictor.predict([inside, huge])
@@ -225,7 +227,9 @@ def test_all_that_only_regress_stand_beside_each_other(fitted: Fitted, strangers
         assert [float(row[f"{name}_us"]) for row in rows] == pytest.approx(times.tolist(), rel=1e-5)
 
 
-def test_a_network_is_the_sum_of_its_calls(law_us: Law, predictor: Predictor, strangers: list[Operator]) -> None:
+def test_a_network_is_the_sum_of_its_calls(
+    law_us: Law, predictor: OperatorPredictor, strangers: list[Operator]
+) -> None:
     network = Network.of("net", [*strangers[:10], *strangers[:5]])
     found = predict_network(predictor, network, threads=2)
     assert network.calls.tolist() == [2] * 5 + [1] * 5
@@ -239,7 +243,7 @@ def test_a_network_is_the_sum_of_its_calls(law_us: Law, predictor: Predictor, st
 
 
 def test_a_network_of_one_operator_has_the_interval_of_its_operator(
-    predictor: Predictor, strangers: list[Operator]
+    predictor: OperatorPredictor, strangers: list[Operator]
 ) -> None:
     predictor = dataclasses.replace(predictor, correlation=0.3)
     for calls in (1, 5):
@@ -266,7 +270,7 @@ def test_the_interval_of_a_sum_is_calibrated_by_what_its_operators_have_in_commo
     assert np.isnan(sum_correlation(np.array([0.2]), 0.1)), "one operator does not tell"
 
 
-def test_a_network_names_what_is_missing(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_a_network_names_what_is_missing(predictor: OperatorPredictor, strangers: list[Operator]) -> None:
     foreign = dataclasses.replace(
         strangers[0], name="fused_foreign", inputs=tuple(TensorSpec(t.shape, "int8") for t in strangers[0].inputs)
     )
@@ -292,7 +296,7 @@ def test_a_network_names_what_is_missing(predictor: Predictor, strangers: list[O
 
 
 def test_a_network_takes_at_least_what_its_bounded_operators_do(
-    predictor: Predictor, strangers: list[Operator]
+    predictor: OperatorPredictor, strangers: list[Operator]
 ) -> None:
     new_op = dataclasses.replace(strangers[0], name="fused_new", anchor="unheard_of", op_names=("unheard_of",))
     alone = predict_network(predictor, Network.of("net", [new_op, new_op]))
@@ -314,7 +318,9 @@ def test_a_network_takes_at_least_what_its_bounded_operators_do(
     assert f"at least {both.operators.low_us[0]:.1f}" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_a_heavy_op_in_a_dtype_that_only_others_had_is_bounded(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_a_heavy_op_in_a_dtype_that_only_others_had_is_bounded(
+    predictor: OperatorPredictor, strangers: list[Operator]
+) -> None:
     """Who has seen int8 in a cast knows nothing of a convolution of int8."""
     known, inputs = strangers[0], tuple(TensorSpec(t.shape, "int8") for t in strangers[0].inputs)
     foreign = dataclasses.replace(known, inputs=inputs)
@@ -330,7 +336,7 @@ def _with_words(coverage: Coverage, *words: str) -> Coverage:
     return dataclasses.replace(coverage, own=coverage.own | more, taught=coverage.taught | more)
 
 
-def test_what_the_memory_cannot_hold_has_no_time(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_what_the_memory_cannot_hold_has_no_time(predictor: OperatorPredictor, strangers: list[Operator]) -> None:
     small = dataclasses.replace(
         predictor, device=dataclasses.replace(predictor.device, memory_bytes=int(_moved(strangers[0])) - 1)
     )
@@ -349,7 +355,7 @@ def _moved(operator: Operator) -> float:
     return operator.bytes_read + operator.bytes_written
 
 
-def test_an_operator_is_asked_about_as_in_a_network(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_an_operator_is_asked_about_as_in_a_network(predictor: OperatorPredictor, strangers: list[Operator]) -> None:
     assert predictor.usual_traffic_bytes > max(map(_moved, strangers))
     usual = predictor.predict(strangers, traffic_bytes=predictor.usual_traffic_bytes)
     np.testing.assert_array_equal(predictor.predict(strangers).latency_us, usual.latency_us)
@@ -364,7 +370,7 @@ def test_too_little_to_learn_from(known: Examples) -> None:
 
 def test_a_new_device_from_few_samples(
     law_us: Law,
-    predictor: Predictor,
+    predictor: OperatorPredictor,
     known: Examples,
     strangers: list[Operator],
     monkeypatch: pytest.MonkeyPatch,
@@ -470,7 +476,9 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
     assert 1.2 * NOISE < np.median(spread) < 4 * NOISE
 
 
-def test_networks_asked_at_once_are_those_asked_one_by_one(predictor: Predictor, strangers: list[Operator]) -> None:
+def test_networks_asked_at_once_are_those_asked_one_by_one(
+    predictor: OperatorPredictor, strangers: list[Operator]
+) -> None:
     foreign = dataclasses.replace(strangers[0], op_names=("foreign",))
     parts = strangers[:3], [foreign, *strangers[2:5]], strangers[:1]
     networks = [Network.of(f"net {n}", part) for n, part in enumerate(parts)]

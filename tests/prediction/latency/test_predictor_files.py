@@ -21,13 +21,13 @@ from op_profiler.prediction.latency import predictor_files
 from op_profiler.prediction.latency.adapt import adapted
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fit
-from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.prediction.latency.query import Query
 
 
 def test_stored_and_read_back_it_says_the_same(
-    predictor: Predictor,
-    fitted: Callable[[str], Predictor],
+    predictor: OperatorPredictor,
+    fitted: Callable[[str], OperatorPredictor],
     known: Examples,
     strangers: list[Operator],
     tmp_path: Path,
@@ -44,7 +44,7 @@ def test_stored_and_read_back_it_says_the_same(
         assert read.fingerprint == one.fingerprint
 
 
-def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: Path) -> None:
+def test_damaged_and_foreign_files_are_refused(predictor: OperatorPredictor, tmp_path: Path) -> None:
     path = tmp_path / "p.zip"
     predictor_files.save(predictor, path)
     with zipfile.ZipFile(path) as archive:
@@ -71,7 +71,9 @@ def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: P
             predictor_files.load(path)
 
 
-def test_other_numbers_of_regressions_than_this_version_has_are_refused(predictor: Predictor, tmp_path: Path) -> None:
+def test_other_numbers_of_regressions_than_this_version_has_are_refused(
+    predictor: OperatorPredictor, tmp_path: Path
+) -> None:
     """Which of them see loops is told by their place, so all would be taken for others."""
     older = dataclasses.replace(predictor, models=[*predictor.models, *predictor.models])
     predictor_files.save(older, tmp_path / "older.zip")
@@ -80,7 +82,7 @@ def test_other_numbers_of_regressions_than_this_version_has_are_refused(predicto
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_damage_is_said_in_one_way(predictor: Predictor, tmp_path: Path, seed: int) -> None:
+def test_any_damage_is_said_in_one_way(predictor: OperatorPredictor, tmp_path: Path, seed: int) -> None:
     path = tmp_path / "p.zip"
     predictor_files.save(predictor, path)
     content = bytearray(path.read_bytes())
@@ -117,7 +119,7 @@ def _with_contents(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     ],
 )
 def test_contents_that_do_not_fit_are_refused(
-    predictor: Predictor, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
+    predictor: OperatorPredictor, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
 ) -> None:
     predictor_files.save(predictor, tmp_path / "p.zip")
     _with_contents(tmp_path / "p.zip", change)
@@ -126,7 +128,7 @@ def test_contents_that_do_not_fit_are_refused(
 
 
 def test_archives_that_unpack_to_too_much_are_not_unpacked(
-    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    predictor: OperatorPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "p.zip"
     predictor_files.save(predictor, path)
@@ -166,7 +168,7 @@ def test_a_damaged_predictor_in_the_cache_is_fitted_again(
 
 
 def test_a_damaged_predictor_that_ships_is_fitted_again(
-    predictor: Predictor, known: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    predictor: OperatorPredictor, known: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(opening, "examples_for", lambda **_: known)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from op_profiler import Predictor
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import predictor_files
 from op_profiler.prediction.latency.calibration import whose_times
@@ -15,9 +14,9 @@ from op_profiler.prediction.latency.devices import DeviceName, is_here
 from op_profiler.prediction.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.prediction.latency.features import kind_of
 from op_profiler.prediction.latency.fit import measured_of
-from op_profiler.prediction.latency.network import Network
+from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.open_predictor import open_predictor, shipped_processor
-from op_profiler.prediction.latency.predictor import MEASURED, query_of
+from op_profiler.prediction.latency.operator_predictor import MEASURED, OperatorPredictor, query_of
 from op_profiler.prediction.latency.steady_times import steady
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
@@ -37,7 +36,7 @@ def examples(ships: ShippedProcessor) -> Examples:
 
 
 @pytest.fixture(scope="module")
-def predictor(ships: ShippedProcessor) -> Predictor:
+def predictor(ships: ShippedProcessor) -> OperatorPredictor:
     """What cannot be read is fitted anew by who asks, which would hide it."""
     assert ships.predictor is not None
     return predictor_files.load(ships.predictor)
@@ -63,7 +62,7 @@ def test_all_is_of_the_processor_that_its_folder_names(ships: ShippedProcessor, 
     assert is_here(device) == (ships.folder.name == slug(processor_name()))
 
 
-def test_the_predictor_was_fitted_to_that_dataset(examples: Examples, predictor: Predictor) -> None:
+def test_the_predictor_was_fitted_to_that_dataset(examples: Examples, predictor: OperatorPredictor) -> None:
     """Times at the usual state come from least squares, whose last digits each processor has of its own."""
     measured = measured_of(examples, query_of(examples))
     assert (predictor.measured.keys == measured.keys).all()
@@ -73,17 +72,17 @@ def test_the_predictor_was_fitted_to_that_dataset(examples: Examples, predictor:
     assert (found.tier == MEASURED).all()
 
 
-def test_a_network_of_the_dataset_adds_up(examples: Examples, predictor: Predictor) -> None:
+def test_a_network_of_the_dataset_adds_up(examples: Examples, predictor: OperatorPredictor) -> None:
     model = examples.models.index("resnet-18")
     rows = np.flatnonzero((examples.model == model) & (examples.threads == 1))
     operators = [examples.operators[i] for i in examples.operator[rows]]
     network = Network.of_calls("resnet-18", operators, examples.occurrences[rows].tolist())
-    found = predictor.predict_model(network, threads=1)
+    found = predict_network(predictor, network, threads=1)
     assert found.total_us == pytest.approx(examples.whole_model_us[rows[0]], rel=0.05)
     assert found.low_us < examples.whole_model_us[rows[0]] < found.high_us
 
 
-def test_what_is_asked_for_answers(ships: ShippedProcessor, predictor: Predictor) -> None:
+def test_what_is_asked_for_answers(ships: ShippedProcessor, predictor: OperatorPredictor) -> None:
     for name in (predictor.device.key, predictor.device.processor, ships.folder.name):
         assert shipped_processor(name) == ships
     assert open_predictor(device=predictor.device.key).fingerprint == predictor.fingerprint

@@ -116,7 +116,7 @@ def _least_certain(
 
     from op_profiler.collection.sampling.batches import distinct, operators_of_points
     from op_profiler.prediction.latency.fit import fit
-    from op_profiler.prediction.latency.predictor import SAMPLED
+    from op_profiler.prediction.latency.operator_predictor import SAMPLED
 
     rng = random.Random(seed)
     points = (point for point in spaces.draw(rng, names) if point.precision == precision)

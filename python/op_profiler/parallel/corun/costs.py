@@ -25,7 +25,7 @@ from op_profiler.prediction.latency.network import Network
 if TYPE_CHECKING:
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.prediction.latency.devices import DeviceName
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 _ROUNDS, _SECONDS = 15, 15.0
 _CLOSE = 1.02
@@ -144,7 +144,7 @@ def whose_costs(device: DeviceName, db: str | None) -> str:
 
 
 def costs_from_predictor(
-    predictor: Predictor, graph: KernelGraph, threads: Sequence[int], target: str, note: Callable[[str], None]
+    predictor: OperatorPredictor, graph: KernelGraph, threads: Sequence[int], target: str, note: Callable[[str], None]
 ) -> Costs:
     """Latencies at these thread counts from a predictor; handing over and neighbours cost nothing then.
 

@@ -16,7 +16,7 @@ from op_profiler.prediction.latency.correction import MOST_LEARNED, Correction
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fingerprint, measured_of, weights_of
 from op_profiler.prediction.latency.intervals import COVERAGE, Spread, conformal_quantile, fastest
-from op_profiler.prediction.latency.predictor import Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.vectors import vector_ratio
 from op_profiler.targets.target import kind_of
@@ -24,7 +24,7 @@ from op_profiler.targets.target import kind_of
 _FEWEST = 5
 
 
-def adapted(source: Predictor, target: Examples) -> Predictor:
+def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
     """The predictor of one device for another.
 
     Args:
@@ -79,7 +79,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
 
 
 def _correction(
-    source: Predictor, ratio: float, query: Query, above_bound: np.ndarray, weight: np.ndarray
+    source: OperatorPredictor, ratio: float, query: Query, above_bound: np.ndarray, weight: np.ndarray
 ) -> Correction:
     """What is left of the logarithms of time over the source's bound, learned."""
     as_source = Correction.seen_in(ratio, query)

@@ -14,7 +14,7 @@ from op_profiler.prediction.latency import PREDICTORS, open_predictor
 from op_profiler.prediction.latency.calibration import calibrated, of_another, whose_times
 from op_profiler.prediction.latency.lowered_models import lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
-from op_profiler.prediction.latency.predictor import Predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.prediction.latency.request import PredictRequest
 from op_profiler.targets.target import kind_of
 
@@ -35,7 +35,7 @@ class Chosen:
     """
 
     request: PredictRequest
-    predictor: Predictor
+    predictor: OperatorPredictor
     device: str | None
     wanted: str | None
     target: str

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.examples import Examples
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 _PROCESSOR = "llvm"
 FEWEST = 20
@@ -55,8 +55,8 @@ def note_calibration(target: str, db: str, device: str) -> Path:
 
 
 def calibrated(
-    source: Callable[[], Predictor], target: str | None, note: Callable[[str], None] = lambda text: None
-) -> Predictor | None:
+    source: Callable[[], OperatorPredictor], target: str | None, note: Callable[[str], None] = lambda text: None
+) -> OperatorPredictor | None:
     """The predictor of this machine, of what was measured here and of what ships; None without a calibration.
 
     On a processor that does not ship, where the loops of enough measurements are known, a predictor is fitted to them,
@@ -90,7 +90,9 @@ def calibrated(
     return predictor
 
 
-def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable[[str], None]) -> Predictor:
+def _learned(
+    source: Callable[[], OperatorPredictor], examples: Examples, note: Callable[[str], None]
+) -> OperatorPredictor:
     """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
     from op_profiler.prediction.latency import predictor_files
     from op_profiler.prediction.latency.adapt import adapted
@@ -106,7 +108,7 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
     strange = strange and kind_of(device.target).on_host
     if told >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
 
-        def fitted() -> Predictor:
+        def fitted() -> OperatorPredictor:
             note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
             return fit(examples, others=shipped_examples(note))
 
@@ -115,7 +117,7 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
         return found
     known = source()
 
-    def made() -> Predictor:
+    def made() -> OperatorPredictor:
         note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
         found = adapted(known, examples)
         if slug(known.device.processor) != slug(device.processor):

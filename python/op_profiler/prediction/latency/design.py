@@ -19,7 +19,7 @@ from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.gaussian_process import alike
 from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launch_model import LaunchModel
-from op_profiler.prediction.latency.predictor import query_of
+from op_profiler.prediction.latency.operator_predictor import query_of
 from op_profiler.prediction.latency.query import Query
 
 _VARIANCES = (0.02, 0.01, 0.02, 0.01, 0.03, 0.002, 0.02, 0.3)

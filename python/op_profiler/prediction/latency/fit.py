@@ -29,7 +29,7 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.likeness import as_if_here, likeness
 from op_profiler.prediction.latency.method import Method
-from op_profiler.prediction.latency.predictor import Measured, Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline
 from op_profiler.prediction.latency.steady_times import steady
@@ -67,7 +67,7 @@ def fit(
     seed: int = 0,
     folds: int = _FOLDS,
     others: Sequence[Examples] = (),
-) -> Predictor:
+) -> OperatorPredictor:
     """A predictor for the one device of the examples.
 
     Args:
@@ -100,7 +100,7 @@ def fit(
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
     spread = Spread.of(query, judged, target, np.log(examples.latency_us / least_us))
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
-    return Predictor(
+    return OperatorPredictor(
         device=device,
         choice=choice,
         base=base,

@@ -13,7 +13,7 @@ from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.families import families_in
 from op_profiler.prediction.latency.fit import fit, measured_of
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
-from op_profiler.prediction.latency.predictor import Predictor, query_of
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor, query_of
 from op_profiler.prediction.latency.steady_times import steady
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.library.scoring import Score, score
@@ -144,7 +144,7 @@ def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[n
 
 def fitted_without(
     examples: Examples, held: np.ndarray, predictor: str, seed: int = 0, others: Sequence[Examples] = ()
-) -> Predictor:
+) -> OperatorPredictor:
     """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
 
     Args:
@@ -167,12 +167,12 @@ def _without(examples: Examples, keys: Set[str], names: Set[str]) -> Examples:
     return examples.where(~operators[examples.operator] & ~models[examples.model])
 
 
-def looking_up(fitted: Predictor, examples: Examples) -> Predictor:
+def looking_up(fitted: OperatorPredictor, examples: Examples) -> OperatorPredictor:
     """The same predictor, which also looks up these measurements."""
     return dataclasses.replace(fitted, measured=measured_of(examples, query_of(examples)))
 
 
-def predicted_networks(fitted: Predictor, examples: Examples) -> Iterator[HeldOutNetwork]:
+def predicted_networks(fitted: OperatorPredictor, examples: Examples) -> Iterator[HeldOutNetwork]:
     """Every network of some measurements, as this predictor sees it, at each thread count that both know."""
     networks = np.flatnonzero(~examples.sampled)
     for model in networks[np.isin(networks, examples.model)]:

@@ -11,7 +11,13 @@ import numpy as np
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.intervals import sum_half_width
 from op_profiler.prediction.latency.loops import loops_of
-from op_profiler.prediction.latency.predictor import BOUND, TIERS, UNSUPPORTED, OperatorPrediction, Predictor
+from op_profiler.prediction.latency.operator_predictor import (
+    BOUND,
+    TIERS,
+    UNSUPPORTED,
+    OperatorPrediction,
+    OperatorPredictor,
+)
 from op_profiler.prediction.latency.query import Query, unknown_loops
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ class Network:
 
     def told(
         self,
-        predictor: Predictor,
+        predictor: OperatorPredictor,
         threads: Sequence[int],
         *,
         target: str | None = None,
@@ -162,12 +168,12 @@ class NetworkPrediction:
         }
 
 
-def predict_network(predictor: Predictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
+def predict_network(predictor: OperatorPredictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
     """The sum over all calls; between kernels an executor on a processor spends nothing that their times do not hold,
     and on a GPU what `op_profiler.prediction.latency.launching` tells.
 
     Errors of operators partly cancel, partly share a cause: how much of them does was calibrated on networks that were
-    held out (`Predictor.correlation`), and makes the interval of the sum
+    held out (`OperatorPredictor.correlation`), and makes the interval of the sum
     (`op_profiler.prediction.latency.intervals.sum_half_width`).
 
     Raises:
@@ -176,7 +182,9 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
     return predict_networks(predictor, [network], threads=threads)[0]
 
 
-def predict_networks(predictor: Predictor, networks: Sequence[Network], *, threads: int = 1) -> list[NetworkPrediction]:
+def predict_networks(
+    predictor: OperatorPredictor, networks: Sequence[Network], *, threads: int = 1
+) -> list[NetworkPrediction]:
     """`predict_network` of many at once, which takes a fraction of the time: an architecture search asks so.
 
     >>> from op_profiler import Predictor
@@ -208,7 +216,9 @@ def predict_networks(predictor: Predictor, networks: Sequence[Network], *, threa
     ]
 
 
-def _total(predictor: Predictor, network: Network, threads: int, found: OperatorPrediction) -> NetworkPrediction:
+def _total(
+    predictor: OperatorPredictor, network: Network, threads: int, found: OperatorPrediction
+) -> NetworkPrediction:
     """From the operators to the network."""
     estimated = np.isfinite(found.latency_us)
     times = np.where(estimated, found.latency_us, 0.0) * network.calls

@@ -23,7 +23,7 @@ from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_gpu
 if TYPE_CHECKING:
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.examples import Examples
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 _NO_DATASET = "there is no dataset to learn from; give one with --db (op-profiler sample makes one)"
 
@@ -36,7 +36,7 @@ def open_predictor(
     compiler: str = DEFAULT_COMPILER,
     on_gpu: bool = False,
     note: Callable[[str], None] = lambda text: None,
-) -> Predictor:
+) -> OperatorPredictor:
     """The predictor that a user asked for.
 
     What was fitted to a dataset is kept in the cache folder by the dataset's fingerprint, and fitted once.
@@ -234,11 +234,11 @@ def _is(device: DeviceName, wanted: str) -> bool:
     return device.key.startswith(wanted) or slug(wanted) in slug(f"{device.processor} {device.target}")
 
 
-def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Predictor:
+def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> OperatorPredictor:
     from op_profiler.prediction.latency import predictor_files
     from op_profiler.prediction.latency.fit import fingerprint, fit
 
-    def fitted() -> Predictor:
+    def fitted() -> OperatorPredictor:
         note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
         return fit(examples, choice=choice)
 

@@ -1,116 +1,23 @@
-"""Predicts operators on one device, each with the tier that answered and a 90 % interval."""
+"""Predicts operators and networks on one device, opened from a dataset."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.errors import UsageError
-from op_profiler.operators.operator import Operator
-from op_profiler.prediction.latency import PREDICTORS
-from op_profiler.prediction.latency.base import Base
-from op_profiler.prediction.latency.coverage import Coverage
-from op_profiler.prediction.latency.devices import DeviceName, measure_with
-from op_profiler.prediction.latency.examples import Examples
-from op_profiler.prediction.latency.features import NAMES
-from op_profiler.prediction.latency.interpolation import Interpolation, families_of
-from op_profiler.prediction.latency.intervals import Spread
-from op_profiler.prediction.latency.loops import columns_of
-from op_profiler.prediction.latency.query import Query
-from op_profiler.prediction.latency.regression import Fitted
-from op_profiler.prediction.latency.roofline import Roofline
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
+from op_profiler.prediction.latency.open_predictor import open_predictor
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
+from op_profiler.targets.target import resolve_target
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.prediction.latency.launching import Launching
-    from op_profiler.prediction.latency.method import Method
-    from op_profiler.prediction.latency.network import Network, NetworkPrediction
-
-TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported")
-"""How an estimate came about, from the most to the least trustworthy."""
-
-MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS))
 
 
-@dataclasses.dataclass(frozen=True)
-class OperatorPrediction:
-    """One entry an operator.
-
-    Attributes:
-        latency_us, low_us, high_us: estimate and 90 % interval; NaN where unsupported. Of tier ``bound`` there is only
-            `low_us`, which it takes at least (`Roofline.least_us`).
-        tier: index into `TIERS`.
-        outside: whether it was estimated where the predictor has learned little (`Coverage.outside`): its interval is
-            then twice as wide.
-        too_large: whether it is unsupported since its tensors do not fit into the device's memory.
-    """
-
-    latency_us: np.ndarray
-    low_us: np.ndarray
-    high_us: np.ndarray
-    tier: np.ndarray
-    outside: np.ndarray
-    too_large: np.ndarray
-
-    def tiers(self) -> list[str]:
-        """Names in place of numbers."""
-        return [TIERS[tier] for tier in self.tier]
-
-
-@dataclasses.dataclass
-class Measured:
-    """Look-up by workload key, thread count, and whether it was in a network or in a batch of sampled operators.
-
-    Attributes:
-        keys: rising, as `mixed` makes them; the others beside them; all of shape (entries,).
-        latency_us: median over the networks in which the operator was measured; of a sampled one the time of the batch
-            in the middle, so that it belongs to what the next three tell.
-        traffic_bytes, working_set_bytes, calls: of that batch, as `Query` has them.
-        spread: half-width of the interval on a logarithmic scale.
-    """
-
-    keys: np.ndarray
-    latency_us: np.ndarray
-    traffic_bytes: np.ndarray
-    working_set_bytes: np.ndarray
-    calls: np.ndarray
-    spread: np.ndarray
-
-    @staticmethod
-    def mixed(query: Query) -> np.ndarray:
-        """Workload key, thread count and context as one number (Knuth's multiplicative hash)."""
-        counts = (2 * query.threads.astype(np.uint64) + query.network) * np.uint64(0x9E3779B97F4A7C15)
-        mixed: np.ndarray = query.keys ^ counts
-        return mixed
-
-    def find(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each entry was measured, and where."""
-        wanted = self.mixed(query)
-        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
-        return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
-
-    def before(self, others: Measured) -> Measured:
-        """These, and of the others what is not among them."""
-        more = ~np.isin(others.keys, self.keys)
-        fields = [field.name for field in dataclasses.fields(self)]
-        joined = {name: np.concatenate([getattr(self, name), getattr(others, name)[more]]) for name in fields}
-        order = np.argsort(joined["keys"], kind="stable")
-        return Measured(**{name: values[order] for name, values in joined.items()})
-
-    def as_sampled(self, query: Query, at: np.ndarray) -> Query:
-        """The same operators as they were called in the batches of sampled operators where `find` found them."""
-        context = {name: getattr(self, name)[at] for name in ("traffic_bytes", "working_set_bytes", "calls")}
-        return dataclasses.replace(query.sampled(), **context)
-
-
-@dataclasses.dataclass
-class Predictor:
-    """Fitted to one device; made by `fit`, kept by `op_profiler.prediction.latency.predictor_files`.
+class Predictor(OperatorPredictor):
+    """Of one device, from what was measured on it.
 
     >>> from op_profiler import Predictor
     >>> from op_profiler.frontends import FRONTENDS
@@ -120,31 +27,7 @@ class Predictor:
     >>> prediction = predictor.predict_model(model, threads=2)
     >>> prediction.low_us < prediction.total_us < prediction.high_us
     True
-
-    Attributes:
-        device: that it speaks for.
-        choice: one of `PREDICTORS`.
-        coverage: what it was taught.
-        correlation: share of the errors of a network's operators that has a common cause, from 0; it makes the
-            network's interval from theirs (`op_profiler.prediction.latency.intervals.sum_half_width`).
-        usual_traffic_bytes: what all calls of a network read and write, the median over those that it learned from.
-        fingerprint: of the measurements that it was fitted to.
-        launching: what a network takes beyond its kernels; None on processors.
     """
-
-    device: DeviceName
-    choice: str
-    base: Base
-    measured: Measured
-    models: Sequence[Fitted]
-    interpolation: Interpolation | None
-    interpolated_families: np.ndarray
-    coverage: Coverage
-    spread: Spread
-    correlation: float
-    usual_traffic_bytes: float
-    fingerprint: str
-    launching: Launching | None = None
 
     @classmethod
     def from_dataset(
@@ -154,7 +37,7 @@ class Predictor:
         device: str | None = None,
         choice: str = "default",
         compiler: str = DEFAULT_COMPILER,
-    ) -> Predictor:
+    ) -> OperatorPredictor:
         """The predictor of a device in a dataset; fitted where nothing has been fitted to the same measurements yet.
 
         Args:
@@ -168,9 +51,8 @@ class Predictor:
             DatasetError: the dataset cannot be read, or is of several devices and none was chosen.
             UnknownNameError: no such choice.
         """
-        from op_profiler.prediction.latency.open_predictor import open_predictor
-
-        return open_predictor(choice, db=db, device=device, compiler=compiler)
+        opened = open_predictor(choice, db=db, device=device, compiler=compiler)
+        return cls(**{field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)})
 
     def predict_model(self, model: ImportedModel | Network, *, threads: int = 1) -> NetworkPrediction:
         """The latency of a network, and of every operator in it.
@@ -184,210 +66,7 @@ class Predictor:
             ModelError: it does not lower.
             UsageError: a thread count that was never measured.
         """
-        from op_profiler.prediction.latency.network import Network, predict_network
-
         if not isinstance(model, Network):
-            from op_profiler.compilers.compiler import compiler_in_use
-            from op_profiler.targets.target import resolve_target
-
             occurrences = compiler_in_use().operators(model, resolve_target(self.device.target), layers=False)
             model = Network.of_occurrences(model.name, occurrences).told(self, [threads])
         return predict_network(self, model, threads=threads)
-
-    @property
-    def roofline(self) -> Roofline:
-        """What the device attains."""
-        return self.base.roofline
-
-    @functools.cached_property
-    def method(self) -> Method:
-        """What `choice` names."""
-        return PREDICTORS.get(self.choice)
-
-    @property
-    def thread_counts(self) -> list[int]:
-        """That it has learned from."""
-        return [int(count) for count in self.roofline.threads]
-
-    def predict(
-        self, operators: Sequence[Operator] | Query, *, threads: int = 1, traffic_bytes: float | None = None
-    ) -> OperatorPrediction:
-        """Estimates for operators in a network, in their order.
-
-        Args:
-            operators: or a `Query`, which is made once and asked often; its own settings then count.
-            threads: one of `thread_counts`.
-            traffic_bytes: what all calls of the network around the operators read and write, which decides how cold
-                its caches are; None for `usual_traffic_bytes`.
-
-        Raises:
-            UsageError: a thread count that was never measured; tells which were.
-        """
-        if isinstance(operators, Query):
-            query = operators
-        else:
-            traffic_bytes = self.usual_traffic_bytes if traffic_bytes is None else traffic_bytes
-            query = Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
-        self.check_threads(query.threads)
-        known, at = self._looked_up(query)
-        latency, width = np.empty((2, len(query)))
-        latency[known], width[known] = self.measured.latency_us[at[known]], self.measured.spread[at[known]]
-        tier = np.full(len(query), MEASURED)
-        outside = np.zeros(len(query), dtype=bool)
-        too_large = self._too_large(query)
-        rest = ~known | too_large
-        if rest.any():
-            latency[rest], width[rest], tier[rest], outside[rest] = self._estimated(query.take(rest), too_large[rest])
-        low, bounded = latency * np.exp(-width), tier == BOUND
-        asked = query.take(bounded)
-        low[bounded] = self.spread.least_us(
-            self.roofline.least_us(asked.amounts, asked.threads, self.device.cache_bytes)
-        )
-        return OperatorPrediction(latency, low, latency * np.exp(width), tier, outside, too_large)
-
-    def check(self) -> None:
-        """Refuse parts that do not fit together, as of a damaged file: asks for what was measured and for what was not.
-
-        Raises:
-            ValueError, TypeError, KeyError, AttributeError, ...: what the parts raise.
-        """
-        if self.choice not in PREDICTORS or not isinstance(self.fingerprint, str):
-            raise ValueError("it is of no known kind")
-        numbers = [self.correlation, self.usual_traffic_bytes]
-        tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
-        if not np.isfinite(numbers).all() or len({table.shape for table in tables}) != 1:
-            raise ValueError("its tables do not fit together")
-        for words in (frozenset(self.coverage.own), frozenset({"an op that nobody has seen"})):
-            features = np.zeros((len(self.thread_counts), len(NAMES)), dtype=np.float32)
-            count = len(features)
-            loops = np.ones((count, len(columns_of(self.device.target))), dtype=np.float32)
-            self.predict(
-                Query(
-                    keys=self.measured.keys[:1].repeat(count)
-                    if len(self.measured.keys)
-                    else np.zeros(count, np.uint64),
-                    features=features,
-                    loops=loops,
-                    work=np.ones((count, 3)),
-                    threads=np.array(self.thread_counts),
-                    traffic_bytes=np.ones(count),
-                    working_set_bytes=np.ones(count),
-                    network=np.ones(count, dtype=bool),
-                    calls=np.ones(count, dtype=np.int64),
-                    vocabulary=np.zeros(count, dtype=np.intp),
-                    op_sets=(words,),
-                    form=np.zeros(count, dtype=np.intp),
-                    forms=(("an op that nobody has seen",),),
-                )
-            )
-
-    def sees_loops(self, query: Query) -> np.ndarray:
-        """Mask of the entries whose estimate is closer where `Query.loops` tells their loops."""
-        if self.base.kernels is None:
-            return np.zeros(len(query), dtype=bool)
-        return np.asarray(~self._looked_up(query)[0])
-
-    def check_threads(self, threads: Sequence[int] | np.ndarray) -> None:
-        """Refuse thread counts that were never measured.
-
-        Raises:
-            UsageError: tells which were.
-        """
-        asked = np.asarray(threads)
-        unknown = ~np.isin(asked, self.roofline.threads)
-        if unknown.any():
-            strange = np.unique(asked[unknown])
-            cores = self.device.cores
-            command = measure_with(self.device.compiler, f" --threads {strange[0]}")
-            advice = f"Measure with: {command}" if not cores or strange[0] <= cores else f"It has {cores} cores"
-            raise UsageError(
-                f"there are no measurements at {', '.join(map(str, strange))} threads on {self.device.processor}; "
-                f"there are at {', '.join(map(str, self.thread_counts))}. {advice}"
-            )
-
-    def _looked_up(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Whether what was measured answers for each entry, and where it is."""
-        if self.method.looks_up:
-            return self.measured.find(query)
-        return np.zeros(len(query), dtype=bool), np.zeros(len(query), dtype=np.intp)
-
-    def _estimated(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of entries that were not looked up: latency, half-width of the interval on a logarithmic scale, tier, and
-        whether they are `outside`."""
-        tier, log_ratio = self._tiers(query, too_large)
-        latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
-        width = self.spread.half_width(query, np.array(TIERS)[tier])
-        outside = self.coverage.outside(query) & (tier > SAMPLED) & (tier < BOUND)
-        latency[tier >= BOUND] = np.nan
-        return latency, np.where(outside, 2 * width, width), tier, outside
-
-    def _tiers(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tier of each entry that was not looked up, and log of time over bound."""
-        log_ratio = np.zeros(len(query))
-        tier = np.where(self.coverage.learned(query), REGRESSED, BOUND)
-        if self.method.corrects_samples:
-            tier[self.measured.find(query.sampled())[0]] = SAMPLED
-        tier[~self.coverage.has_dtypes(query) & (tier > SAMPLED)] = UNSUPPORTED
-        tier[too_large] = UNSUPPORTED
-        if not self.method.bounds:
-            tier[tier == BOUND] = UNSUPPORTED
-        sampled, regressed = tier == SAMPLED, tier == REGRESSED
-        if sampled.any():
-            log_ratio[sampled] = self._in_network(query.take(sampled))
-        if regressed.any():
-            self._regress(query.take(regressed), np.flatnonzero(regressed), tier, log_ratio)
-        return tier, log_ratio
-
-    def _too_large(self, query: Query) -> np.ndarray:
-        """Whether an operator moves more bytes than the device has memory, so that its tensors cannot be in it."""
-        memory = np.inf if self.device.memory_bytes is None else self.device.memory_bytes
-        return np.asarray(query.amounts.moved > memory)
-
-    def _in_network(self, query: Query) -> np.ndarray:
-        """Log of time over bound of operators that were sampled: as measured, and what regressions say that a network
-        changes about it."""
-        at = self.measured.find(query.sampled())[1]
-        alone = self.measured.as_sampled(query, at)
-        change = self._regressed(query) - self._regressed(alone)
-        bound = self.roofline.bound_us(query.amounts, query.threads)
-        corrected: np.ndarray = np.log(self.measured.latency_us[at] / bound) + change
-        return corrected
-
-    def _regressed(self, query: Query) -> np.ndarray:
-        return self.base.regressed(self.method, self.models, query)
-
-    def _regress(self, query: Query, at: np.ndarray, tier: np.ndarray, log_ratio: np.ndarray) -> None:
-        """Fill in what regressions and interpolation say of the entries `at`."""
-        if self.models:
-            log_ratio[at] = self._regressed(query)
-        elif self.method.scales:
-            log_ratio[at] = self.spread.typical_above_bound
-        else:
-            tier[at] = UNSUPPORTED
-        if self.interpolation is None:
-            return
-        families = families_of(query)
-        trusted = (
-            np.flatnonzero(np.isin(families, self.interpolated_families))
-            if self.method.interpolates == "where better"
-            else np.arange(len(query))
-        )
-        if not len(trusted):
-            return
-        found = self.interpolation.predict(query.take(trusted), families[trusted])
-        inside = np.isfinite(found)
-        log_ratio[at[trusted[inside]]] = found[inside]
-        tier[at[trusted[inside]]] = INTERPOLATED
-
-
-def query_of(examples: Examples) -> Query:
-    """The operators of examples as a query, one an entry of the examples."""
-    distinct = Query.of(examples.operators, loops=examples.loops)
-    return dataclasses.replace(
-        distinct.take(examples.operator),
-        threads=examples.threads,
-        traffic_bytes=examples.traffic_bytes,
-        working_set_bytes=examples.working_set_bytes,
-        network=~examples.sampled[examples.model],
-        calls=examples.occurrences,
-    )

@@ -35,7 +35,7 @@ from op_profiler.prediction.latency.launch_model import COSTS, LaunchModel
 from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.loop_columns import NAMES as TOLD_NAMES
-from op_profiler.prediction.latency.predictor import Measured, Predictor
+from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor
 from op_profiler.prediction.latency.query import SETTING_NAMES, Query, unknown_loops
 from op_profiler.prediction.latency.regression import Boosted, Regressor
 from op_profiler.prediction.latency.roofline import Roofline
@@ -50,7 +50,7 @@ _LARGEST_BYTES = 1 << 30
 """Of all members together, and of each archive inside."""
 
 
-def save(predictor: Predictor, path: Path) -> None:
+def save(predictor: OperatorPredictor, path: Path) -> None:
     """Write a predictor; for errors see `whole_file`."""
     contents, members, arrays = _parts(predictor)
     buffer = io.BytesIO()
@@ -63,7 +63,7 @@ def save(predictor: Predictor, path: Path) -> None:
             archive.writestr(name, content)
 
 
-def digest(predictor: Predictor) -> str:
+def digest(predictor: OperatorPredictor) -> str:
     """16 hex digits over all that decides its answers."""
     contents, members, arrays = _parts(predictor)
     found = hashlib.sha256(json.dumps(contents).encode())
@@ -74,7 +74,7 @@ def digest(predictor: Predictor) -> str:
     return found.hexdigest()[:16]
 
 
-def _parts(predictor: Predictor) -> tuple[dict[str, Any], dict[str, bytes], dict[str, np.ndarray]]:
+def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, bytes], dict[str, np.ndarray]]:
     """What it is as plain values, its models by the names of their files, and its arrays."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
@@ -116,7 +116,7 @@ def _parts(predictor: Predictor) -> tuple[dict[str, Any], dict[str, bytes], dict
     return contents, members, arrays
 
 
-def load(path: Path) -> Predictor:
+def load(path: Path) -> OperatorPredictor:
     """Read a predictor.
 
     Raises:
@@ -154,7 +154,7 @@ def device_in(path: Path) -> DeviceName:
         raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
 
 
-def kept(name: str, make: Callable[[], Predictor], note: Callable[[str], None]) -> Predictor:
+def kept(name: str, make: Callable[[], OperatorPredictor], note: Callable[[str], None]) -> OperatorPredictor:
     """The predictor of a name in the cache folder; made, and kept there, where there is none that can be read.
 
     Args:
@@ -221,7 +221,7 @@ def _member(archive: zipfile.ZipFile, name: str, digest: str, path: Path) -> byt
     return content
 
 
-def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor:
+def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorPredictor:
     with np.load(io.BytesIO(members["arrays.npz"]), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     interpolation = None
@@ -240,7 +240,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         contents["bound_width"],
         contents["fastest"],
     )
-    return Predictor(
+    return OperatorPredictor(
         device=DeviceName(**contents["device"]),
         choice=contents["choice"],
         base=_base(arrays, contents["vector_ratio"]),
@@ -257,7 +257,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
     )
 
 
-def _kernel_fields(predictor: Predictor) -> tuple[dataclasses.Field[Any], ...]:
+def _kernel_fields(predictor: OperatorPredictor) -> tuple[dataclasses.Field[Any], ...]:
     return () if predictor.base.kernels is None else dataclasses.fields(predictor.base.kernels)
 
 

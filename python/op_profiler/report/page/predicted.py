@@ -23,13 +23,13 @@ from op_profiler.report.page.predictions import estimates_of, prediction_part, w
 
 if TYPE_CHECKING:
     from op_profiler.prediction.latency.network import NetworkPrediction
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 _NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90 % intervals."
 
 
 def predicted_part(
-    predictions: Sequence[NetworkPrediction], predictor: Predictor, asked: str | None, target: str | None = None
+    predictions: Sequence[NetworkPrediction], predictor: OperatorPredictor, asked: str | None, target: str | None = None
 ) -> ModelPart:
     """What a predictor says of one model, at one thread count or several.
 
@@ -67,7 +67,7 @@ def predicted_part(
     )
 
 
-def _rooflines(predictor: Predictor) -> list[RooflinePart]:
+def _rooflines(predictor: OperatorPredictor) -> list[RooflinePart]:
     """What the predictor's device attains, as it has learned."""
     line = predictor.roofline
     return [

@@ -14,14 +14,17 @@ from op_profiler.report.page.document import EstimatePart, Prediction
 if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
     from op_profiler.prediction.latency.network import NetworkPrediction
-    from op_profiler.prediction.latency.predictor import Predictor
+    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 Estimates = dict[str, dict[str, EstimatePart]]
 """By workload key and thread count."""
 
 
 def predictions_of(
-    predictor: Predictor, name: str, operators: Sequence[tuple[Operator, tuple[int, ...]]], threads: Sequence[int]
+    predictor: OperatorPredictor,
+    name: str,
+    operators: Sequence[tuple[Operator, tuple[int, ...]]],
+    threads: Sequence[int],
 ) -> tuple[list[Prediction], Estimates]:
     """Of the model and of its operators, at those of the thread counts that the predictor knows.
 
@@ -42,7 +45,7 @@ def predictions_of(
 
 
 @functools.lru_cache(maxsize=1)
-def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str]:
+def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | None, str]:
     """The predictor that ``op-profiler predict`` would use here, and the sentence that says whose times it tells.
 
     Where there is no predictor of a kind, the sentence says why.
@@ -73,7 +76,7 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
 
 
 def whose_sentence(
-    predictor: Predictor, asked: str | None, notes: Sequence[str] = (), *, target: str | None = None
+    predictor: OperatorPredictor, asked: str | None, notes: Sequence[str] = (), *, target: str | None = None
 ) -> str:
     """Whose times a predictor tells.
 
