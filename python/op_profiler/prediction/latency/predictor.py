@@ -27,6 +27,9 @@ class Predictor(OperatorPredictor):
     >>> prediction = predictor.predict_model(model, threads=2)
     >>> prediction.low_us < prediction.total_us < prediction.high_us
     True
+
+    Attributes:
+        device: whose times it predicts.
     """
 
     @classmethod
