@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.summary import ModelReport
+from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.errors import MissingPackageError
+from op_profiler.report.collection import show_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +44,6 @@ class Run(ModelReport):
         except ImportError:
             raise MissingPackageError("pandas", "to_pandas()", extra="predict") from None
 
-        from op_profiler.dataset import Dataset, flat_rows
         from op_profiler.dataset.flat import MEASUREMENTS
 
         names = [column.name for column in MEASUREMENTS.columns]
@@ -55,7 +56,6 @@ class Run(ModelReport):
         Raises:
             OpProfilerError: there is nothing to report, or the file cannot be written.
         """
-        from op_profiler.dataset import Dataset
         from op_profiler.report.page.report import write_model_report
 
         with Dataset.open(self.request.db, read_only=True) as dataset:
@@ -69,8 +69,6 @@ class Run(ModelReport):
 
     def _table(self, *, html: bool) -> str:
         from rich.console import Console
-
-        from op_profiler.report.collection import show_model
 
         console = Console(file=io.StringIO(), record=True, width=None if not html and sys.stdout.isatty() else 150)
         show_model(console, self)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
 from op_profiler.measure.disturbance import spoils
@@ -151,7 +152,6 @@ def load_rows(
     Raises:
         DatasetError: one of them cannot be read.
     """
-    from op_profiler.dataset import Dataset, flat_rows
     from op_profiler.dataset.formats.parquet import parquet_rows
 
     if db is not None:

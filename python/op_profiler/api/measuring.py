@@ -15,10 +15,13 @@ from op_profiler.collection.sampling.request import (
     SampleRequest,
     sampling,
 )
+from op_profiler.collection.supervisor import Collection
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.options import Only
 from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.corun.run import corun_on_one_target
+from op_profiler.report.collection import Screen
 from op_profiler.run import Run
 
 if TYPE_CHECKING:
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
 
 
 def _collected(request: CollectRequest, model: ModelRequest) -> Run:
-    from op_profiler.collection.supervisor import Collection
-    from op_profiler.report.collection import Screen
-
     with Collection(request.db) as collection:
         (report,) = collection.run(FRONTENDS.get(model.source), [request.of(model=model)], Screen(quiet=True))
     return Run.of(report)
@@ -113,8 +113,6 @@ def sample(
         OpProfilerError: the request cannot work, or the dataset cannot be used.
     """
     from op_profiler.collection.sampling import run
-    from op_profiler.collection.supervisor import Collection
-    from op_profiler.report.collection import Screen
 
     wanted = dataclasses.replace(wanted, count=count)
     wanted.check()
@@ -146,8 +144,6 @@ def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> Calibr
         OpProfilerError: too little could be measured, the request cannot work, or the dataset cannot be used.
     """
     from op_profiler.collection.sampling.calibrate import calibrate as run
-    from op_profiler.collection.supervisor import Collection
-    from op_profiler.report.collection import Screen
 
     request = wanted.of(request)
     request.check()
@@ -180,8 +176,6 @@ def corun(
     Raises:
         OpProfilerError: a model, a policy or a setting stands in the way; or a kernel fails, with its name.
     """
-    from op_profiler.parallel.corun.run import corun_on_one_target
-
     request = dataclasses.replace(request, models=tuple(model_request(model, one) for one in models))
     request.check()
     return corun_on_one_target(request, silent)

@@ -10,7 +10,10 @@ from op_profiler.api.from_python import from_python, model_request, silent
 from op_profiler.collection.studies.suggest import ScheduleRequest
 from op_profiler.options import Only
 from op_profiler.prediction.evaluation import EvaluateRequest
+from op_profiler.prediction.latency import answer
+from op_profiler.prediction.latency.network import predict_networks
 from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.report.status import Status
 from op_profiler.run import Run
 
 if TYPE_CHECKING:
@@ -49,10 +52,6 @@ def predict(
     Raises:
         OpProfilerError: a model cannot be lowered, or no predictor answers.
     """
-    from op_profiler.prediction.latency import answer
-    from op_profiler.prediction.latency.network import predict_networks
-    from op_profiler.report.status import Status
-
     many = isinstance(model, list)
     models = model if isinstance(model, list) else [(model, inputs)]
     request = dataclasses.replace(request, threads=() if threads is None else (threads,))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler import cache
+from op_profiler.building.agreement_values import SCALES, Difference, batches_of, dependence, depth_of, difference
 from op_profiler.building.build import build_model, outputs_of
 from op_profiler.building.build_cache import hand_over
 from op_profiler.building.request import BuildRequest
@@ -22,6 +23,7 @@ from op_profiler.building.requested_inputs import static_inputs
 from op_profiler.building.requested_target import target_for
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import Agreement, FrameworkReference, ImportedModel, NoReference
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.weight_files import drop_copies
 from op_profiler.errors import MeasureError, ModelError, OpProfilerError
 from op_profiler.files import atomic_file
@@ -32,7 +34,6 @@ from op_profiler.targets.target import kind_of, resolve_target
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.building.agreement_values import Difference
     from op_profiler.compilers.imported_model import InputSpec
 
 _FORMAT = 1
@@ -115,8 +116,6 @@ def _runs(
     reference: FrameworkReference, specs: Sequence[InputSpec], given: Mapping[str, np.ndarray]
 ) -> tuple[list[dict[str, np.ndarray]], list[list[np.ndarray]]]:
     """Batches of inputs on which the outputs depend, and these outputs."""
-    from op_profiler.building.agreement_values import SCALES, batches_of, dependence
-
     best, strongest = None, -1.0
     for scale in SCALES if any(spec.dtype.startswith("float") and spec.name not in given for spec in specs) else (1.0,):
         batches = batches_of(specs, given, scale)
@@ -178,8 +177,6 @@ class _Ours:
         Args:
             theirs: outputs for `batches_of` inputs.
         """
-        from op_profiler.building.agreement_values import Difference, depth_of, difference
-
         target = target_for(model, kind_of("llvm"), "float32", resolve_target("llvm"))
         built = build_model(self._request, model, target)
         if self._as_measured:
@@ -231,8 +228,6 @@ class _Kept:
     """The result of an earlier comparison, in the cache folder, by the content of the model."""
 
     def __init__(self, model: ImportedModel) -> None:
-        from op_profiler.compilers.tvm_build import load_tvm
-
         code = cache.code_digest("compilers", "frontends")
         parts = [_FORMAT, model.content, compiler_in_use().name, str(load_tvm().__version__), code]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

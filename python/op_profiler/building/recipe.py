@@ -19,7 +19,9 @@ from op_profiler.building.build_cache import read_kept
 from op_profiler.building.input_arrays import read_arrays
 from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_inputs import random_inputs
+from op_profiler.building.requested_model import load_model
 from op_profiler.compilers.imported_model import InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import DatasetError, ModelError
 from op_profiler.schedules import record_files, records
 
@@ -50,8 +52,6 @@ class Recipe:
     @classmethod
     def of(cls, request: BuildRequest, content: str, inputs: Sequence[InputSpec], built: BuiltModel) -> Recipe:
         """The recipe of a build that was made just now."""
-        from op_profiler.compilers.tvm_build import load_tvm
-
         version = str(load_tvm().__version__)
         chosen = request.usable_records().chosen
         used = [chosen[computation].to_json(version) for computation in sorted(built.asked & chosen.keys())]
@@ -101,8 +101,6 @@ class Recipe:
         return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
 
     def _built_again(self, announce: Callable[[str], None]) -> BuiltModel:
-        from op_profiler.building.requested_model import load_model
-
         name = f"{self.request.model.source}:{self.request.model.title}"
         announce(f"lowering {name}")
         model, _, target = load_model(self.request)

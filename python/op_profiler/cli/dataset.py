@@ -11,7 +11,8 @@ from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.cli.help import Command
-from op_profiler.dataset import DEFAULT_DB
+from op_profiler.dataset import DEFAULT_DB, Dataset
+from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.option_values import parse_names
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ def show(
     """List what a dataset holds: models, devices, what failed, what was under foreign load or did not settle, size."""
     if context.invoked_subcommand is not None:
         return
-    from op_profiler.dataset import Dataset
     from op_profiler.dataset.maintain import contents
     from op_profiler.report.dataset import show_contents, show_failures
 
@@ -127,9 +127,7 @@ def remove(
     as_json: options.Json = False,
 ) -> None:
     """Take out models with all that was measured in them; what holds in any model (hot, cold, trials) stays."""
-    from op_profiler.dataset import Dataset
     from op_profiler.dataset.maintain import contents, remove_models
-    from op_profiler.errors import UsageError
 
     with Dataset.open(db, create=False) as dataset:
         chosen = _chosen(contents(dataset), models)
@@ -169,8 +167,6 @@ def allow(
 
 def _chosen(held: Contents, words: list[str]) -> list[ModelContents]:
     """The models of these names or keys, each once."""
-    from op_profiler.errors import UnknownNameError
-
     found: dict[str, ModelContents] = {}
     for word in words:
         these = [m for m in held.models if word in (m.key, m.name, f"{m.source}:{m.name}")]

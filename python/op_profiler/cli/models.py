@@ -8,6 +8,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.frontends import FRONTENDS
 
 EXAMPLES = """Examples:
 
@@ -22,8 +23,6 @@ def models(
     as_json: options.Json = False,
 ) -> None:
     """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""
-    from op_profiler.frontends import FRONTENDS
-
     found = {modelsource: FRONTENDS.get(modelsource)} if modelsource else dict(FRONTENDS.available())
     if as_json:
         print(json_text.dumps({source: frontend.names() for source, frontend in found.items()}))

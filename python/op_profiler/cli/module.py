@@ -10,6 +10,7 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import values
 from op_profiler.errors import UsageError
+from op_profiler.files import write_whole
 from op_profiler.option_values import parse_tensors
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def time_module(
         typer.Exit: with code 1 where it failed.
     """
     from op_profiler.collection.user_module import measure_module
-    from op_profiler.files import write_whole
 
     build = request.build
     if path is None or entry is None or build.place is None or not shapes:

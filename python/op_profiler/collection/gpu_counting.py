@@ -7,17 +7,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from op_profiler.building.recipe import Recipe
 from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import end_with_parent
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure.counters import GPU_SHARE_NAMES, Counted, Counts
 from op_profiler.targets.cuda.counters import count_kernels, shares_of
-
-if TYPE_CHECKING:
-    from op_profiler.building.recipe import Recipe
 
 _PROGRAM = "import sys; del sys.path[0]; from op_profiler.collection.gpu_counting import main; main()"
 
@@ -54,9 +52,6 @@ def count_on_gpu(
 
 def main() -> None:
     """Run the model of a recipe once."""
-    from op_profiler.building.recipe import Recipe
-    from op_profiler.compilers.tvm_build import runtime_device
-
     end_with_parent()
     recipe = Recipe.from_json(json.loads(Path(sys.argv[1]).read_text()))
     target = load_target(recipe.request)

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.build import build_operator
 from op_profiler.building.requested_inputs import random_inputs
+from op_profiler.collection.counting import counting
 from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.session import OperatorResult, Session
 from op_profiler.errors import BoardLostError, MeasureError, ModelError
 from op_profiler.measure.measurement import Measurement, ModelTiming, Settings
+from op_profiler.measure.samples import Samples
 from op_profiler.schedules.schedule import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from op_profiler.collection.session import OperatorResult
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.operators.operator import Operator
@@ -35,10 +37,6 @@ def measure_alone(
     Raises:
         BoardLostError: the machine went away meanwhile.
     """
-    from op_profiler.collection.counting import counting
-    from op_profiler.collection.session import Session
-    from op_profiler.measure.samples import Samples
-
     operator = occurrence.operator
     schedule = UNKNOWN
     try:
@@ -85,8 +83,6 @@ def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
 
 def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
     """The record of an operator that has no time, one for each thread count."""
-    from op_profiler.collection.session import OperatorResult
-
     failed = Measurement(error=reason)
     return [OperatorResult(operator, request.settings(n), failed) for n in request.build.threads]
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.dataset import Dataset, Row
 from op_profiler.errors import BoardLostError, UsageError
 from op_profiler.measure.measurement import Measurement, Settings
+from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.targets.machine import Place
-
-if TYPE_CHECKING:
-    from op_profiler.targets.remote.board import Board
+from op_profiler.targets.remote.board import Board
+from op_profiler.targets.target import resolve_target, use_build_for
 
 _SAMPLES = 11
 _MINIMUM_MS = 5
@@ -44,9 +47,6 @@ def measure_module(
         UsageError: there is no such file.
         MeasureError: the board does not answer.
     """
-    from op_profiler.targets.remote.board import Board
-    from op_profiler.targets.target import resolve_target, use_build_for
-
     if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
         raise UsageError(f"--module {path}: no such file, or larger than {_LARGEST_BYTES >> 30} GiB")
     use_build_for(target, compiler=compiler)
@@ -75,10 +75,6 @@ def measure_module(
 
 def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
     """What is known of it: its tensors and the content of its file; not how much it computes."""
-    import math
-
-    import numpy as np
-
     specs = [TensorSpec(shape, dtype) for shape, dtype in tensors]
     sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in tensors]
     content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -99,10 +95,6 @@ def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
 
 
 def _time(board: Board, path: Path, entry: str, tensors: Tensors) -> Measurement:
-    import numpy as np
-
-    from op_profiler.measure.statistics import summarize
-
     rng = np.random.default_rng(0)
     try:
         with board.guard(f"running {entry}"):

@@ -19,9 +19,12 @@ from op_profiler.building.requested_model import notes_of_control
 from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import carry_out
 from op_profiler.collection import lookup
+from op_profiler.collection.accuracy import told_accuracy
+from op_profiler.collection.counting import counting
 from op_profiler.collection.denormals import denormal_shares
 from op_profiler.collection.operators_alone import OperatorsAlone
 from op_profiler.collection.results import Results
+from op_profiler.collection.session import Session
 from op_profiler.collection.studies.compare import ModelComparison
 from op_profiler.collection.studies.study import Study
 from op_profiler.collection.studies.tune import ModelTuner
@@ -30,9 +33,12 @@ from op_profiler.collection.worker_base import WorkerBase
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.dataset import Dataset
+from op_profiler.dataset.counts import add_counts
 from op_profiler.errors import BoardLostError, MeasureError, ModelError, OpProfilerError
 from op_profiler.measure.failures import TWICE
 from op_profiler.prediction.latency.devices import target_line
+from op_profiler.prediction.latency.loops import keep_loops
+from op_profiler.targets.open_machine import open_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,8 +87,6 @@ class CollectionWorker(WorkerBase):
 
     def _description(self) -> dict[str, Any]:
         """Fields of the machine's `Device`."""
-        from op_profiler.targets.open_machine import open_machine
-
         build = self.build
         target = load_target(build)
         machine = open_machine(build.target, target, build.place, self.request.measuring.core_set)
@@ -173,8 +177,6 @@ class CollectionWorker(WorkerBase):
         return compiled
 
     def _measure_model(self) -> None:
-        from op_profiler.prediction.latency.loops import keep_loops
-
         try:
             compiled = self._compile()
         except (ModelError, MeasureError) as error:
@@ -206,9 +208,6 @@ class CollectionWorker(WorkerBase):
         self.announce(one_by_one=str(error))
 
     def _measure_compiled(self, compiled: CompiledModel) -> None:
-        from op_profiler.collection.counting import counting
-        from op_profiler.collection.session import Session
-
         self.checking = None
         self.announce(stage="opening the machine")
         machine = self.machine()
@@ -250,8 +249,6 @@ class CollectionWorker(WorkerBase):
 
     def _count_what_was_timed(self, count: Count) -> bool:
         """Take counters that an earlier collection did not ask for; whether there were any to take."""
-        from op_profiler.dataset.counts import add_counts
-
         earlier = self.results.earlier
         threads = [n for n in self.results.request.build.threads if earlier.uncounted(n)]
         if threads:
@@ -264,8 +261,6 @@ class CollectionWorker(WorkerBase):
 
     def _look_at_values(self, loaded: LoadedModel, operators: Sequence[Operator]) -> None:
         """What the model computes, beside how long it takes: how exact it is, and whether its values make it slow."""
-        from op_profiler.collection.accuracy import told_accuracy
-
         self.announce(stage="looking at values")  # of the whole model: a crash is no longer the last kernel's
         if self.build.on_host:  # from a board every tensor would have to be fetched
             self.results.details["denormal"] = denormal_shares(operators, loaded.kernel_outputs())

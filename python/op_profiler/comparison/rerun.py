@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.building.prepared_model import PreparedModel, in_words
+from op_profiler.building.recipe import Recipe
 from op_profiler.comparison.changes import of_pairs
 from op_profiler.comparison.matching import Match, match
 from op_profiler.comparison.result import Compared, RunComparison
@@ -21,7 +23,6 @@ from op_profiler.errors import ModelError, UsageError
 from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
-    from op_profiler.building.recipe import Recipe
     from op_profiler.comparison.runs import TimedRun
     from op_profiler.compilers.compiled_model import BuiltModel
     from op_profiler.targets.machine import LoadedModel, Machine
@@ -42,8 +43,6 @@ def compare_in_turns(
     Raises:
         OpProfilerError: a run cannot be built again, or not for this machine.
     """
-    from op_profiler.building.prepared_model import PreparedModel, in_words
-
     recipes = [_recipe(run) for run in (before, after)]
     threads = sorted(before.timings.keys() & after.timings.keys())
     if not threads:
@@ -144,8 +143,6 @@ def _row(
 
 
 def _recipe(run: TimedRun) -> Recipe:
-    from op_profiler.building.recipe import Recipe
-
     if run.model.recipe is None:
         raise UsageError(
             f"{run.name} does not tell how to build it: an older version collected it, or it does not run as a whole "

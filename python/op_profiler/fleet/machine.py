@@ -14,6 +14,7 @@ import msgspec
 
 import op_profiler
 from op_profiler.building.build_cache import BUILDS_GO_THROUGH
+from op_profiler.cache import code_digest
 from op_profiler.child_processes import python_path
 from op_profiler.compilers import COMPILERS
 from op_profiler.cores import usable_cores
@@ -21,6 +22,7 @@ from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_file
 from op_profiler.fleet import settings
 from op_profiler.targets import TARGETS
+from op_profiler.targets.llvm.identity import kept_until_boot
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
@@ -112,8 +114,6 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
     Args:
         say: told which of those that are installed cannot be used, and why.
     """
-    from op_profiler.cache import code_digest
-
     found = {}
     for name in COMPILERS:
         tvm = tvm_identity("llvm", name)
@@ -124,8 +124,6 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
 
 def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
     """The target that ``llvm`` alone stands for; empty where TVM cannot be used."""
-    from op_profiler.targets.llvm.identity import kept_until_boot
-
     file = kept_until_boot(tvm)
     with contextlib.suppress(OSError, ValueError):
         return str(json.loads(file.read_text()))

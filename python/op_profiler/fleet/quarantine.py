@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from op_profiler.collection import lookup
+from op_profiler.collection.supervisor import describe_machine
 from op_profiler.dataset.keys import put_aside_key
 from op_profiler.dataset.put_aside import find_put_aside, put_aside, take_back
 from op_profiler.errors import OpProfilerError
@@ -62,8 +63,6 @@ class Quarantine:
 
     def begin(self, deaths: int, progress: Progress) -> None:
         """Keep that so many workers died of the request, before this one tries it and may die, too."""
-        from op_profiler.collection.supervisor import describe_machine
-
         if self._key is None:
             return
         build = self._request.build

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
 from op_profiler.fleet.cluster_files import read, take_count
+from op_profiler.fleet.nodes import run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +76,6 @@ def _read(path: Path) -> dict[str, Any]:
 def main() -> None:
     """Run a worker in a job. It ends soon after its scheduler, which is of the command that submitted it."""
     from dask.utils import parse_timedelta
-
-    from op_profiler.fleet.nodes import run_worker
 
     parser = argparse.ArgumentParser()
     parser.add_argument("scheduler")

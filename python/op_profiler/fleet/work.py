@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from op_profiler.collection.summary import ModelReport
+from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError, OpProfilerError
 from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
+from op_profiler.frontends import FRONTENDS
 from op_profiler.parallel.corun.child import CorunAnswer
 
 if TYPE_CHECKING:
@@ -46,9 +48,6 @@ class Finished(msgspec.Struct, frozen=True):
 
 def dask_setup(worker: Worker) -> None:
     """Import what a task needs before this worker says that it is there; Dask calls it."""
-    from op_profiler.collection import lookup, supervisor  # noqa: F401
-    from op_profiler.frontends import FRONTENDS
-
     FRONTENDS.get("local")
 
     # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
@@ -136,8 +135,6 @@ def _wait_for_dataset(db: str) -> None:
     Raises:
         DatasetError: it stays away.
     """
-    from op_profiler.dataset import Dataset
-
     until = time.monotonic() + _DATASET_SECONDS
     while True:
         try:

@@ -54,7 +54,9 @@ class FileFrontend(Frontend):
         kind = kind_of(request.name)
         if kind == "function":
             return None
-        files = onnx_importer.files_of(Path(request.name)) if kind == "onnx" else [Path(request.name)]
+        files = [Path(request.name)]
+        if kind == "onnx":
+            files = onnx_importer.files_of(files[0])
         return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:

@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any, Literal
 
+from op_profiler.cores import available_cores
+
 Cause = Literal["machine", "operator"]
 
 TWICE = "twice: "
@@ -27,8 +29,6 @@ _OF_THE_MACHINE = re.compile(
 def machine_state() -> dict[str, Any]:
     """What is known of this machine at the moment, to be kept with a failure: plain JSON values."""
     import psutil
-
-    from op_profiler.cores import available_cores
 
     return {
         "load_average": [round(load, 2) for load in os.getloadavg()],

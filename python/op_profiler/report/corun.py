@@ -13,6 +13,8 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
+from op_profiler.report.page.coruns import corun_part
+from op_profiler.report.page.report import report_of, write_report
 from op_profiler.report.tables import screen
 
 if TYPE_CHECKING:
@@ -69,9 +71,6 @@ def tell(
         events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lanes.lane)
         write_whole(trace_file, json_text.dumps(events) + "\n")
     if report_file is not None:
-        from op_profiler.report.page.coruns import corun_part
-        from op_profiler.report.page.report import report_of, write_report
-
         write_report(report_file, report_of(coruns=[corun_part(result)]))
 
 

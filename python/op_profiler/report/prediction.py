@@ -13,6 +13,7 @@ import numpy as np
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
 from op_profiler.operators.kinds.shapes import Unfit, sizes
+from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
 
 
 def _whose(device: DeviceName) -> dict[str, Any]:
-    from op_profiler.prediction.latency.calibration import of_this_machine
-
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 

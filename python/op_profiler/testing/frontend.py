@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from op_profiler.child_processes import python_path
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
@@ -92,8 +93,6 @@ class FrontendSuite:
             assert first != frontend.fingerprint(dataclasses.replace(model, batch_size=model.batch_size + 1))
 
     def test_a_request_lowers_to_the_same_operators_twice(self, frontend: Frontend, model: ModelRequest) -> None:
-        from op_profiler.compilers.tvm_build import load_tvm
-
         hashed = load_tvm().ir.structural_hash
         first, second = frontend.load(model), frontend.load(model)
         assert hashed(first.mod) == hashed(second.mod)

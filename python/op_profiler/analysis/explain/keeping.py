@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from sqlalchemy import select
 
 from op_profiler.addresses import without_password
 from op_profiler.building.recipe import Recipe
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.dataset import Dataset, flat_rows
+from op_profiler.dataset import Dataset, flat_rows, schema
+from op_profiler.dataset.explanations import record_explanations
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 
@@ -28,8 +30,6 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
     Returns:
         Why nothing was stored; empty where it was.
     """
-    from op_profiler.dataset.explanations import record_explanations
-
     plain = {one.key: msgspec.to_builtins(one) for one in found.operators}
     try:
         with Dataset.open(db, create=False) as dataset:
@@ -46,10 +46,6 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
 
 def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> list[str]:
     """Of the models that this build gives, one for each label."""
-    from sqlalchemy import select
-
-    from op_profiler.dataset import schema
-
     labels = {row["label"] for row in dataset.rows(select(schema.models.c.label).distinct())}
     return [
         model.key

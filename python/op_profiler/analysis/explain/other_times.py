@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.analysis.explain.evidence import OtherTimes
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.dataset import Dataset, flat_rows
+from op_profiler.dataset.formats.parquet import parquet_rows
 from op_profiler.operators.cost import HEAVY
 from op_profiler.prediction.schedules.tuning_gain import TuningGain
 from op_profiler.shipped import shipped_trials
@@ -101,9 +103,6 @@ class KnownSchedules:
 
 
 def _rows(db: str | None, *, shipped: bool) -> Iterator[Mapping[str, Any]]:
-    from op_profiler.dataset import Dataset, flat_rows
-    from op_profiler.dataset.formats.parquet import parquet_rows
-
     if db is not None:
         with Dataset.open(db, create=False, read_only=True) as dataset:
             yield from flat_rows(dataset, where=_WHERE, columns=_COLUMNS)

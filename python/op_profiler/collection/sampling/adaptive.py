@@ -13,9 +13,16 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from op_profiler.collection.sampling import spaces
 from op_profiler.collection.sampling.batch import Batch, batches_of_points
+from op_profiler.collection.sampling.batches import distinct, operators_of_points
 from op_profiler.errors import DatasetError
+from op_profiler.prediction.latency.devices import devices_in, is_here
+from op_profiler.prediction.latency.fit import fingerprint, fit
+from op_profiler.prediction.latency.open_predictor import examples_for
+from op_profiler.prediction.latency.operator_predictor import SAMPLED
 from op_profiler.schedules.records import slug
 
 if TYPE_CHECKING:
@@ -44,8 +51,6 @@ def adaptive_batches(
         names: kinds of operators, as for `spaces.draw`.
         note: told once why operators are drawn at random though there are measurements.
     """
-    from op_profiler.prediction.latency.fit import fingerprint
-
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
     number, told = 0, False
     while True:
@@ -75,9 +80,6 @@ def _examples(request: CollectRequest) -> Examples | None:
     Raises:
         DatasetError: the dataset cannot be used, or holds several such machines.
     """
-    from op_profiler.prediction.latency.devices import devices_in
-    from op_profiler.prediction.latency.open_predictor import examples_for
-
     build = request.build
     there = [device for device in devices_in(db=request.db) if _is_asked_for(device, build)]
     if not there:
@@ -93,8 +95,6 @@ def _examples(request: CollectRequest) -> Examples | None:
 
 def _is_asked_for(device: DeviceName, build: BuildRequest) -> bool:
     """Whether a device is what a request measures on, as far as that is told before it is opened."""
-    from op_profiler.prediction.latency.devices import is_here
-
     if (device.kind, device.compiler) != (build.kind.name, build.compiler):
         return False
     if build.kind.on_host:
@@ -112,12 +112,6 @@ def _least_certain(
     target: Target,
     refused: Callable[[str], None],
 ) -> list[Occurrence]:
-    import numpy as np
-
-    from op_profiler.collection.sampling.batches import distinct, operators_of_points
-    from op_profiler.prediction.latency.fit import fit
-    from op_profiler.prediction.latency.operator_predictor import SAMPLED
-
     rng = random.Random(seed)
     points = (point for point in spaces.draw(rng, names) if point.precision == precision)
     pool: list[Occurrence] = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Precision
@@ -139,7 +140,6 @@ def _content(request: ModelRequest) -> str:
 
 def _operators_of_model(request: ModelRequest, target: Target, _refused: Callable[[str], None]) -> list[Occurrence]:
     from op_profiler.collection.sampling.batches import distinct
-    from op_profiler.compilers.compiler import compiler_in_use
 
     return distinct(compiler_in_use().operators(_lowered(request), target, layers=False))
 

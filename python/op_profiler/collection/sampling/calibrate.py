@@ -11,6 +11,8 @@ from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError
+from op_profiler.prediction.latency.calibration import FEWEST, note_calibration, operators_in
+from op_profiler.prediction.latency.examples import load_examples
 
 if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
@@ -58,8 +60,6 @@ def calibrate(
         DatasetError: too little could be measured.
         OpProfilerError: the request cannot work, or the note cannot be written.
     """
-    from op_profiler.prediction.latency.calibration import FEWEST, note_calibration, operators_in
-
     build = request.build
     batches = Draw(label="calibrate", seed=seed, telling=True).batches()
     report = measure_batches(batches, request, collection, progress, count=None, budget_seconds=budget_seconds)
@@ -94,6 +94,4 @@ def _devices(collection: Collection, models: Sequence[str]) -> set[str]:
 
 def _measured(db: str, devices: Set[str]) -> Examples:
     """All that the dataset holds of the machine; of several boards that of the one with most measurements."""
-    from op_profiler.prediction.latency.examples import load_examples
-
     return max((load_examples(db=db, device=key) for key in sorted(devices) or [""]), key=len)

@@ -14,6 +14,7 @@ from op_profiler.collection.progress import shown
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.batches import batch_name, sampled
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import (
     EXIT_ENVIRONMENT,
     EXIT_FAILURES_RECORDED,
@@ -26,6 +27,7 @@ from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import AROUND_SAMPLED, batch_path, kept_batches, refused_by, write_batch
 from op_profiler.measure.turns import WAITING, compiling
+from op_profiler.targets.llvm.identity import processor_name
 from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
 
 if TYPE_CHECKING:
@@ -247,9 +249,6 @@ def written(
         processor: of that machine, likewise.
         without: workload keys of operators that are left out.
     """
-    from op_profiler.compilers.tvm_build import load_tvm
-    from op_profiler.targets.llvm.identity import processor_name
-
     machine = request.target if not request.on_host else [request.target, processor or processor_name()]
     use_build_for(request.target, compiler=request.compiler)
     identity = batch.identity() if callable(batch.identity) else batch.identity

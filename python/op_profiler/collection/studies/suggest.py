@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from op_profiler.addresses import without_password
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import COMPILERS
-from op_profiler.dataset import DEFAULT_DB, usual_dataset
+from op_profiler.dataset import DEFAULT_DB, Dataset, usual_dataset
 from op_profiler.errors import UsageError
+from op_profiler.frontends import FRONTENDS
 from op_profiler.option_values import parse_trials_from
 from op_profiler.options import OUTPUT, Option
 from op_profiler.shipped import shipped_trials
+from op_profiler.targets.target import locks_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
@@ -55,8 +57,6 @@ class ScheduleRequest:
         Raises:
             UsageError: an option is out of range, or does not go with another.
         """
-        from op_profiler.targets.target import use_build_for
-
         if self.k < 1 or self.verify < 0:
             raise UsageError("--k has to be 1 or more, --verify 0 or more")
         COMPILERS.get(self.build.compiler).require("described_anchor", "schedule")
@@ -72,7 +72,6 @@ class ScheduleRequest:
             note: told what of the trials cannot be read.
         """
         from op_profiler.prediction.schedules.suggestions import ScheduleQuery, load_trials
-        from op_profiler.targets.target import resolve_target
 
         build = self.build
         rows = load_trials(usual_dataset(self.db), shipped_trials() if self.shipped else None, note)
@@ -103,7 +102,6 @@ def _verified(
 ) -> list[Answer]:
     """With the schedules that look best measured."""
     from op_profiler.measure.turns import measuring
-    from op_profiler.targets.target import locks_of, resolve_target
     from op_profiler.tuning.trials.runner import TrialRunner
 
     answers, build = [], request.build
@@ -140,11 +138,8 @@ def _names(wanted: str, row: dict[str, Any]) -> bool:
 def _anchors(request: BuildRequest, db: str) -> list[Operator]:
     """The anchor of an operator's key, or those of a model that can be tuned."""
     from op_profiler.collection.studies.tune import tunables_of
-    from op_profiler.dataset import Dataset
-    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.prediction.schedules.suggestions import anchor_of_key
-    from op_profiler.targets.target import resolve_target
 
     name = request.model.name
     if re.fullmatch(r"[0-9a-f]{16}", name):

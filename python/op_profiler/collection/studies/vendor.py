@@ -6,8 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.study import Study
+from op_profiler.collection.studies.tune import measurement_of, tunables_of
 from op_profiler.dataset import Row
 from op_profiler.schedules.records import computation_of
+from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
@@ -42,7 +44,6 @@ class VendorComparison(Study):
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """A `VendorTimes` for each anchor, as plain values."""
-        from op_profiler.collection.studies.tune import tunables_of
         from op_profiler.tuning.trials.runner import TrialRunner
 
         self.announce(stage="fusing")
@@ -89,9 +90,6 @@ class VendorComparison(Study):
         return candidate_of(best, item.specs, self.target) if best is not None else None
 
     def _store(self, item: Tunable, runner: TrialRunner, result: TrialResult) -> None:
-        from op_profiler.collection.studies.tune import measurement_of
-        from op_profiler.schedules.schedule import Schedule
-
         self.dataset.add_anchor(item.anchor)
         kernel = result.kernel or "torch"
         self.dataset.record(

@@ -21,6 +21,7 @@ from op_profiler.compilers.relax.target import fields_of
 from op_profiler.compilers.relax.tuning.workload import computation
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tuning_contract import TEMPLATES
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import AUTO
@@ -228,14 +229,10 @@ class RelaxCompiler(Compiler):
         return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
-        from op_profiler.compilers.tvm_build import load_tvm
-
         array: DeviceArray = load_tvm().runtime.tensor(values, device)
         return array
 
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        from op_profiler.compilers.tvm_build import load_tvm
-
         array: DeviceArray = load_tvm().runtime.from_dlpack(memory.view(dtype).reshape(shape))
         return array
 

@@ -17,6 +17,8 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import use_compiler
 from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, NoReference
 from op_profiler.compilers.relax import tvm_package
+from op_profiler.compilers.relax.from_relay import read_graph
+from op_profiler.compilers.relay.plain_graph import write_graph
 from op_profiler.errors import ModelError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -79,8 +81,6 @@ def load_from_relay(request: ModelRequest) -> ImportedModel:
     Raises:
         ModelError: Relay does not import it, or it has an op that has no counterpart in Relax.
     """
-    from op_profiler.compilers.relax.from_relay import read_graph
-
     with contextlib.closing(_begun.pop(request) if request in _begun else _Import(request)) as begun:
         about = begun.answer()
         if "error" in about:
@@ -127,8 +127,6 @@ def main() -> int:
 
 def _carry_out(task: _Task, tell: Callable[..., None]) -> None:
     """Write the graph, and tell what else there is to say of the model; or write the outputs of its own framework."""
-    from op_profiler.compilers.relay.plain_graph import write_graph
-
     use_compiler(DEFAULT_COMPILER)
     if task.batches:
         tell(**_write_outputs(Path(task.folder), task.request, task.batches))

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+from onnx import helper, numpy_helper
+
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -208,8 +211,6 @@ def _differ(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> bool:
 
 def _resized(path: Path, shapes: Mapping[str, Dims], batch: int | None) -> Any:
     """The model in a file with inputs of other sizes."""
-    from onnx import helper
-
     model, data = _read(path, all_inside=True)
     graph = model.graph
     inputs = _inputs(graph)
@@ -306,9 +307,6 @@ def _fold_constants(graph: Any, weights: Weights) -> None:
     The importer folds constants by compiling each, which took three quarters of its time on graphs that make their
     weights with ConstantOfShape.
     """
-    import numpy as np
-    from onnx import numpy_helper
-
     known = {t.name: t for t in graph.initializer}
     kept = []
     for node in graph.node:
@@ -337,8 +335,6 @@ def _fold_constants(graph: Any, weights: Weights) -> None:
 
 def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
     """Let every Reshape that keeps the model's own batch size in front keep whatever is in front (0 in ONNX)."""
-    from onnx import numpy_helper
-
     first = next((dims[0] for dims in own.values() if dims), None)
     known = {t.name: t for t in graph.initializer}
     for index, node in enumerate(graph.node):

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from onnx import helper
+
 from op_profiler.frontends.importers.onnx_graph import Dims, attribute
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
@@ -69,8 +72,6 @@ class AttentionRepairs(Rewriting):
 
     def _added(self, node: Any, nodes: NodeWriter, dims: list[Dims]) -> str:
         """What is added to the scores: the mask (numbers or truth values), and what causal attention leaves out."""
-        import numpy as np
-
         mask, least = node.input[3], float(np.finfo(nodes.kind).min)
         seen = None
         if attribute(node, "is_causal", 0):
@@ -88,8 +89,6 @@ class AttentionRepairs(Rewriting):
 
 def causal(length: int, keys: int, past: int) -> Any:
     """Which keys each query sees: those of the past, and those up to its own place."""
-    import numpy as np
-
     return np.tri(length, keys + past, past, dtype=bool)
 
 
@@ -118,9 +117,6 @@ def _capped(nodes: NodeWriter, scores: str, cap: float) -> str:
 
 def _softmax(nodes: NodeWriter, scores: str, precision: int) -> str:
     """The softmax over the keys, in the type that ONNX has that number for."""
-    import numpy as np
-    from onnx import helper
-
     own = helper.np_dtype_to_tensor_dtype(np.dtype(nodes.kind))
     if precision in (0, own):
         return nodes.add("Softmax", scores, axis=-1)

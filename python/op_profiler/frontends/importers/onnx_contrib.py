@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from op_profiler.frontends.importers.onnx_attention import as_heads, causal, merge_heads, scaled_scores
 from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter, trimmed
@@ -100,8 +102,6 @@ class ContribRepairs(Rewriting):
 
     def _quantized_attention(self, graph: Any, node: Any) -> list[Any]:
         """What is as TVM's converter has it is left out; another value, which it never looks up, is refused."""
-        import numpy as np
-
         width = self.sizes.get(node.input[1], (None, None))[1]
         usual = {"mask_filter_value": _FILTER, "scale": 0.0}
         if width is not None and _is_usual(attribute(node, "scale", 0.0), width // 3, node):
@@ -176,8 +176,6 @@ class ContribRepairs(Rewriting):
 
     def _causal(self, node: Any, nodes: NodeWriter) -> str:
         """What is added to the scores of keys behind the query."""
-        import numpy as np
-
         if not attribute(node, "unidirectional", 0):
             return ""
         length = self.sizes.get(node.input[0], (None, None))[1]

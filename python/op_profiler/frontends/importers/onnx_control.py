@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.onnx_graph import attribute, bodies_of, replace
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
@@ -125,8 +127,6 @@ class KnownControl(Rewriting):
 
 def _goes_on(body: Any) -> bool:
     """Whether a loop never ends by its condition: what its body returns is true, or the condition that it was given."""
-    from onnx import numpy_helper
-
     makers = {name: node for node in body.node for name in node.output}
     constants = {t.name: t for t in body.initializer}
     name = body.output[0].name
@@ -150,8 +150,6 @@ def _inlined(graph: Any, body: Any, given: Mapping[str, str], prefix: str) -> tu
         graph: that gets the constants of the body.
         given: the names outside of the body's inputs.
     """
-    from onnx import TensorProto
-
     names = {**{t.name: prefix + t.name for t in body.initializer}, **given}
     names |= {name: prefix + name for node in body.node for name in node.output if name}
     for tensor in body.initializer:
@@ -165,8 +163,6 @@ def _inlined(graph: Any, body: Any, given: Mapping[str, str], prefix: str) -> tu
 
 def _renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
     """A copy of a node whose names outside its own bodies are others."""
-    from onnx import NodeProto
-
     copy = NodeProto()
     copy.CopyFrom(node)
     replace(copy.input, [names.get(name, name) for name in node.input])
@@ -190,8 +186,6 @@ def _stacked(writer: NodeWriter, names: Sequence[str], axis: int) -> str:
 
 def _named(nodes: Sequence[Any], made: Sequence[str], names: Sequence[str]) -> list[Any]:
     """The nodes under the names that the rest of the graph has for what they make; what they pass on is copied."""
-    from onnx import helper
-
     own = {name for node in nodes for name in node.output}
     new: dict[str, str] = {}
     copies = []

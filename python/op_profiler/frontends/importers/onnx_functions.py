@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import onnx
+from onnx import TensorProto, defs, inliner
+
 from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.finish import said
 from op_profiler.frontends.importers.onnx_graph import Dims, attribute, graphs_in, replace, types_in
@@ -44,8 +47,6 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
 
 def _write(model: Any, name: str) -> None:
     """Write the nodes of a model's functions in place of their calls."""
-    from onnx import inliner
-
     graph = model.graph
     tensors = list(graph.initializer)  # a model of 2 GB is not taken
     del graph.initializer[:]
@@ -88,8 +89,6 @@ def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
 
 
 def _is_of_other_floats(node: Any, types: Mapping[str, Any]) -> bool:
-    from onnx import TensorProto
-
     known = types.get(node.input[0])
     return known is not None and known.tensor_type.elem_type in (TensorProto.FLOAT16, TensorProto.DOUBLE)
 
@@ -101,9 +100,6 @@ def _is_unknown(node: Any) -> bool:
 
 def _function_of(node: Any, version: int, types: Mapping[str, Any]) -> Any:
     """What ONNX defines an operator by; None where that is not said, or needs a type that is not known."""
-    import onnx
-    from onnx import defs
-
     try:
         schema = defs.get_schema(node.op_type, version)
     except defs.SchemaError:

@@ -6,6 +6,11 @@ import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import onnx
+from onnx import ValueInfoProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
 WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which importers have to know
 
 Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
@@ -36,15 +41,11 @@ def remove(tensors: Any, names: Container[str]) -> None:
 
 def attribute(node: Any, name: str, default: Any) -> Any:
     """The value of a node's attribute, or what it is without one."""
-    from onnx import helper
-
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def set_attributes(node: Any, **values: Any) -> None:
     """Give a node attributes in place of those of the same names; None only takes one away."""
-    from onnx import helper
-
     replace(node.attribute, [one for one in node.attribute if one.name not in values])
     node.attribute.extend(helper.make_attribute(name, one) for name, one in values.items() if one is not None)
 
@@ -97,9 +98,6 @@ def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) ->
 
 def types_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Any]:
     """The `TypeProto` of all values that onnx can tell, as `sizes_in` has their sizes."""
-    import onnx
-    from onnx import helper
-
     graph = model.graph
     inputs = [_with_sizes(one, shapes.get(one.name, ())) for one in graph.input]
     weights = [t for t in graph.initializer if elements_in(t) >= WEIGHT_ELEMENTS]  # a model of 2 GB is not taken
@@ -126,8 +124,6 @@ def types_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) ->
 
 
 def _with_sizes(value: Any, dims: Dims) -> Any:
-    from onnx import helper
-
     kind = value.type.tensor_type
     if not dims or not kind.elem_type:
         return value
@@ -155,8 +151,6 @@ class Constants:
 
     def value(self, name: str) -> Any:
         """The array of that name; None where it is none of them."""
-        from onnx import numpy_helper
-
         if name not in self._tensors and name in self._makers:
             self._make(self._makers[name])
         tensor = self._tensors.get(name)
@@ -165,9 +159,6 @@ class Constants:
         return numpy_helper.to_array(tensor)
 
     def _make(self, node: Any) -> None:
-        from onnx import ValueInfoProto, helper, numpy_helper
-        from onnx.reference import ReferenceEvaluator
-
         if node.op_type in ("Shape", "Size"):
             self._measure(node)
             return
@@ -188,9 +179,6 @@ class Constants:
             self._tensors[one.name] = numpy_helper.from_array(value, one.name)
 
     def _measure(self, node: Any) -> None:
-        import numpy as np
-        from onnx import numpy_helper
-
         known = self.value(node.input[0])
         dims = self._sizes().get(node.input[0]) if known is None else known.shape
         if dims is None or None in dims:

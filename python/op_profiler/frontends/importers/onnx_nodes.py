@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from onnx import helper, numpy_helper
+
 
 class NodeWriter:
     """Adds nodes and constants under names that begin with the name of the replaced node's first output.
@@ -30,16 +33,12 @@ class NodeWriter:
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Write a node of one output; the name of that output."""
-        from onnx import helper
-
         made = output or f"{self._prefix}__{operator}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [made], name=self._name, **attributes))
         return made
 
     def split(self, data: str, parts: int, axis: int) -> list[str]:
         """Divide a tensor into equal parts; their names."""
-        from onnx import helper
-
         made = [f"{self._prefix}__Split_{len(self.nodes)}_{part}" for part in range(parts)]
         given = {"num_outputs": parts} if self.opset >= 18 else {}
         self.nodes.append(helper.make_node("Split", [data], made, name=self._name, axis=axis, **given))
@@ -47,9 +46,6 @@ class NodeWriter:
 
     def constant(self, values: Any, kind: str = "") -> str:
         """The name of a constant, which is of `kind` or of the floating-point type of this writer."""
-        import numpy as np
-        from onnx import numpy_helper
-
         array = np.asarray(values, kind or self.kind)
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self._constants:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from onnx import TensorProto, helper
+
 from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes, types_in
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_resize import FractionalScales
@@ -43,8 +46,6 @@ class PlainerForms(Rewriting):
 
     def _dropout(self, graph: Any, node: Any) -> list[Any]:
         """In use it drops nothing, whatever its ratio, and its mask is true everywhere."""
-        from onnx import helper
-
         data, made = node.input[0], list(node.output)
         replace(node.input, [data])
         replace(node.output, made[:1])
@@ -59,9 +60,6 @@ class PlainerForms(Rewriting):
 
     def _zero_point(self, graph: Any, node: Any) -> list[Any]:
         """A zero point that is left out is 0, and has the shape of the scale."""
-        import numpy as np
-        from onnx import TensorProto, helper
-
         if len(node.input) > 2 and node.input[2]:
             return [node]
         known = self.constants.value(node.input[1])
@@ -77,8 +75,6 @@ class PlainerForms(Rewriting):
 
     def _writer(self, graph: Any, node: Any) -> NodeWriter:
         """Whose constants are of the type of the node's data."""
-        from onnx import TensorProto
-
         kinds = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
         return NodeWriter(graph, node, self.opset, kinds.get(self._element(node.input[0]), "float32"))
 
@@ -105,9 +101,6 @@ class PlainerForms(Rewriting):
 
         Sorted ones are a valid order of those that need none.
         """
-        import numpy as np
-        from onnx import helper
-
         smallest = not attribute(node, "largest", 1)
         set_attributes(node, largest=None, sorted=None)  # any order is valid
         if not smallest:
@@ -126,8 +119,6 @@ class PlainerForms(Rewriting):
 
     def _unsqueeze(self, graph: Any, node: Any) -> list[Any]:
         """Axes from behind count in the result, which Relay's importer grows axis by axis."""
-        from onnx import helper
-
         axes = attribute(node, "axes", None) or self.known(node, 1, "axes").reshape(-1).tolist()
         if min(axes, default=0) >= 0 and sorted(axes) == list(axes):
             return [node]
@@ -141,8 +132,6 @@ class PlainerForms(Rewriting):
 
     def _integer_product(self, graph: Any, node: Any) -> list[Any]:
         """Factors of which one has signs and the other has none: both get signs, and so do their zero points."""
-        from onnx import TensorProto
-
         kinds = [self._element(name) for name in node.input[:2]]
         if kinds[0] == kinds[1] or TensorProto.UINT8 not in kinds:
             return [node]
@@ -161,15 +150,12 @@ class PlainerForms(Rewriting):
         known = self.constants.value(name)
         if known is not None:
             return writer.constant(known.astype("int32") - _SHIFT, "int8")
-        from onnx import TensorProto
 
         wide = writer.add("Cast", name, to=TensorProto.INT32)
         return writer.add("Cast", writer.add("Sub", wide, shift), to=TensorProto.INT8)
 
     def _from_the_front(self, graph: Any, node: Any) -> list[Any]:
         """Indices that count from behind, or that may: Relay reads other memory by these."""
-        import numpy as np
-
         known = self.constants.value(node.input[1])
         if known is not None and (not known.size or known.min() >= 0):
             return [node]
@@ -191,8 +177,6 @@ class PlainerForms(Rewriting):
 
     def _suppression(self, graph: Any, node: Any) -> list[Any]:
         """Thresholds that are left out: TVM selects no score below zero, and drops boxes that touch no other."""
-        import numpy as np
-
         most = self.constants.value(node.input[2]) if len(node.input) > 2 and node.input[2] else 0
         if most is not None and not np.any(most):  # TVM takes it for all
             raise self.refused(node, "selects 0 boxes of a class; give max_output_boxes_per_class")

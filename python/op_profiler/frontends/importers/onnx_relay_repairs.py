@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from onnx import helper
+
 from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
 
@@ -33,8 +36,6 @@ class RelayRepairs(Rewriting):
 
     def _clip(self, graph: Any, node: Any) -> list[Any]:
         """A bound without the other, or that is computed: Relay's importer leaves it out."""
-        from onnx import helper
-
         bounds = [(kind, name) for kind, name in zip(("Max", "Min"), node.input[1:], strict=False) if name]
         if not bounds or len(bounds) == 2 and all(self.constants.value(name) is not None for _, name in bounds):
             return [node]
@@ -48,8 +49,6 @@ class RelayRepairs(Rewriting):
 
     def _reduce(self, graph: Any, node: Any) -> list[Any]:
         """Axes that are an input become an attribute: of the input Relay's importer takes the first one alone."""
-        from onnx import helper
-
         if len(node.input) < 2 and not attribute(node, "noop_with_empty_axes", 0):
             return [node]
         axes = [] if len(node.input) < 2 or not node.input[1] else self.known(node, 1, "axes").reshape(-1).tolist()
@@ -71,9 +70,6 @@ class RelayRepairs(Rewriting):
     def _roi_align(self, graph: Any, node: Any) -> list[Any]:
         """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise. Relay's importer
         has them where they were."""
-        import numpy as np
-        from onnx import helper
-
         usual = b"half_pixel" if self.opset >= 16 else b"output_half_pixel"
         mode = attribute(node, "coordinate_transformation_mode", usual)
         set_attributes(node, coordinate_transformation_mode=None)

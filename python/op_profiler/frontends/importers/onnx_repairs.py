@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
 from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.onnx_graph import (
     Dims,
@@ -60,16 +63,11 @@ def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tup
 
 def _kind(number: int) -> str:
     """The name of a type of elements."""
-    from onnx import TensorProto
-
     return str(TensorProto.DataType.Name(number)) if number in TensorProto.DataType.values() else ""
 
 
 def with_tensors(graph: Any) -> None:
     """Let every Constant hold a tensor: TVM knows no numbers and lists of them."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     for one in graphs_in(graph):
         for node in one.node:
             sparse = attribute(node, "sparse_value", None) if node.op_type == "Constant" else None
@@ -85,9 +83,6 @@ def with_tensors(graph: Any) -> None:
 
 def _dense(sparse: Any) -> Any:
     """The array of a sparse tensor, whose places are numbers in the flat array or along each axis."""
-    import numpy as np
-    from onnx import numpy_helper
-
     values, places = (numpy_helper.to_array(one) for one in (sparse.values, sparse.indices))
     array = np.zeros([*sparse.dims], values.dtype)
     if places.ndim == 1:
@@ -126,8 +121,6 @@ class Repairs(Rewriting):
     def fold_whole_numbers(self) -> None:
         """Put known sizes, and what is calculated from them, into the graph: functions of ONNX fit any size, and
         importers do not know all that they calculate from shapes."""
-        from onnx import TensorProto
-
         types = types_in(self.model, self.shapes)
         whole = {name for name, one in types.items() if one.tensor_type.elem_type == TensorProto.INT64}
         for graph in graphs_in(self.model.graph):
@@ -169,8 +162,6 @@ class Repairs(Rewriting):
 
     def _broadcast(self, graph: Any, node: Any) -> list[Any]:
         """Before opset 7 an axis says where the second input's dimensions are. Importers take the last ones."""
-        from onnx import helper
-
         axis = attribute(node, "axis", None)
         set_attributes(node, axis=None, broadcast=None, consumed_inputs=None)
         if axis is None:
@@ -200,9 +191,6 @@ class Repairs(Rewriting):
 
     def _eye_like(self, graph: Any, node: Any) -> list[Any]:
         """Importers write the ones of a shifted diagonal outside the matrix, over memory of the compiler's."""
-        import numpy as np
-        from onnx import TensorProto, helper, numpy_helper
-
         dims = self.sizes.get(node.input[0])
         if dims is None or None in dims:
             raise self.refused(
@@ -257,8 +245,6 @@ class Repairs(Rewriting):
 
     def _pad(self, graph: Any, node: Any) -> list[Any]:
         """Axes as an input: Relay's importer takes what is given for that of all axes, in their order."""
-        import numpy as np
-
         if len(node.input) < 4:
             return [node]
         inputs = list(node.input[:3])
@@ -271,8 +257,6 @@ class Repairs(Rewriting):
 
     def _resize(self, graph: Any, node: Any) -> list[Any]:
         """Axes become all axes: importers take what is given for that of all, and never resize the first two."""
-        import numpy as np
-
         axes = attribute(node, "axes", None)
         if axes is None:
             return [node]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from op_profiler.frontends.importers.onnx_graph import attribute
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
@@ -24,8 +26,6 @@ class FractionalScales(Rewriting):
         self.rewrite({"Resize": self._resize})
 
     def _resize(self, graph: Any, node: Any) -> list[Any]:
-        import numpy as np
-
         transformation = attribute(node, "coordinate_transformation_mode", b"half_pixel")
         scales = self.constants.value(node.input[2]) if len(node.input) > 2 and node.input[2] else None
         dims = self.sizes.get(node.input[0], ())
@@ -63,8 +63,6 @@ def _resized(writer: NodeWriter, data: str, axis: int, rank: int, taps: list[tup
 
 def _taps(node: Any, size: int, scale: Any, made: int) -> list[tuple[Any, Any]]:
     """Indices and weights along one axis."""
-    import numpy as np
-
     mode = attribute(node, "mode", b"nearest")
     places = _places(attribute(node, "coordinate_transformation_mode", b"half_pixel"), size, scale, made)
     if mode == b"nearest":
@@ -94,8 +92,6 @@ def _taps(node: Any, size: int, scale: Any, made: int) -> list[tuple[Any, Any]]:
 
 def _places(transformation: bytes, size: int, scale: Any, made: int) -> Any:
     """Where in the data each element of the result lies. In float32, as onnxruntime computes it."""
-    import numpy as np
-
     at, half, step = np.arange(made, dtype="float32"), np.float32(0.5), np.float32(scale)
     if transformation == b"asymmetric":
         return at / step

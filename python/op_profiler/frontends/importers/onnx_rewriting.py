@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
+from onnx import helper, numpy_helper
+
 from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.finish import said
 from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in, types_in
@@ -74,8 +77,6 @@ class Rewriting:
 
     def folded(self, graph: Any, node: Any) -> list[Any]:
         """A `Rewrite`: a node whose output is known becomes a constant."""
-        from onnx import numpy_helper
-
         known = self.constants.value(node.output[0])
         if known is None:
             return [node]
@@ -94,8 +95,6 @@ class Rewriting:
 
     def kind_of(self, name: str) -> str:
         """numpy's name for the type of a tensor; float32 where onnx cannot infer it."""
-        from onnx import helper
-
         known = self.types.get(name)
         element = known.tensor_type.elem_type if known is not None else 0
         return str(helper.tensor_dtype_to_np_dtype(element)) if element else "float32"
@@ -108,9 +107,6 @@ class Rewriting:
 
 def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:
     """The name of a new constant of a node's."""
-    import numpy as np
-    from onnx import numpy_helper
-
     name = f"{node.output[0]}__{what}"
     graph.initializer.append(numpy_helper.from_array(np.asarray(values, kind), name))
     return name

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnx import helper
+
 from op_profiler.frontends.importers.onnx_graph import attribute, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
 
@@ -39,8 +41,6 @@ class SmallRepairs(Rewriting):
 
     def _mean(self, graph: Any, node: Any) -> list[Any]:
         """The importer stacks tensors of one shape. A sum is broadcast."""
-        from onnx import helper
-
         if len(node.input) == 1:
             return [helper.make_node("Identity", node.input, node.output, name=node.name)]
         total, like = f"{node.output[0]}__sum", f"{node.output[0]}__count"
@@ -53,8 +53,6 @@ class SmallRepairs(Rewriting):
 
     def _gather_elements(self, graph: Any, node: Any) -> list[Any]:
         """Indices may be fewer than the data along other axes: the importer wants as many."""
-        from onnx import helper
-
         data, indices = (self.sizes.get(name, ()) for name in node.input)
         axis = attribute(node, "axis", 0)
         if not data or len(data) != len(indices) or None in (*data, *indices):
@@ -72,8 +70,6 @@ class SmallRepairs(Rewriting):
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
         """Parts of known sizes are those of a Split: the importer cannot read the sizes."""
-        from onnx import helper
-
         if len(node.input) < 2 or not node.input[1]:
             return [node]
         sizes = self.known(node, 1, "sizes of parts")

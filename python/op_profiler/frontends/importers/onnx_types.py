@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnx import TensorProto, helper
+
 from op_profiler.frontends.importers.onnx_graph import types_in
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
@@ -36,8 +38,6 @@ class TypeRepairs(Rewriting):
             self.rewrite(dict.fromkeys(_COMPUTED_IN, self._cast_around))
 
     def _cast_around(self, graph: Any, node: Any) -> list[Any]:
-        from onnx import TensorProto, helper
-
         table = _COMPUTED_IN[node.op_type]
         own = self._type_of(node.input[0])
         if own not in table:
@@ -58,8 +58,6 @@ class TypeRepairs(Rewriting):
 
     def _type_of(self, name: str) -> str:
         """The name of the type of a tensor's elements; empty where it is not known."""
-        from onnx import TensorProto
-
         known = self._types.get(name)
         number = known.tensor_type.elem_type if known is not None else 0
         return str(TensorProto.DataType.Name(number)) if number else ""

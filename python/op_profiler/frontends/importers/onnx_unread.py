@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from onnx import defs, helper
+
 from op_profiler.compilers.tvm_build import replaced
 from op_profiler.frontends.importers.onnx_graph import graphs_in
 
@@ -135,8 +137,6 @@ def _unread_input(operator: str, values: Iterable[Any], looked_up: set[int], sch
 
 def _schema(operator: str, opset: int, domain: str) -> Any:
     """What ONNX says of an operator; None of another vendor's."""
-    from onnx import defs
-
     try:
         return defs.get_schema(operator, opset, "" if domain == "ai.onnx" else domain)
     except defs.SchemaError:
@@ -145,8 +145,6 @@ def _schema(operator: str, opset: int, domain: str) -> Any:
 
 def _is_usual(name: str, value: Any, schema: Any) -> bool:
     """Whether an attribute has the default value of its schema; where there is none, whether it is zero or empty."""
-    from onnx import helper
-
     known = schema.attributes.get(name) if schema is not None else None
     if known is None or not known.default_value.type:
         return not value

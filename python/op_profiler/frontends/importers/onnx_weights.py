@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
+
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.onnx_graph import (
@@ -33,8 +37,6 @@ class Weights:
     """
 
     def __init__(self, model: Any, path: Path, *, all_inside: bool) -> None:
-        from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
-
         self._path = path
         large = set() if all_inside else {t.name for t in model.graph.initializer if _is_weight(t)}
         large -= used_inside(model.graph.node)
@@ -50,10 +52,6 @@ class Weights:
 
     def array(self, tensor: Any) -> Any:
         """Return the values of a tensor, in a file beside the model or in the model itself."""
-        import numpy as np
-        from onnx import helper, numpy_helper
-        from onnx.external_data_helper import ExternalDataInfo, uses_external_data
-
         if not uses_external_data(tensor):
             return numpy_helper.to_array(tensor)
         about = ExternalDataInfo(tensor)
@@ -69,8 +67,6 @@ class Weights:
         Args:
             shapes: of the inputs; receives those of the new ones.
         """
-        from onnx import helper
-
         tvm, weights = load_tvm(), {}
         inside = used_inside(graph.node)  # TVM looks for these among the constants
         for tensor in graph.initializer:
@@ -84,8 +80,6 @@ class Weights:
         return weights
 
     def _check_file(self, tensor: Any) -> None:
-        from onnx.external_data_helper import ExternalDataInfo
-
         about, folder = ExternalDataInfo(tensor), self._path.parent.resolve()
         file = (folder / about.location).resolve()
         if not file.is_relative_to(folder):
@@ -109,16 +103,12 @@ class Weights:
 
 
 def _is_weight(tensor: Any) -> bool:
-    from onnx import TensorProto
-
     floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
     return tensor.data_type in floats and elements_in(tensor) >= WEIGHT_ELEMENTS
 
 
 def _size(tensor: Any) -> int | None:
     """Bytes of all elements; None of a kind whose elements are no whole bytes, or that is unknown."""
-    from onnx import TensorProto, helper
-
     known = tensor.data_type in TensorProto.DataType.values()
     name = TensorProto.DataType.Name(tensor.data_type) if known else "UNDEFINED"
     if name in ("UNDEFINED", "STRING", *_PACKED):
@@ -128,8 +118,6 @@ def _size(tensor: Any) -> int | None:
 
 def _stored(tensor: Any) -> int | None:
     """Bytes that a tensor holds itself."""
-    from onnx import helper
-
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     size, elements = _size(tensor), elements_in(tensor)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tflite
+from tflite.BuiltinOperator import BuiltinOperator
 
 
 class NamedModel(tflite.Model):
@@ -87,8 +88,6 @@ def _as(one: Any, found: Any) -> Any:
 
 def custom_name(model: Any, op: Any) -> str | None:
     """The name of a custom operator that no importer converts, so that an error can name it; None for all others."""
-    from tflite.BuiltinOperator import BuiltinOperator
-
     code = model.OperatorCodes(op.OpcodeIndex())
     custom = code.CustomCode()
     is_custom = BuiltinOperator.CUSTOM in (code.BuiltinCode(), code.DeprecatedBuiltinCode())

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
 
@@ -22,8 +24,6 @@ def _like(value: Any, data: Any) -> Any:
 
 def _rms_norm(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::rms_norm(data, shape, weight, epsilon); the epsilon that is left open is the type's own."""
-    import numpy as np
-
     relay = load_tvm().relay
     data, over, weight, epsilon = inputs
     epsilon = float(np.finfo(dtype_of(data)).eps) if epsilon is None else epsilon
@@ -99,8 +99,6 @@ def _shrink(soft: bool) -> _Converter:
 
 def _cosine_similarity(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::cosine_similarity(left, right, axis, epsilon)"""
-    import numpy as np
-
     relay = load_tvm().relay
     left, right, axis, epsilon = inputs
     wide = np.broadcast_shapes(*(tuple(int(size) for size in shape_of(one)) for one in (left, right)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
 
@@ -83,8 +85,6 @@ def _take_along_dim(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 def _diagonal(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::diagonal(data, offset, first, second): it becomes the last dimension."""
-    import numpy as np
-
     relay = load_tvm().relay
     data, offset, first, second = inputs
     shape = [int(one) for one in shape_of(data)]

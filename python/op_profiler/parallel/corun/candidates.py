@@ -21,6 +21,7 @@ from op_profiler.parallel.corun.timing import TimedWays, Way, time_in_turn
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.plan import Plan, PlanError, Stage
 from op_profiler.parallel.planning.policies import POLICIES
+from op_profiler.parallel.planning.policies.nash import nash_forks, told
 from op_profiler.prediction.schedules.proposals import good_schedules, propose
 from op_profiler.prediction.schedules.ranking import RankingModel, examples
 from op_profiler.prediction.schedules.suggestions import load_trials
@@ -132,8 +133,6 @@ def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[Pl
 def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
     """The stages of a policy, and what it tells of them."""
     if name == "nash" and explain:
-        from op_profiler.parallel.planning.policies.nash import nash_forks, told
-
         forks = nash_forks(models.graph, costs, models.cores)
         return tuple(fork.stage for fork in forks), (told(forks),)
     return POLICIES.get(name)(models.graph, costs, models.cores), ()

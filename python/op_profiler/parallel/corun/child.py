@@ -11,6 +11,7 @@ import msgspec
 from op_profiler.child_processes import Child, carry_out
 from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.parallel.corun.request import Announce, CorunRequest
+from op_profiler.parallel.corun.run import corun
 
 _LOG_CHARACTERS = 400
 
@@ -46,6 +47,4 @@ def main() -> int:
 
 
 def _corun(request: CorunRequest, tell: Callable[..., None]) -> None:
-    from op_profiler.parallel.corun.run import corun
-
     tell(result=corun(request, lambda text: tell(step=text)).to_json())

@@ -19,8 +19,10 @@ from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, settle
 from op_profiler.parallel.planning.costs import Costs
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
+from op_profiler.prediction.latency.calibration import calibrated
 from op_profiler.prediction.latency.devices import is_here, target_line
 from op_profiler.prediction.latency.network import Network
+from op_profiler.prediction.latency.open_predictor import open_predictor
 
 if TYPE_CHECKING:
     from op_profiler.parallel.runtime.executor import Executor
@@ -121,9 +123,6 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
         DatasetError: there are no times of this compiler's kernels.
         UsageError: it knows nothing of some operators; names them.
     """
-    from op_profiler.prediction.latency.calibration import calibrated
-    from op_profiler.prediction.latency.open_predictor import open_predictor
-
     compiler = compiler_in_use().name
     found = calibrated(open_predictor, target, note) if db is None and compiler == DEFAULT_COMPILER else None
     predictor = found or open_predictor("default", db=db, compiler=compiler, note=note)

@@ -19,6 +19,8 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError, UsageError
+from op_profiler.targets.open_machine import open_machine
+from op_profiler.targets.remote.board import Board
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.targets.machine import Machine, Place
-    from op_profiler.targets.remote.board import Board, BoardKernels
+    from op_profiler.targets.remote.board import BoardKernels
 
 
 def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -105,7 +107,6 @@ def load_on_target(
         loaded = (compiler_in_use().load(build, device, arrays) for build, arrays in pairs)
         graphs = tuple(cast("GraphKernels", one) for one in loaded)  # plans are Relay's alone
         return OnTarget(name, target, models, graphs, tuple(inputs))
-    from op_profiler.targets.remote.board import Board
 
     board = Board(name, target, place)
     on_board = tuple(board.load(build, arrays) for build, arrays in pairs)
@@ -132,8 +133,6 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
     machine: Machine
 
     def __init__(self, loaded: OnTarget, cores: tuple[int, ...]) -> None:
-        from op_profiler.targets.open_machine import open_machine
-
         self.loaded = loaded
         self.cores = cores
         self.machine = loaded.board or open_machine(loaded.name, loaded.target, None, cores)

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from op_profiler.errors import MissingPackageError
 
@@ -149,7 +150,6 @@ def optimum_us(load_us: np.ndarray) -> float | None:
     players, resources = load_us.shape
     if load_us.size > _LARGEST_OPTIMUM:
         return None
-    from scipy.optimize import Bounds, LinearConstraint, milp
 
     # Variables: whether player i takes resource k, at i * resources + k; then the makespan.
     once = np.kron(np.eye(players), np.ones(resources))

@@ -18,7 +18,20 @@ from op_profiler.cache import data_folder
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import explained, locked, whole_file
+from op_profiler.prediction.latency import predictor_files
+from op_profiler.prediction.latency.adapt import adapted
+from op_profiler.prediction.latency.base import FEWEST_WITH_LOOPS
+from op_profiler.prediction.latency.correction import MOST_LEARNED
 from op_profiler.prediction.latency.devices import cpu_elsewhere, cpu_of, is_here
+from op_profiler.prediction.latency.examples import load_examples
+from op_profiler.prediction.latency.fit import fingerprint, fit
+from op_profiler.prediction.latency.open_predictor import (
+    digest_of_loops,
+    digest_of_what_ships,
+    shipped_examples,
+    with_loops,
+)
+from op_profiler.prediction.latency.steady_times import steady
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import shipped_processors
 from op_profiler.targets.target import kind_of
@@ -72,9 +85,6 @@ def calibrated(
     found = _notes().get(_here(target or _PROCESSOR))
     if found is None:
         return None
-    from op_profiler.prediction.latency.examples import load_examples
-    from op_profiler.prediction.latency.open_predictor import with_loops
-    from op_profiler.prediction.latency.steady_times import steady
 
     try:
         device = str(found["device"])
@@ -94,13 +104,6 @@ def _learned(
     source: Callable[[], OperatorPredictor], examples: Examples, note: Callable[[str], None]
 ) -> OperatorPredictor:
     """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
-    from op_profiler.prediction.latency import predictor_files
-    from op_profiler.prediction.latency.adapt import adapted
-    from op_profiler.prediction.latency.base import FEWEST_WITH_LOOPS
-    from op_profiler.prediction.latency.correction import MOST_LEARNED
-    from op_profiler.prediction.latency.fit import fingerprint, fit
-    from op_profiler.prediction.latency.open_predictor import digest_of_loops, digest_of_what_ships, shipped_examples
-
     here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
     told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
     device = examples.devices[int(examples.device[0])]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
 from op_profiler.errors import DatasetError
 from op_profiler.frontends.sample import AROUND_SAMPLED, bytes_written_before, stays_cached
@@ -176,7 +177,6 @@ def load_examples(
     Raises:
         DatasetError: one of them cannot be read.
     """
-    from op_profiler.dataset import Dataset, flat_rows
 
     def rows() -> Iterator[Mapping[str, Any]]:
         if file is not None:

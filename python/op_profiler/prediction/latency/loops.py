@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import op_profiler
+from op_profiler.building.requested_target import compiled_for
 from op_profiler.cache import cache_folder
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
@@ -21,7 +25,7 @@ from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launched import launch_features
 from op_profiler.prediction.latency.traffic import NAMES, traffic_features
 from op_profiler.shipped import shipped_gpus, shipped_processors
-from op_profiler.targets.target import kind_of, use_build_for
+from op_profiler.targets.target import kind_of, resolve_target, tvm_identity, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
@@ -40,8 +44,6 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
     Returns:
         Shape (operators, columns), float32; NaN where no compiler tells them.
     """
-    from op_profiler.compilers.compiler import compiler_in_use
-
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
     missing = []
@@ -95,8 +97,6 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
 
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
     """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
-    from op_profiler.compilers.compiler import compiler_in_use
-
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
         kept: sqlite3.Connection | None = None
@@ -141,10 +141,6 @@ def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
     Args:
         target: as `loops_of` will be asked with it.
     """
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
-    from op_profiler.targets.target import resolve_target
-
     compiler = compiler_in_use()
     if not compiler.only_calls_tell_loops or kind_of(target).on_gpu:
         return
@@ -166,8 +162,6 @@ def _described(read: Callable[[], Kernel], target: str) -> np.ndarray:
 
 
 def _asked(operator: Operator, target: str) -> np.ndarray:
-    from op_profiler.compilers.compiler import compiler_in_use
-
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
     # A target that this LLVM does not know has none.
@@ -176,9 +170,6 @@ def _asked(operator: Operator, target: str) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def _resolved(target: str, precision: Precision) -> Target:
-    from op_profiler.building.requested_target import compiled_for
-    from op_profiler.targets.target import kind_of, resolve_target
-
     return compiled_for(kind_of(target), precision, resolve_target(target))
 
 
@@ -199,10 +190,7 @@ def identity_of_loops(target: str) -> str:
     Raises:
         OpProfilerError: of a kind of target that is not here.
     """
-    import op_profiler
-    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.targets.llvm.identity import processor_name
-    from op_profiler.targets.target import tvm_identity
 
     tvm = tvm_identity(target, compiler_in_use().name)
     parts = (op_profiler.__version__, str(_DESCRIPTION), *columns_of(target), target, tvm, processor_name())

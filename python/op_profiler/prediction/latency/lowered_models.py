@@ -10,15 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.building.requested_model import load_model
 from op_profiler.cache import cache_folder, code_digest
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import Agreement
+from op_profiler.dataset.convert import build
 from op_profiler.errors import ModelError
 from op_profiler.files import atomic_file
+from op_profiler.frontends import FRONTENDS
 from op_profiler.operators.operator import Operator
+from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops
+from op_profiler.prediction.latency.network import Network
+from op_profiler.targets.target import tvm_identity
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
-    from op_profiler.prediction.latency.network import Network
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
 """Parts of this package by which a model becomes a network."""
@@ -43,8 +49,6 @@ class LoweredModel:
 
     def network(self) -> Network:
         """Ready to be asked about."""
-        from op_profiler.prediction.latency.network import Network
-
         return Network.of(self.name, self.operators)
 
 
@@ -57,8 +61,6 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
     Raises:
         ModelError: it does not lower, or nothing of it is left.
     """
-    from op_profiler.frontends import FRONTENDS
-
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         note(f"lowering {request.model.name}")
@@ -74,10 +76,6 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
 
 
 def _lower(request: BuildRequest) -> LoweredModel:
-    from op_profiler.building.requested_model import load_model
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.prediction.latency.loops import keep_loops
-
     model, _, target = load_model(request)
     occurrences = compiler_in_use().operators(model, target, layers=False)
     operators = tuple(occurrence.operator for occurrence in occurrences)
@@ -91,9 +89,7 @@ def _lower(request: BuildRequest) -> LoweredModel:
 
 def _identity(request: BuildRequest, content: str) -> str:
     """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
-    from op_profiler.prediction.latency.loops import identity_of_loops
     from op_profiler.targets.llvm.identity import processor_name
-    from op_profiler.targets.target import tvm_identity
 
     compiler = tvm_identity(request.target, request.compiler)
     parts = [code_digest(*_GOES_THROUGH), content, request.target, request.precision, compiler, processor_name()]
@@ -121,8 +117,6 @@ def _write(model: LoweredModel, path: Path) -> None:
 
 def _read(path: Path) -> LoweredModel | None:
     """What `_write` left; None where there is nothing, or something else."""
-    from op_profiler.dataset.convert import build
-
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             return None

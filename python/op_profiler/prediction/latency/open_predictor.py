@@ -13,8 +13,11 @@ import numpy as np
 from op_profiler.addresses import without_password
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, UsageError
-from op_profiler.prediction.latency import PREDICTORS
+from op_profiler.prediction.latency import PREDICTORS, predictor_files
 from op_profiler.prediction.latency.devices import cpu_elsewhere, cpu_of, devices_in, is_here
+from op_profiler.prediction.latency.examples import load_examples
+from op_profiler.prediction.latency.fit import fingerprint, fit
+from op_profiler.prediction.latency.loops import loops_of
 from op_profiler.prediction.latency.query import unknown_loops
 from op_profiler.prediction.latency.vectors import vector_ratio
 from op_profiler.schedules.records import slug
@@ -54,8 +57,6 @@ def open_predictor(
         UnknownNameError: neither a choice nor a file.
         DatasetError: the file or the dataset cannot be used, or holds several devices and none was chosen.
     """
-    from op_profiler.prediction.latency import predictor_files
-
     if predictor not in PREDICTORS:
         check_choice(predictor)
         stored = predictor_files.load(Path(predictor))
@@ -120,8 +121,6 @@ def device_for(target: str | None) -> str | None:
 
 def _device_of(ships: ShippedProcessor) -> DeviceName:
     """From the predictor where it can be read, since the dataset takes longer."""
-    from op_profiler.prediction.latency import predictor_files
-
     if ships.predictor is not None:
         try:
             return predictor_files.device_in(ships.predictor)
@@ -149,8 +148,6 @@ def examples_for(
     Raises:
         DatasetError: there are none, or several devices and none was chosen.
     """
-    from op_profiler.prediction.latency.examples import load_examples
-
     file = shipped_processor(device, on_gpu=on_gpu).operators if db is None else None
     if db is None and file is None:
         raise DatasetError(_NO_DATASET)
@@ -209,8 +206,6 @@ def _place(db: str | None) -> str:
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
     """The same measurements with what the loops of their operators do."""
-    from op_profiler.prediction.latency.loops import loops_of
-
     used = np.unique(examples.operator)
     told = loops_of([examples.operators[at] for at in used], target, note)
     loops = unknown_loops(len(examples.operators), told.shape[1]).copy()
@@ -235,9 +230,6 @@ def _is(device: DeviceName, wanted: str) -> bool:
 
 
 def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> OperatorPredictor:
-    from op_profiler.prediction.latency import predictor_files
-    from op_profiler.prediction.latency.fit import fingerprint, fit
-
     def fitted() -> OperatorPredictor:
         note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
         return fit(examples, choice=choice)

@@ -13,11 +13,13 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import op_profiler
 from op_profiler.cache import cache_folder
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
@@ -309,10 +311,6 @@ def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
 
 
 def _versions() -> dict[str, str]:
-    from importlib import metadata
-
-    import op_profiler
-
     found = {"op_profiler": op_profiler.__version__, "numpy": np.__version__}
     for name in ("xgboost-cpu", "xgboost", "scikit-learn"):
         try:

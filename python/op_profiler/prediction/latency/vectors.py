@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.prediction.latency.devices import DeviceName
 from op_profiler.prediction.latency.features import LANES, NAMES
+from op_profiler.targets import TARGETS
+from op_profiler.targets.target import resolve_target
 
 
 def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
@@ -31,10 +34,6 @@ def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
 
 def vector_ratio(known: DeviceName, new: DeviceName) -> float:
     """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.targets import TARGETS
-    from op_profiler.targets.target import resolve_target
-
     processors = {name for name, kind in TARGETS.available() if kind.on_host}
     if known.target == new.target or not {known.kind, new.kind} <= processors:
         return 1.0

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
+from op_profiler.dataset.formats.parquet import parquet_rows
 from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
@@ -22,7 +24,6 @@ from op_profiler.tuning.candidate import Candidate, TaskSpec
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
-    from op_profiler.dataset import Dataset
     from op_profiler.operators.operator import Operator
     from op_profiler.tuning.candidate import Runner, TrialResult
     from op_profiler.tuning.task import Task
@@ -234,9 +235,6 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
 
 
 def _trials(db: str | None, shipped: Path | None) -> Iterator[dict[str, Any]]:
-    from op_profiler.dataset import Dataset, flat_rows
-    from op_profiler.dataset.formats.parquet import parquet_rows
-
     if db is not None:
         with Dataset.open(db, create=False, read_only=True) as dataset:
             yield from flat_rows(dataset, where="origin = 'trial'", columns=_COLUMNS)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import OpProfilerError
 from op_profiler.prediction.latency import PREDICTORS
+from op_profiler.prediction.latency.calibration import calibrated, whose_times
+from op_profiler.prediction.latency.network import Network, predict_network
+from op_profiler.prediction.latency.open_predictor import open_predictor
 from op_profiler.report.page.document import EstimatePart, Prediction
 
 if TYPE_CHECKING:
@@ -31,8 +34,6 @@ def predictions_of(
     Raises:
         OpProfilerError: the predictor cannot answer.
     """
-    from op_profiler.prediction.latency.network import Network, predict_network
-
     network = Network.of_calls(name, [operator for operator, _ in operators], [len(calls) for _, calls in operators])
     predictions: list[Prediction] = []
     estimates: Estimates = {}
@@ -58,9 +59,6 @@ def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | N
     Raises:
         OpProfilerError: the file cannot be used.
     """
-    from op_profiler.prediction.latency.calibration import calibrated
-    from op_profiler.prediction.latency.open_predictor import open_predictor
-
     notes: list[str] = []
     try:
         found = calibrated(open_predictor, target, notes.append) if name == "default" else None
@@ -85,8 +83,6 @@ def whose_sentence(
         notes: on how it was made.
         target: that times are wanted for; None: this processor.
     """
-    from op_profiler.prediction.latency.calibration import whose_times
-
     return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked, target), *notes])}."
 
 

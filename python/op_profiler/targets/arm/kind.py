@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from op_profiler.errors import MeasureError, UsageError
+from op_profiler.targets.llvm.options import checked
 from op_profiler.targets.machine import Machine, Place
+from op_profiler.targets.target import options_of
 from op_profiler.targets.target_kind import NO_PLANS_FOR_BOARDS, TargetKind
 
 if TYPE_CHECKING:
@@ -36,9 +38,6 @@ class ArmBoard(TargetKind):
             )
 
     def resolve(self, target: str) -> Target:
-        from op_profiler.targets.llvm.options import checked
-        from op_profiler.targets.target import options_of
-
         return checked(f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options_of(target) or self.usual_options}")
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:

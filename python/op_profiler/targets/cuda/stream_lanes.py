@@ -11,7 +11,7 @@ from op_profiler.errors import UsageError
 from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor
-from op_profiler.targets.cuda.events import Runtime, pointer
+from op_profiler.targets.cuda.events import Events, Runtime, pointer
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
@@ -45,8 +45,6 @@ class StreamLanes(PlanLanes):
     def executor(
         self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> StreamExecutor:
-        from op_profiler.targets.cuda.events import Events
-
         return StreamExecutor(graph, compiled, plan, device, inputs, Events(), Graphs())
 
 

@@ -12,6 +12,7 @@ from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
 from op_profiler.measure.measurement import Cache
 from op_profiler.targets.cuda.alone import SingleCalls
+from op_profiler.targets.cuda.gpu import NoThreads
 from op_profiler.targets.cuda.own_kernels import flush_mechanism
 from op_profiler.targets.cuda.vendor import kernels_on_gpu
 from op_profiler.targets.machine import Threads
@@ -49,8 +50,6 @@ class GpuWorker(Worker):
     cold_mechanism = flush_mechanism()
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
-        from op_profiler.targets.cuda.gpu import NoThreads
-
         return runtime_device(self.target), NoThreads()
 
     def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.targets.machine import Machine, Place
+from op_profiler.targets.target import options_of
 from op_profiler.targets.target_kind import TargetKind
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ class LlvmKind(TargetKind):
 
     def resolve(self, target: str) -> Target:
         from op_profiler.targets.llvm.options import checked
-        from op_profiler.targets.target import options_of
 
         options = options_of(target)
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")

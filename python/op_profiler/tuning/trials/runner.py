@@ -16,6 +16,8 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import psutil
+
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache, Settings
@@ -90,8 +92,6 @@ class TrialRunner:
         cores: int | None = None,
         turn: threading.Lock | None = None,
     ) -> None:
-        import psutil
-
         self.limits = limits or TrialLimits()
         self._context = forkserver()
         self._log = new_log()

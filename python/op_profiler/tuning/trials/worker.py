@@ -11,6 +11,7 @@ import ctypes
 import dataclasses
 import importlib
 import os
+import resource
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any, ClassVar
 
 import numpy as np
+import psutil
 
 from op_profiler.compilers.bound_kernel import BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
@@ -361,10 +363,6 @@ def main(connection: Connection, worker_class: type[Worker], setup: WorkerSetup)
 
 def _limit_memory(more_bytes: int) -> None:
     """What this process may allocate on top of what it holds."""
-    import resource
-
-    import psutil
-
     held = psutil.Process().memory_info().vms
     _, most = resource.getrlimit(resource.RLIMIT_AS)  # of a user or a container; nobody may raise it
     wanted = held + more_bytes if most == resource.RLIM_INFINITY else min(held + more_bytes, most)
