@@ -11,7 +11,6 @@ from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
 from op_profiler.frontends import downloads
 from op_profiler.frontends.fingerprints import check_file, fingerprint, hash_files
 from op_profiler.frontends.frontend import Frontend, ModelRequest
-from op_profiler.frontends.importers import onnx as onnx_importer
 
 _ARCHIVES = (".tar.gz", ".tgz")
 
@@ -41,12 +40,16 @@ class RemoteOnnxFrontend(Frontend):
         check_file(Path(name))
 
     def fingerprint(self, request: ModelRequest) -> str:
+        from op_profiler.frontends.importers import onnx as onnx_importer
+
         self.check(request)
         file = _file_of(request.name)
         files = [file] if file.name.endswith(_ARCHIVES) else onnx_importer.files_of(file)
         return fingerprint(request, packages=("onnx",), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        from op_profiler.frontends.importers import onnx as onnx_importer
+
         self.check(request)
         file = _file_of(request.name)
         return onnx_importer.lower(_graph_in(file) if file.name.endswith(_ARCHIVES) else file, request)
