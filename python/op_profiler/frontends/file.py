@@ -14,7 +14,6 @@ from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UsageError
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
-from op_profiler.frontends.importers import onnx as onnx_importer
 from op_profiler.frontends.importers import tflite as tflite_importer
 
 Kind = Literal["torchscript", "export", "onnx", "tflite", "function"]
@@ -56,6 +55,8 @@ class FileFrontend(Frontend):
             return None
         files = [Path(request.name)]
         if kind == "onnx":
+            from op_profiler.frontends.importers import onnx as onnx_importer
+
             files = onnx_importer.files_of(files[0])
         return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
 
@@ -65,6 +66,8 @@ class FileFrontend(Frontend):
         if kind == "tflite":
             return tflite_importer.lower(path, request)
         if kind == "onnx":
+            from op_profiler.frontends.importers import onnx as onnx_importer
+
             return onnx_importer.lower(path, request)
         from op_profiler.frontends.importers import torch_files
 

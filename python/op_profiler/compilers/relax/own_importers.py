@@ -12,7 +12,6 @@ from op_profiler.compilers.relax.imported_layers import NotedLayers, name_nodes
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.frontends.importers.finish import unsupported
-from op_profiler.frontends.importers.onnx_unread import unread_refused
 from op_profiler.frontends.importers.torch_layers import WRAPPED, layer_of_node
 from op_profiler.lean_imports import quiet
 
@@ -92,6 +91,8 @@ def _from_torch(program: Any, inputs: Mapping[str, Any], layers: NotedLayers) ->
 
 def _from_onnx(program: Any, inputs: Mapping[str, InputSpec], layers: NotedLayers) -> Any:
     from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
+
+    from op_profiler.frontends.importers.onnx_unread import unread_refused
 
     name_nodes(program.graph)
     branches = any(node.op_type == "If" for node in program.graph.node)  # what is emitted at once is in none of them
