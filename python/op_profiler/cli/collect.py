@@ -62,13 +62,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
     request: CollectRequest,
     tune: TuneRequest,
     machines: ClusterRequest,
-    modelname: Annotated[
+    model: Annotated[
         str | None,
-        typer.Option(
-            help="A name, source:name, a path, an address, or 'list'. Left out: all default models of the source.",
-            rich_help_panel=MODEL,
+        typer.Argument(
+            help="A name, source:name, a path, an address, package.module:function, or 'list'. Left out: all default "
+            "models of the source."
         ),
     ] = None,
+    modelname: Annotated[str | None, typer.Option(help="The same as MODEL.", rich_help_panel=MODEL)] = None,
     input_shapes: Annotated[
         str,
         typer.Option("--inputshape", help=options_of(ModelRequest)["input_shapes"].option.help, rich_help_panel=MODEL),
@@ -169,39 +170,43 @@ def collect(  # noqa: PLR0913 - the options are the interface
         time_module(module, entry, request, input_shapes, summary_json, quiet=quiet)
         return
     request = values.for_machines(context, request, machines)
+    if model is not None and modelname is not None:
+        raise UsageError(f"{model!r} and --modelname {modelname!r} name a model each; give one of them")
+    name = modelname if model is None else model
     steps = values.parse_steps(prefill, decode, past)
-    model = request.build.model
+    asked = request.build.model
     if input_shapes:
         shapes = parse_input_shapes("--inputshape", input_shapes)
-        model = dataclasses.replace(model, **inputs_of(model.input_names, shapes))
+        asked = dataclasses.replace(asked, **inputs_of(asked.input_names, shapes))
+    source = asked.source
     if not values.is_given(context, "modelsource"):
-        source = "transformers" if steps else model.source
-        if modelname:
-            source, modelname = source_and_name(modelname, source)
-        model = dataclasses.replace(model, source=source)
-    frontend = FRONTENDS.get(model.source)
-    if modelname == "list":
-        for name in frontend.names():
-            print(name)
+        source = "transformers" if steps else source
+        if name:
+            source, name = source_and_name(name, source)
+    asked = dataclasses.replace(asked, source=source)
+    frontend = FRONTENDS.get(source)
+    if name == "list":
+        for known in frontend.names():
+            print(known)
         return
-    names = frontend.default_names() if modelname is None else [modelname]
+    names = frontend.default_names() if name is None else [name]
     if not names:
-        raise UsageError(f"source {model.source!r} has no default models; give --modelname (a path or a name)")
+        raise UsageError(f"source {source!r} has no default models; give a path or a name")
     if refetch:
-        _refetch(model.source, modelname or "")
+        _refetch(source, name or "")
     if steps:
-        if model.sequence_length is not None:
+        if asked.sequence_length is not None:
             raise UsageError("--prefill and --decode say how many tokens; leave out --sequence-length")
-        named = [dataclasses.replace(model, name=name) for name in names]
+        named = [dataclasses.replace(asked, name=one) for one in names]
         models = [dataclasses.replace(one, sequence_length=n, past=past) for one in named for n, past in steps]
     else:
-        lengths = values.lengths_of([(frontend, name) for name in names], model.sequence_length)
-        models = [dataclasses.replace(model, name=name, sequence_length=length) for name, length in zip(names, lengths)]
+        lengths = values.lengths_of([(frontend, one) for one in names], asked.sequence_length)
+        models = [dataclasses.replace(asked, name=one, sequence_length=n) for one, n in zip(names, lengths)]
     requests = [
         one
-        for model in models
+        for one_model in models
         for one_precision in dict.fromkeys(parse_names("--precision", precision))
-        for one in swept(request.of(model=model, precision=one_precision), combinations)
+        for one in swept(request.of(model=one_model, precision=one_precision), combinations)
     ]
     if machines.each and request.build.place is not None:
         raise UsageError("--each is of devices that machines announce; leave it out beside --host")

@@ -44,9 +44,14 @@ FRONTENDS: Registry[Frontend] = Registry(
 
 
 def source_and_name(model: str, default: str = "local") -> tuple[str, str]:
-    """Of ``source:name``, a file, or a name of the default source."""
+    """Of ``source:name``, an address, a file, ``package.module:function``, or a name of the default source."""
     source, colon, name = model.partition(":")
     if colon and source in FRONTENDS:
         return source, name
-    is_file = Path(model).is_file() or (default == "local" and model.endswith(_FILES))
-    return ("file", model) if is_file else (default, model)
+    if Path(model).is_file():
+        return "file", model
+    if default == "local" and "://" in model:
+        return "remoteonnx", model
+    if default == "local" and (colon or model.endswith(_FILES)):
+        return "file", model
+    return default, model

@@ -12,6 +12,7 @@ from typing import Literal
 
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UsageError
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.frontends.importers import tflite as tflite_importer
@@ -140,4 +141,7 @@ def source_of(name: str) -> Path:
         for candidate in (base.with_suffix(".py") if rest else folder / f"{top}.py", base / "__init__.py"):
             if candidate.is_file():
                 return candidate
-    raise ModelError(f"{name}: there is no module {'.'.join([top, *rest])} in this folder or on PYTHONPATH")
+    raise ModelError(
+        f"{name}: there is no model source and, in this folder and on PYTHONPATH, no module "
+        f"{'.'.join([top, *rest])}. Sources: {', '.join(FRONTENDS)}"
+    )
