@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.prediction.evaluation import EvaluateRequest
+from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.prediction.library.scoring import Score
@@ -45,21 +46,24 @@ def evaluate(request: EvaluateRequest, as_json: options.Json = False, quiet: opt
 
 
 def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="error on held-out rows, relative to the measured latency", title_justify="left")
-    for column in ("held out", "predictor"):
-        table.add_column(column)
-    for column in ("rows", "MAPE", "median", "p90", "within 10 %", "bias", "in 90 % interval", "s"):
-        table.add_column(column, justify="right")
+    rows = []
     for score in scores:
         within = score.within_10 if score.unanswered < score.tested else None
         errors = [_percent(value) for value in (score.mape, score.median, score.p90, within)]
         counted = str(score.tested) + (f" ({score.unanswered} without)" if score.unanswered else "")
         cells = [descriptions[score.split], score.predictor, counted, *errors, _percent(score.bias, "+")]
-        table.add_row(*cells, _percent(score.coverage_90), f"{score.seconds:.1f}")
-    Console(width=None if sys.stdout.isatty() else 150).print(table)
+        rows.append([*cells, _percent(score.coverage_90), f"{score.seconds:.1f}"])
+    headings = [
+        *texts("held out", "predictor"),
+        *numbers("rows", rank=2),
+        *numbers("MAPE"),
+        *numbers("median", "p90", rank=2),
+        *numbers("within 10 %"),
+        *numbers("bias", rank=3),
+        *numbers("in 90 % interval"),
+        *numbers("s", rank=4),
+    ]
+    show_table(screen(), "error on held-out rows, relative to the measured latency", headings, rows)
 
 
 def _percent(share: float | None, sign: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import Annotated
 
 import typer
@@ -66,4 +65,4 @@ def explain(
     if as_json:
         print(json_text.dumps(found))
         return
-    show(found, tables=not quiet, terminal=sys.stdout.isatty())
+    show(found, tables=not quiet)

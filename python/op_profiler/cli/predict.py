@@ -103,7 +103,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
 
         console = Console(width=None if sys.stdout.isatty() else 150)
         for one in predictions:
-            texts.show_table(console, one, found)
+            texts.show_prediction(console, one, found)
     else:
         print(texts.render(predictions, format, found.device))
     if report is not None:

@@ -15,11 +15,21 @@ from op_profiler.collection.studies.suggest import ScheduleRequest
 from op_profiler.errors import UsageError
 from op_profiler.frontends import source_and_name
 from op_profiler.options import Only
+from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.measure.measurement import Cache
     from op_profiler.prediction.schedules.ranking import RankingScore
     from op_profiler.prediction.schedules.suggestions import Answer, ScheduleQuery
+
+_HEADINGS = [
+    *texts("source"),
+    *numbers("us"),
+    *numbers("verified, us"),
+    *texts("knobs"),
+    *texts("template", rank=1),
+    *texts("found for", rank=2),
+]
 
 EXAMPLES = """Examples:
 
@@ -116,10 +126,7 @@ def _print(answers: list[Answer], conditions: str, *, quiet: bool) -> None:
         first = Counter(answer.suggestions[0].source if answer.suggestions else "no template" for answer in answers)
         print(f"{conditions}: {', '.join(f'{count} {source}' for source, count in first.items()) or 'no operator'}")
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = screen()
     console.print(conditions, highlight=False)
     for answer in answers:
         anchor = answer.anchor
@@ -128,13 +135,11 @@ def _print(answers: list[Answer], conditions: str, *, quiet: bool) -> None:
         if not answer.suggestions:
             console.print(f"{title}: no template of this project computes it", highlight=False)
             continue
-        table = Table(title=title, title_justify="left")
-        for column in ("source", "found for", "us", "verified us", "template", "knobs"):
-            table.add_column(column, justify="right" if "us" in column else "left")
+        rows = []
         for s in answer.suggestions:
             knobs = " ".join(f"{name}={value}" for name, value in s.schedule.knobs.items())
             verified = s.error or (f"{s.verified_us:.1f}" if s.verified_us is not None else "-")
             latency = f"{s.latency_us:.1f}" if s.latency_us is not None else "-"
             found_for = str(s.conditions) if s.conditions is not None else "unknown conditions"
-            table.add_row(s.source, found_for, latency, verified, s.schedule.template, knobs)
-        console.print(table, markup=False)
+            rows.append([s.source, latency, verified, knobs, s.schedule.template, found_for])
+        show_table(console, title, _HEADINGS, rows)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from op_profiler.dataset import hardware_table, operator_table
 from op_profiler.measure.measurement import SHORT_KERNEL_US
-from op_profiler.report.layers import layer_table
+from op_profiler.operators.titles import title_of
+from op_profiler.report.layers import show_layers
+from op_profiler.report.page.amounts import time_text
 from op_profiler.report.studies import show_studies
-from op_profiler.report.tables import at_counts, numbers, screen
+from op_profiler.report.tables import at_counts, numbers, say, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,19 +20,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from op_profiler.collection.summary import ModelReport
+    from op_profiler.collection.summary import ModelReport, ThreadReport
     from op_profiler.dataset import Dataset
     from op_profiler.operators.layers import CallLayers
     from op_profiler.operators.operator import Operator
 
 
-_LAYERS_WIDTH = 40
 _SHORT = "~"
 """Before a time of which the systematic error of the device is a large part."""
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
 
 
-_COLUMNS = ("threads", "whole model us", "float32 / this", "relative error", "largest error", "cosine", "same top-1")
+_COLUMNS = ("threads", "whole model, us", "float32 / this", "relative error", "largest error", "cosine", "same top-1")
 
 
 class Screen:
@@ -113,7 +114,7 @@ class Screen:
             show_model(console, report)
             show_studies(console, report)
             if layer_depth is not None and any(thread.measurements for thread in report.threads.values()):
-                console.print(layer_table(report, layer_depth), markup=False)
+                show_layers(console, report, layer_depth)
             if describe is not None and report.operators:
                 _show_details(console, describe, report)
         _show_precisions(console, reports)
@@ -125,72 +126,88 @@ def show_model(console: Console, report: ModelReport) -> None:
     title = f"{report.label}, {request.build.precision}, {request.build.target}"
     title += request.measuring.resources_label
     if report.error is not None:
-        console.print(f"{title}: {report.error}", markup=False, highlight=False)
+        say(console, f"{title}: {report.error}")
         if not report.operators:
             return
-    console.print(_operator_table(report, title))
+    if any(thread.timing is not None for thread in report.threads.values()):
+        say(console, _headline(report))
+    _show_operators(console, report, title)
     for note in report.notes:
-        console.print(f"note: {note}", markup=False, highlight=False)
+        say(console, f"note: {note}")
     if report.agreement is not None:
-        console.print(str(report.agreement), markup=False, highlight=False)
+        say(console, str(report.agreement))
     if report.threads:
-        console.print(_model_table(report))
+        _show_whole_model(console, report)
     for operator, error in _failures(report):
-        console.print(f"failed: {operator.name}: {error}", markup=False, highlight=False)
+        say(console, f"failed: {operator.name}: {error}")
     for kept in report.kept_failures:
         what = f"{kept.operator_name or 'the model'} at {kept.settings.threads} threads"
-        console.print(
+        say(
+            console,
             f"failed on {kept.failed_at[:16]}: {what}: {kept.error}; the time of {(kept.timed_at or '')[:16]} stands",
-            markup=False,
-            highlight=False,
         )
     console.print()
 
 
-def _operator_table(report: ModelReport, title: str) -> object:
-    from rich.table import Column, Table
+def _headline(report: ModelReport) -> str:
+    """What most readers want to know: how long the model takes, and whether its operators account for it."""
+    times, ratios = [], []
+    for count, thread in sorted(report.threads.items()):
+        timing = thread.timing
+        median_us = timing.whole_model.median_us if timing is not None else None
+        if timing is None or median_us is None:
+            continue
+        times.append(time_text(median_us) + (f" at {threads_text(count)}" if count else ""))
+        if timing.ratio is not None:
+            ratios.append(f"{timing.ratio:.1%}")
+    if not times:
+        return f"{report.label}: no time of the whole model"
+    return f"{report.label}: {', '.join(times)}" + (f"; its operators add up to {', '.join(ratios)}" if ratios else "")
 
+
+def _show_operators(console: Console, report: ModelReport, title: str) -> None:
     counts = sorted(report.threads)
     heavy = report.heavy() if counts else report.ranked()
     covered = sum(report.share(operator.key) or 0.0 for operator, _ in heavy)
     what = f"{len(heavy)} of {len(report.operators)} operators, {covered:.0%} of the time"
-    table = Table(
+    headings = [
         *numbers("share"),
-        "operator",
-        Column("output", no_wrap=True),
-        *numbers("calls"),
-        *([Column("layers", overflow="fold", max_width=_LAYERS_WIDTH)] if report.layers else []),
-        *(*numbers("MFLOP"), *at_counts(counts)),
-        *(["schedule"] if report.templates else []),
-        *(numbers("blocks x threads") if report.launches else []),
-        *(numbers("GFLOP/s", "GB/s") if counts else []),
-        title=f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}",
-        title_justify="left",
-    )
+        *texts("operator"),
+        *texts("layers", rank=1),
+        *at_counts(counts),
+        *numbers("output", rank=2),
+        *numbers("calls", rank=3),
+        *numbers("GFLOP/s", "GB/s", rank=4),
+        *texts("schedule", rank=5),
+        *numbers("blocks x threads", rank=5),
+        *numbers("MFLOP", rank=6),
+    ]
+    rows = []
     for operator, calls in heavy:
         share = report.share(operator.key)
-        cells = [
-            "" if share is None else f"{share:.1%}",
-            operator.name.removeprefix("fused_"),
-            "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
-            str(calls),
-            *([_layers(report.layers.get(operator.key, ()))] if report.layers else []),
-            f"{operator.flops / 1e6:.1f}",
-        ]
-        times = _times(report, operator, counts)
-        template = [report.templates.get(operator.key, "-")] if report.templates else []
-        launch = [_launch(report.launches.get(operator.key, []))] if report.launches else []
-        table.add_row(*cells, *times[: len(counts)], *template, *launch, *times[len(counts) :])
-    return table
+        rows.append(
+            [
+                "" if share is None else f"{share:.1%}",
+                title_of(operator.op_names),
+                _layers(report.layers.get(operator.key, ())),
+                *_times(report, operator, counts),
+                "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
+                str(calls),
+                *_rates(report, operator, counts),
+                report.templates.get(operator.key, "-"),
+                _launch(report.launches.get(operator.key, [])),
+                f"{operator.flops / 1e6:.1f}",
+            ]
+        )
+    show_table(console, f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}", headings, rows)
 
 
 def _layers(calls: CallLayers) -> str:
-    """The layers of the first call, and to which layers the others belong, as far as there is room for it."""
+    """The first layer of the first call, and how many others are in the same kernel."""
     if not calls:
         return ""
     first = calls[0][0] if calls[0] else "not known"
-    inside = f" (+{len(calls[0]) - 1})" if len(calls[0]) > 1 else ""
-    return first + inside + (f", {len(calls) - 1} more calls" if len(calls) > 1 else "")
+    return first + (f" (+{len(calls[0]) - 1})" if len(calls[0]) > 1 else "")
 
 
 def _launch(launches: list[dict[str, list[int]]]) -> str:
@@ -203,80 +220,96 @@ def _launch(launches: list[dict[str, list[int]]]) -> str:
 
 
 def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[str]:
-    """Latency per thread count, then the rates at the largest one."""
+    """Latency per thread count."""
     cells = []
-    last: float | None = None
     for count in counts:
         measurement = report.threads[count].measurements.get(operator.key)
-        last = measurement.median_us if measurement else None
+        median_us = measurement.median_us if measurement else None
         if measurement is not None and measurement.error is not None:
             cells.append("failed")
         else:
             timing = report.threads[count].timing
-            mark = _SHORT if timing is not None and timing.is_short(last) else ""
-            cells.append("-" if last is None else f"{mark}{last:.1f}")
-    if counts:
-        moved = operator.bytes_read + operator.bytes_written
-        cells += ["-", "-"] if not last else [f"{operator.flops / last / 1e3:.1f}", f"{moved / last / 1e3:.1f}"]
+            mark = _SHORT if timing is not None and timing.is_short(median_us) else ""
+            cells.append("-" if median_us is None else f"{mark}{median_us:.1f}")
     return cells
 
 
-def _model_table(report: ModelReport) -> object:
-    from rich.table import Table
+def _rates(report: ModelReport, operator: Operator, counts: list[int]) -> tuple[str, str]:
+    """GFLOP/s and GB/s at the largest thread count."""
+    measurement = report.threads[counts[-1]].measurements.get(operator.key) if counts else None
+    median_us = measurement.median_us if measurement else None
+    if not median_us:
+        return "-", "-"
+    moved = operator.bytes_read + operator.bytes_written
+    return f"{operator.flops / median_us / 1e3:.1f}", f"{moved / median_us / 1e3:.1f}"
 
-    energy = any(t.timing is not None and t.timing.whole_model.energy_mj is not None for t in report.threads.values())
-    gaps = any(t.timing is not None and t.timing.launch_gap_us is not None for t in report.threads.values())
-    table = Table(
-        *numbers("threads", "whole model us", "+-", "another run", "before", "after", "sum of operators us"),
-        *numbers(*(["waits for launches us"] if gaps else []), "ratio", "measured", "reused", "failed", "rounds"),
-        *numbers("discarded", "quiet", *(["energy mJ"] if energy else [])),
-        "remarks",
-        title="whole model beside its operators",
-        title_justify="left",
-    )
-    for count, thread in sorted(report.threads.items()):
-        timing = thread.timing
-        whole = timing.whole_model if timing else None
-        cells = ["-"] * 7
-        if timing is not None and timing.sum_of_operators_us is not None:
-            cells[5] = f"{timing.sum_of_operators_us:.1f}"
-        rounds = discarded = quiet = "-"
-        if timing is not None and whole is not None and whole.median_us is not None:
-            cells = [
-                f"{whole.median_us:.1f}",
-                _half_width(whole.median_us, whole.ci_low_us, whole.ci_high_us),
-                _half_width(whole.median_us, whole.again_low_us, whole.again_high_us),
-                f"{timing.before_us:.1f}" if timing.before_us is not None else "-",
-                f"{timing.after_us:.1f}" if timing.after_us is not None else "-",
-                cells[5] if timing.sum_of_operators_us is not None else "incomplete",
-                f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
-            ]
-            rounds = str(timing.details.get("rounds", "-"))
-            discarded = "-" if whole.discarded_share is None else f"{whole.discarded_share:.0%}"
-            quiet = "-" if whole.quiet_share is None else f"{whole.quiet_share:.0%}"
-        if gaps:
-            gap_us = timing.launch_gap_us if timing is not None else None
-            cells.insert(6, "-" if gap_us is None else f"{gap_us:.1f}")
-        counted = [str(n) for n in (thread.measured, thread.reused, thread.failed)]
-        used = (
-            [f"{whole.energy_mj:.2f}" if whole is not None and whole.energy_mj is not None else "-"] if energy else []
-        )
-        table.add_row(
-            str(count) if count else "-", *cells, *counted, rounds, discarded, quiet, *used, _remarks(report, count)
-        )
-    return table
+
+_OF_MODEL = [
+    *numbers("threads", "whole model, us"),
+    *numbers("+-", rank=1),
+    *numbers("sum of operators, us", "ratio"),
+    *numbers("waits for launches, us", "energy, mJ", rank=2),
+    *numbers("measured", "reused", "failed", rank=3),
+    *numbers("rounds", "discarded", "quiet", rank=4),
+    *numbers("another run", "before, us", "after, us", rank=5),
+]
+
+
+def _show_whole_model(console: Console, report: ModelReport) -> None:
+    rows = [_of_model(thread, count) for count, thread in sorted(report.threads.items())]
+    show_table(console, "whole model beside its operators", _OF_MODEL, rows)
+    remarks: dict[str, list[str]] = {}
+    for count in sorted(report.threads):
+        for remark in _remarks(report, count):
+            remarks.setdefault(remark, []).append(str(count))
+    for remark, counts in remarks.items():
+        at = f"{' and '.join(counts)} thread{'s' if counts != ['1'] else ''}: " if counts != ["0"] else ""
+        say(console, f"{at}{remark}")
+
+
+def _of_model(thread: ThreadReport, count: int) -> list[str]:
+    """Cells under `_OF_MODEL`."""
+    timing = thread.timing
+    whole = timing.whole_model if timing else None
+    median_us = whole.median_us if whole else None
+    total_us = timing.sum_of_operators_us if timing else None
+    cells = dict.fromkeys((one.name for one in _OF_MODEL), "-") | {"threads": str(count) if count else "-"}
+    cells |= {"measured": str(thread.measured), "reused": str(thread.reused), "failed": str(thread.failed)}
+    if timing is None or whole is None:
+        return list(cells.values())
+    cells["sum of operators, us"] = _us(total_us)
+    cells["waits for launches, us"] = _us(timing.launch_gap_us)
+    cells["energy, mJ"] = "-" if whole.energy_mj is None else f"{whole.energy_mj:.2f}"
+    if median_us is not None:
+        cells |= {
+            "whole model, us": f"{median_us:.1f}",
+            "+-": _half_width(median_us, whole.ci_low_us, whole.ci_high_us),
+            "sum of operators, us": "incomplete" if total_us is None else f"{total_us:.1f}",
+            "ratio": f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
+            "rounds": str(timing.details.get("rounds", "-")),
+            "discarded": "-" if whole.discarded_share is None else f"{whole.discarded_share:.0%}",
+            "quiet": "-" if whole.quiet_share is None else f"{whole.quiet_share:.0%}",
+            "another run": _half_width(median_us, whole.again_low_us, whole.again_high_us),
+            "before, us": _us(timing.before_us),
+            "after, us": _us(timing.after_us),
+        }
+    return list(cells.values())
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _half_width(median_us: float, low_us: float | None, high_us: float | None) -> str:
     return "-" if low_us is None or high_us is None else f"{(high_us - low_us) / 2 / median_us:.1%}"
 
 
-def _remarks(report: ModelReport, count: int) -> str:
+def _remarks(report: ModelReport, count: int) -> list[str]:
     thread = report.threads[count]
     remarks = []
     if thread.timing is not None:
         if thread.timing.whole_model.foreign_load:
-            remarks.append("under foreign load")
+            remarks.append("background load")
         if thread.timing.disturbed_by:
             remarks.append(f"{thread.timing.disturbed_by}; repeat it with --remeasure noisy")
         remarks += thread.timing.placement(count)
@@ -293,7 +326,7 @@ def _remarks(report: ModelReport, count: int) -> str:
             remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
         if thread.timing.whole_model.error:
             remarks.append(thread.timing.whole_model.error)
-    return "; ".join(remarks)
+    return remarks
 
 
 def _failures(report: ModelReport) -> list[tuple[Operator, str]]:
@@ -305,15 +338,10 @@ def _failures(report: ModelReport) -> list[tuple[Operator, str]]:
 
 def _show_details(console: Console, dataset: Dataset, report: ModelReport) -> None:
     """The two tables that describe what ran: the operators with their data, and the hardware settings."""
-    from rich.table import Table
-
     tables = {"operators": operator_table, "hardware settings": hardware_table}
     for title, make in tables.items():
         content = make(dataset, model_key=report.model_key)
-        table = Table(*content.headers, title=title, title_justify="left")
-        for row in content.rows:
-            table.add_row(*map(str, row))
-        console.print(table, markup=False)
+        show_table(console, title, texts(*content.headers), [list(map(str, row)) for row in content.rows])
 
 
 def _show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
@@ -324,20 +352,18 @@ def _show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
         models.setdefault(label, []).append(report)
     for label, group in models.items():
         if len({report.request.build.precision for report in group}) > 1 and any(report.threads for report in group):
-            console.print(_table(f"{label}: precisions, outputs against float32", group))
+            _show_beside_float32(console, f"{label}: precisions, outputs against float32", group)
 
 
-def _table(title: str, group: Sequence[ModelReport]) -> object:
-    from rich.table import Table
-
-    table = Table("precision", *numbers(*_COLUMNS), title=title, title_justify="left")
+def _show_beside_float32(console: Console, title: str, group: Sequence[ModelReport]) -> None:
     base = {n: _whole_us(r, n) for r in group if r.request.build.precision == "float32" for n in r.threads}
+    rows = []
     for report in group:
         if not report.threads:
-            table.add_row(report.request.build.precision, *["-"] * len(_COLUMNS))
+            rows.append([report.request.build.precision, *["-"] * len(_COLUMNS)])
         for threads in sorted(report.threads):
-            table.add_row(report.request.build.precision, *_cells(report, threads, base.get(threads)))
-    return table
+            rows.append([report.request.build.precision, *_cells(report, threads, base.get(threads))])
+    show_table(console, title, [*texts("precision"), *numbers(*_COLUMNS)], rows)
 
 
 def _whole_us(report: ModelReport, threads: int) -> float | None:

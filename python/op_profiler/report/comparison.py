@@ -7,33 +7,38 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.comparison.changes import FALSE_SHARE
-from op_profiler.report.tables import numbers, screen
+from op_profiler.report.tables import numbers, say, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared, Comparison, RunComparison
     from op_profiler.comparison.runs import KnownRun
 
 HEADS = ("operator", "output", "threads", "share", "before us", "after us", "change", "interval", "")
+_HEADINGS = [
+    *texts(HEADS[0]),
+    *numbers(HEADS[1], rank=2),
+    *numbers(HEADS[2]),
+    *numbers(HEADS[3], rank=1),
+    *numbers(*HEADS[4:7]),
+    *numbers(HEADS[7], rank=1),
+    *texts(HEADS[8]),
+]
 _SMALL = 0.01
 
 
 def show_comparison(comparison: Comparison) -> None:
     """Tables of what changed and of what takes long, with a line on the rest."""
-    from rich.table import Table
-
     console = screen()
     for run in comparison.runs:
-        name, *figures, remark = HEADS
-        table = Table(name, *numbers(*figures), remark, title=f"{run.title}\n{between(run)}", title_justify="left")
         shown, rest = _told_rows(run)
-        for row in shown:
-            style = {True: "red", False: "green"}[row.change.slower] if row.change and row.change.real else None
-            table.add_row(*cells(row), style=style)
-        console.print(table)
+        styles = [{"slower": "red", "faster": "green"}.get(judgement(row)) for row in shown]
+        rows = [[*cells(row)[:-1], judgement(row)] for row in shown]
+        show_table(console, f"{run.title}\n{between(run)}", _HEADINGS, rows, styles)
+        rest += [f"{cells(row)[0]}: {'; '.join(found)}" for row in shown if (found := _reasons(row))]
         for line in (*rest, *remarks(run)):
-            console.print(line, markup=False, highlight=False)
+            say(console, line)
     for line in (*comparison.notes, verdict(comparison), method(comparison)):
-        console.print(line, markup=False, highlight=False)
+        say(console, line)
 
 
 def between(run: RunComparison) -> str:
@@ -63,22 +68,32 @@ def cells(row: Compared) -> tuple[str, ...]:
 
 def words(row: Compared) -> str:
     """What became of it, and why it might have; or why nothing can be said."""
-    change = row.change
-    if change is None:
+    return "; ".join([judgement(row), *_reasons(row)])
+
+
+def judgement(row: Compared) -> str:
+    """What became of it; or why nothing can be said."""
+    if row.change is None:
         return row.problem
-    if change.real is None:
-        told = ["cannot be told"]
-    elif change.real:
-        told = ["slower" if change.slower else "faster"]
-    else:
-        told = ["no change seen"]
+    if row.change.real is None:
+        return "cannot be told"
+    if row.change.real:
+        return "slower" if row.change.slower else "faster"
+    return "no change seen"
+
+
+def _reasons(row: Compared) -> list[str]:
+    """What else differs, which may be why."""
+    told: list[str] = []
+    if row.change is None:
+        return told
     if len(row.schedules) == 2:
         told.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
     if row.how not in (None, "key"):
         told.append(f"another kernel, matched by its {row.how}")
     if row.calls[0] != row.calls[1]:
         told.append(f"{row.calls[0]} -> {row.calls[1]} calls")
-    return "; ".join(told)
+    return told
 
 
 def remarks(run: RunComparison) -> list[str]:

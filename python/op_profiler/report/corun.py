@@ -15,7 +15,7 @@ from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
 from op_profiler.report.page.coruns import corun_part
 from op_profiler.report.page.report import report_of, write_report
-from op_profiler.report.tables import screen
+from op_profiler.report.tables import numbers, say, screen, show_table, texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,13 +83,8 @@ def summary(result: CorunResult | TargetsResult) -> str:
 
 def _show_plan(console: Console, result: CorunResult) -> None:
     """The stages of the plan with what each operator took."""
-    from rich.table import Table
-
     plan, graph = result.plan, result.models.graph
-    table = Table(title=f"{' + '.join(plan.models)}: plan of {plan.title}")
-    lanes = f"{result.models.lanes.lane}s"
-    for name in ("stage", lanes, "threads", "start us", "us", "operator"):
-        table.add_column(name, justify="left" if name in (lanes, "operator") else "right", overflow="fold")
+    rows = []
     for number, stage in enumerate(plan.stages):
         for group in stage.groups:
             for step in group.steps:
@@ -99,25 +94,27 @@ def _show_plan(console: Console, result: CorunResult) -> None:
                 cores = ",".join(map(str, group.cores[: step.threads]))
                 own = f" ({step.schedule.template})" if step.schedule is not None else ""
                 times = f"{start:.1f}", f"{end - start:.1f}"
-                row = (str(number), cores, str(step.threads), *times, f"{owner}{name}{own}")
-                table.add_row(*row)
-    console.print(table)
+                rows.append([str(number), cores, str(step.threads), *times, f"{owner}{name}{own}"])
+    headings = [
+        *numbers("stage", f"{result.models.lanes.lane}s", "threads", "start, us", "us"),
+        *texts("operator"),
+    ]
+    show_table(console, f"{' + '.join(plan.models)}: plan of {plan.title}", headings, rows)
     for policy, predicted, measured in result.tried:
-        console.print(f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us", highlight=False)
+        say(console, f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us")
     for tuned in result.collaboration.to_json() if result.collaboration is not None else ():
         text = f"stage {tuned['stage']}: tuned alone {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
-        console.print(text, highlight=False)
+        say(console, text)
 
 
 def _show_targets(console: Console, result: TargetsResult) -> None:
     """A row for each model with its latency on each target, transfers included."""
-    from rich.table import Column, Table
-
-    times = (Column(target, justify="right", overflow="fold") for target in result.targets)
-    table = Table("model", *times, title=f"{' + '.join(result.models)}: us alone")
-    for model, row in zip(result.models, result.outcome.load_us, strict=True):
-        table.add_row(model, *(f"{latency:.1f}" for latency in row))
-    console.print(table)
+    rows = [
+        [model, *(f"{latency:.1f}" for latency in row)]
+        for model, row in zip(result.models, result.outcome.load_us, strict=True)
+    ]
+    headings = [*texts("model"), *numbers(*result.targets)]
+    show_table(console, f"{' + '.join(result.models)}: us alone", headings, rows)
 
 
 def _summary_of_targets(result: TargetsResult) -> str:
@@ -211,21 +208,22 @@ def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(title=" + ".join(rows[0]["models"]) if rows else "nothing")
-    for name in ("machine", "asked for", "policy", "one by one us", "plan us", "speed-up", "outputs"):
-        table.add_column(name, justify="right" if name.endswith(("us", "up")) else "left")
+    told = []
     for row in rows:
         if row["error"] is None:
             speedup = row["speedup"]
             low, high = row["speedup_interval"] or (-math.inf, math.inf)
             sure = _interval((low, high), 3) or f" ({NO_INTERVAL})"
-            told = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
+            times = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
-            table.add_row(row["machine"], row["asked_policy"], row["compared_policy"], *told, outputs)
-    screen().print(table)
+            told.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
+    headings = [
+        *texts("machine", "asked for", "policy"),
+        *numbers("one by one, us", "plan, us", "speed-up"),
+        *texts("outputs"),
+    ]
+    show_table(screen(), " + ".join(rows[0]["models"]) if rows else "nothing", headings, told)
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.request import EXECUTORS
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
-from op_profiler.report.tables import numbers, screen
+from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.dataset.maintain import Contents, ModelContents
@@ -16,31 +16,34 @@ if TYPE_CHECKING:
 
 def show_contents(held: Contents) -> None:
     """Tables of the models and devices, and a line about the rest."""
-    from rich.table import Column, Table
-
     console = screen()
-    key = Column("key", no_wrap=True)  # it is copied into other commands
-    folded = (Column(n, overflow="fold") for n in ("model", "built by", "schedules", "precision", "target", "threads"))
-    counted = numbers("operators", "times", "failed", "foreign load", "unsettled", "unfinished")
-    table = Table(key, *folded, *counted, title=f"models: {len(held.models)}", title_justify="left")
-    for model in held.models:
-        counts = (model.operators, model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished)
-        table.add_row(
+    rows = [
+        [
             model.key,
             f"{model.source}:{model.name}, batch {model.batch_size}" + (f", run {model.label}" if model.label else ""),
-            ", ".join(_built_by(model)) or "-",
-            {None: "-", False: "default", True: "tuned"}[model.tuned],
+            *map(str, (model.operators, model.measured, model.failed)),
+            ",".join(map(str, model.threads)),
             model.precision,
             model.target,
-            ",".join(map(str, model.threads)),
-            *map(str, counts),
-        )
-    console.print(table)
-    heads = ("key", "kind", "processor", "cores", "measurements")
-    machines = Table(*heads, title=f"devices: {len(held.devices)}", title_justify="left")
-    for device in held.devices:
-        machines.add_row(*(str(device[name] or "-") for name in ("key", "kind", "processor", "cores", "rows")))
-    console.print(machines)
+            ", ".join(_built_by(model)) or "-",
+            {None: "-", False: "default", True: "tuned"}[model.tuned],
+            *map(str, (model.foreign_load, model.unsettled, model.unfinished)),
+        ]
+        for model in held.models
+    ]
+    headings = [
+        *numbers("key"),  # it is copied into other commands
+        *texts("model"),
+        *numbers("operators", "times", "failed", rank=1),
+        *numbers("threads", rank=2),
+        *texts("precision", "target", "built by", "schedules", rank=3),
+        *numbers("background load", "unsettled", "unfinished", rank=4),
+    ]
+    show_table(console, f"models: {len(held.models)}", headings, rows)
+    names = ("key", "kind", "processor", "cores", "rows")
+    machines = [[str(device[name] or "-") for name in names] for device in held.devices]
+    headings = [*numbers("key"), *texts("kind", "processor"), *numbers("cores", "measurements")]
+    show_table(console, f"devices: {len(held.devices)}", headings, machines)
     elsewhere = ", ".join(f"{count} {origin}" for origin, count in sorted(held.elsewhere.items())) or "none"
     print(f"measurements outside models: {elsewhere}; groups side by side: {held.coruns}")
     print(

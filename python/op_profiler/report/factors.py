@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
+from op_profiler.report.tables import numbers, say, screen, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,37 +72,39 @@ def _print_csv(found: FactorAnalysis) -> None:
 
 
 def _print_tables(found: FactorAnalysis) -> None:
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 170)
+    console = screen()
     _show_correlations(console, found.correlations)
     for prediction in found.predictions:
         _show_turnarounds(console, [t for t in found.turnarounds if t.factor == prediction.factor], prediction)
 
 
 def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
-    from rich.table import Table
-
-    table = Table(title="latency and factors (p in brackets; see --help for what is compared)", title_justify="left")
-    for column in ("anchor", "factor", "compared"):
-        table.add_column(column)
-    for column in ("samples", "operators", "Pearson, log-log", "Spearman", "Kendall", "mutual inf., nats", "eta"):
-        table.add_column(column, justify="right")
+    rows = []
     for c in (c for c in found if c.not_enough is None):
         pairs = [(c.pearson, c.pearson_p), (c.spearman, c.spearman_p), (c.kendall, c.kendall_p)]
         information = "-" if c.mutual_information is None else f"{c.mutual_information:.2f}"
         cells = [c.anchor, c.factor, c.compared, str(c.samples), str(c.operators), *(_pair(*pair) for pair in pairs)]
-        table.add_row(*cells, information, _pair(c.eta, c.eta_p).removeprefix("+"))
-    console.print(table, markup=False)
+        rows.append([*cells, information, _pair(c.eta, c.eta_p).removeprefix("+")])
+    headings = [
+        *texts("anchor", "factor"),
+        *texts("compared", rank=4),
+        *numbers("samples", rank=2),
+        *numbers("operators", rank=3),
+        *numbers("Pearson, log-log", "Spearman"),
+        *numbers("Kendall", rank=4),
+        *numbers("mutual inf., nats", "eta", rank=1),
+    ]
+    title = "latency and factors (p in brackets; see --help for what is compared)"
+    show_table(console, title, headings, rows)
     places = {(c.anchor, tuple(c.under.items())): c.under for c in found if c.under and c.not_enough is None}
     for (anchor, _), under in places.items():
         told = ", ".join(f"{name} {'not set' if value is None else value}" for name, value in under.items())
-        console.print(f"between operators: {anchor}: under {told}", markup=False, highlight=False)
+        say(console, f"between operators: {anchor}: under {told}")
     reasons: dict[tuple[str, str], list[str]] = {}
     for c in (c for c in found if c.not_enough is not None):
         reasons.setdefault((c.anchor, str(c.not_enough)), []).append(c.factor)
     for (anchor, reason), names in reasons.items():
-        console.print(f"not enough: {anchor}: {', '.join(names)}: {reason}", markup=False, highlight=False)
+        say(console, f"not enough: {anchor}: {', '.join(names)}: {reason}")
 
 
 def _pair(value: float | None, p: float | None) -> str:
@@ -117,7 +120,7 @@ def _show_turnarounds(console: Console, turned: Sequence[Turnaround], prediction
         for (value, reason), count in counts.most_common():
             where = "none" if value is None else f"{value:g}"
             note = f"  ({reason})" if reason else ""
-            console.print(f"  {anchor}: {count} at {where}{note}", markup=False, highlight=False)
+            say(console, f"  {anchor}: {count} at {where}{note}")
     if prediction.refused is not None:
         print(f"  prediction of others: {prediction.refused}")
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from op_profiler.report.tables import numbers, say, screen, show_table, texts
+
 
 def show_fleet(address: str, state: Mapping[str, Any]) -> None:
     """A row a worker, and lines about what clients asked for.
@@ -12,37 +14,38 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
     Args:
         state: of `op_profiler.fleet.state.state_of`.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     workers = state["workers"]
     machines = {worker["host_id"] for worker in workers}
-    table = Table(title=f"{address}: {len(workers)} workers on {len(machines)} machines", title_justify="left")
-    numbers = ("cores", "GiB", "finished", "failed")
-    for name in ("machine", "processor", "cores", "GiB", "does", "state", "finished", "failed", "has to do"):
-        table.add_column(name, justify="right" if name in numbers else "left")
+    rows = []
     for worker in workers:
         drift = f", drifts: {worker['deviation']:+.0%}" if worker["drifts"] else ""
-        table.add_row(
-            worker["host"],
-            worker["processor"],
-            str(worker["cores"]),
-            f"{worker['memory_bytes'] / 2**30:.0f}",
-            worker["does"],
-            worker["status"] + drift,
-            *("-" if worker[name] is None else str(worker[name]) for name in ("finished", "failed")),
-            ", ".join(worker["tasks"]) or "-",
+        rows.append(
+            [
+                worker["host"],
+                worker["does"],
+                worker["status"] + drift,
+                *("-" if worker[name] is None else str(worker[name]) for name in ("finished", "failed")),
+                ", ".join(worker["tasks"]) or "-",
+                str(worker["cores"]),
+                f"{worker['memory_bytes'] / 2**30:.0f}",
+                worker["processor"],
+            ]
         )
-    console = Console()
-    console.print(table)
+    headings = [
+        *texts("machine", "does", "state"),
+        *numbers("finished", "failed"),
+        *texts("has to do"),
+        *numbers("cores", "GiB", rank=1),
+        *texts("processor", rank=2),
+    ]
+    console = screen()
+    show_table(console, f"{address}: {len(workers)} workers on {len(machines)} machines", headings, rows)
     for run in state["runs"]:
-        console.print(f"a run has {run['done']} done" + (f", {run['of'] - run['done']} left" if run["of"] else ""))
+        say(console, f"a run has {run['done']} done" + (f", {run['of'] - run['done']} left" if run["of"] else ""))
     for failure in state["failures"]:
-        console.print(
-            f"failed on {failure['machine'] or 'no machine'}: {failure['name']}: {failure['error']}", markup=False
-        )
+        say(console, f"failed on {failure['machine'] or 'no machine'}: {failure['name']}: {failure['error']}")
     for reason in state["left_out"]:
-        console.print(f"left out: {reason}", markup=False)
-    console.print(f"{state['per_minute']:g} tasks a minute over the last ten")
+        say(console, f"left out: {reason}")
+    say(console, f"{state['per_minute']:g} tasks a minute over the last ten")
     if state["dashboard"]:
-        console.print(f"Dask's pages: {state['dashboard']}")
+        say(console, f"Dask's pages: {state['dashboard']}")

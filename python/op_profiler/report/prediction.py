@@ -13,8 +13,10 @@ import numpy as np
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
 from op_profiler.operators.kinds.shapes import Unfit, sizes
+from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
+from op_profiler.report.tables import numbers, show_table, texts, threads_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +40,7 @@ _OP_TYPES = {
 
 
 def render(predictions: Sequence[NetworkPrediction], format: str, device: DeviceName) -> str:
-    """The text of predictions, one a thread count; see `show_table` for ``table``.
+    """The text of predictions, one a thread count; see `show_prediction` for ``table``.
 
     Args:
         device: that the times are of.
@@ -64,42 +66,55 @@ def _whose(device: DeviceName) -> dict[str, Any]:
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 
 
-def show_table(console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor) -> None:
+def show_prediction(console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor) -> None:
     """Every operator with its latency, interval and tier; then the total, its tiers, and what is missing."""
-    from rich.table import Table
-
     found, network = prediction.operators, prediction.network
     device = f"{predictor.device.processor} ({predictor.device.target})"
-    table = Table(title=f"{network.name}{_at(', ', prediction.threads)}, predicted for {device}")
-    for name in ("operator", "calls", "us a call", "90 % interval", "share %", "tier"):
-        table.add_column(name, justify="left" if name in ("operator", "tier") else "right", overflow="fold")
     times = np.nan_to_num(found.latency_us) * network.calls
+    rows = []
     for at in np.argsort(-times, kind="stable"):
-        known = np.isfinite(found.latency_us[at])
-        table.add_row(
-            network.operators[at].name,
-            str(network.calls[at]),
-            f"{found.latency_us[at]:.1f}" if known else "-",
-            _interval(found.low_us[at], found.high_us[at]),
-            f"{100 * times[at] / prediction.partial_us:.1f}" if known else "-",
-            found.tiers()[at] + (" *" if found.outside[at] else ""),
+        known, operator = np.isfinite(found.latency_us[at]), network.operators[at]
+        rows.append(
+            [
+                f"{times[at] / prediction.partial_us:.1%}" if known else "-",
+                title_of(operator.op_names),
+                "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
+                _digits(found.latency_us[at]) if known else "-",
+                _interval(found.low_us[at], found.high_us[at]),
+                found.tiers()[at] + (" *" if found.outside[at] else ""),
+                str(network.calls[at]),
+                operator.key,
+            ]
         )
-    console.print(table)
+    headings = [
+        *numbers("share"),
+        *texts("operator"),
+        *numbers("output", "us a call", "90 % interval"),
+        *numbers("tier", rank=1),
+        *numbers("calls", rank=2),
+        *numbers("key", rank=3),
+    ]
+    show_table(console, f"{network.name}{_at(', ', prediction.threads)}, predicted for {device}", headings, rows)
     if prediction.bounded:
         print(_peaks(predictor.roofline, prediction.threads))
     print(summary(prediction))
 
 
+def _digits(us: float) -> str:
+    """As many as an estimate deserves: three, and all before the point."""
+    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
+
+
 def _interval(low: float, high: float) -> str:
     """A lower bound where the upper end is not known."""
     if np.isfinite(high):
-        return f"{low:.1f} to {high:.1f}"
-    return f"at least {low:.1f}" if np.isfinite(low) else "-"
+        return f"{_digits(low)} to {_digits(high)}"
+    return f"at least {_digits(low)}" if np.isfinite(low) else "-"
 
 
 def _at(before: str, threads: int) -> str:
     """A thread count in words; none on a GPU, which has 0."""
-    return f"{before}{threads} threads" if threads else ""
+    return f"{before}{threads_text(threads)}" if threads else ""
 
 
 def _peaks(roofline: Roofline, threads: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.report.tables import screen
+from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.resources.resource import State
@@ -15,13 +15,11 @@ _MOST_SHOWN = 8
 
 def show_resources(states: Sequence[State]) -> None:
     """Print what there is of each resource, what is in use, and whether it can be set."""
-    from rich.table import Table
-
-    table = Table("resource", "what", "range", "now", "can be set", title="resources", title_justify="left")
+    rows = []
     for state in states:
         now = _text(state.value) if state.readable else "unknown"
-        table.add_row(state.name, state.description, _range(state.range), now, state.reason or "yes")
-    screen().print(table, markup=False)
+        rows.append([state.name, state.description, _range(state.range), now, state.reason or "yes"])
+    show_table(screen(), "resources", [*numbers("resource"), *texts("what", "range", "now", "can be set")], rows)
 
 
 def _range(found: list[Any] | dict[str, int] | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.report.tables import numbers
+from op_profiler.operators.titles import title_of
+from op_profiler.report.tables import numbers, say, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,35 +23,33 @@ def show_studies(console: Console, report: ModelReport) -> None:
     base = report.base
     operators = {operator.key: operator for operator, _ in base.operators}
     if studies.tuned or studies.vendor:
-        console.print(_operators(studies, operators))
+        _show_operators(console, studies, operators)
         covered = {key for tuned in studies.tuned for key in tuned.operators}
         covered |= {key for vendor in studies.vendor for key in vendor.operators}
-        left = [o.name.removeprefix("fused_") for o, _ in base.heavy() if o.key not in covered]
+        left = [title_of(o.op_names) for o, _ in base.heavy() if o.key not in covered]
         if left:
-            console.print(f"heavy, but without an op that a template computes: {', '.join(left)}", highlight=False)
+            say(console, f"heavy, but without an op that a template computes: {', '.join(left)}")
     tune = report.request.studies.tune
     if tune is not None and tune.partial and any(t.partial_us for t in studies.tuned):
-        console.print(_partial(studies, operators))
+        _show_partial(console, studies, operators)
     if studies.compared:
-        console.print(_comparison(studies))
+        _show_comparison(console, studies)
     for problem in studies.problems:
-        console.print(f"failed: {problem}", markup=False, highlight=False)
+        say(console, f"failed: {problem}")
 
 
-def _operators(studies: StudyReport, operators: dict[str, Operator]) -> object:
-    from rich.table import Column, Table
-
-    table = Table(
-        "operator",
-        Column("output", no_wrap=True),
-        *numbers("default", "tuned", "default/tuned", "vendor", "vendor/tuned"),
-        "best template",
-        *numbers("trials", "failed"),
-        title="heavy ops alone (of Relax with what is fused to them), side by side, us",
-        title_justify="left",
-    )
+def _show_operators(console: Console, studies: StudyReport, operators: dict[str, Operator]) -> None:
+    headings = [
+        *texts("operator"),
+        *numbers("output", rank=1),
+        *numbers("default", "tuned", "default/tuned"),
+        *numbers("vendor", "vendor/tuned", rank=1),
+        *texts("best template", rank=3),
+        *numbers("trials", "failed", rank=2),
+    ]
     tuned = {t.anchor: t for t in studies.tuned}
     vendor = {v.anchor: v for v in studies.vendor}
+    rows = []
     for key in dict.fromkeys([*tuned, *vendor]):
         search, beside = tuned.get(key), vendor.get(key)
         source = search or beside
@@ -59,45 +58,49 @@ def _operators(studies: StudyReport, operators: dict[str, Operator]) -> object:
         default = beside.default_us if beside else source.default_us
         best = beside.tuned_us if beside else (search.best_us if search else None)
         torch = beside.vendor_us if beside else None
-        table.add_row(
-            operator.anchor if operator else key,
-            "x".join(map(str, operator.outputs[0].shape)) if operator else "",
-            _us(default),
-            _us(best),
-            _ratio(default, best),
-            _us(torch) if beside is None or beside.error is None else "failed",
-            _ratio(torch, best),
-            (search.template or "") if search else "",
-            str(search.trials) if search else "",
-            str(search.failed) if search else "",
+        rows.append(
+            [
+                title_of([operator.anchor]) if operator and operator.anchor else key,
+                "x".join(map(str, operator.outputs[0].shape)) if operator else "",
+                _us(default),
+                _us(best),
+                _ratio(default, best),
+                _us(torch) if beside is None or beside.error is None else "failed",
+                _ratio(torch, best),
+                (search.template or "") if search else "",
+                str(search.trials) if search else "",
+                str(search.failed) if search else "",
+            ]
         )
-    return table
+    title = "heavy ops alone (of Relax with what is fused to them), side by side, us"
+    show_table(console, title, headings, rows)
 
 
-def _partial(studies: StudyReport, operators: dict[str, Operator]) -> object:
-    from rich.table import Table
-
+def _show_partial(console: Console, studies: StudyReport, operators: dict[str, Operator]) -> None:
     counts = sorted({n for t in studies.tuned for n in t.partial_us})
-    columns = numbers(*map(str, counts))
-    table = Table("operator", *columns, title="best after so many trials, us", title_justify="left")
+    rows = []
     for search in studies.tuned:
         operator = operators.get(search.operators[0])
         shape = "x".join(map(str, operator.outputs[0].shape)) if operator else search.anchor
-        table.add_row(shape, *(_us(search.partial_us.get(count)) for count in counts))
-    return table
+        rows.append([shape, *(_us(search.partial_us.get(count)) for count in counts)])
+    headings = [*numbers("operator"), *numbers(*map(str, counts))]
+    show_table(console, "best after so many trials, us", headings, rows)
 
 
-def _comparison(studies: StudyReport) -> object:
-    from rich.table import Table
-
-    columns = numbers("threads", "default us", "tuned us", "speed-up", "95 % interval", "rounds", "outputs")
-    table = Table(*columns, title="whole model, default and recorded schedules in turns", title_justify="left")
+def _show_comparison(console: Console, studies: StudyReport) -> None:
+    rows = []
     for c in studies.compared:
         interval = f"{c.speedup_low:.3f} to {c.speedup_high:.3f}" if c.speedup_low and c.speedup_high else "-"
         outputs = f"{'agree' if c.agree else 'DISAGREE'} within {c.difference:.1g}"
-        row = (f"{c.default_us:.1f}", f"{c.tuned_us:.1f}", f"{c.speedup:.3f}", interval, str(c.rounds), outputs)
-        table.add_row(str(c.threads), *row)
-    return table
+        times = (f"{c.default_us:.1f}", f"{c.tuned_us:.1f}", f"{c.speedup:.3f}")
+        rows.append([str(c.threads), *times, interval, str(c.rounds), outputs])
+    headings = [
+        *numbers("threads", "default, us", "tuned, us", "speed-up"),
+        *numbers("95 % interval", rank=1),
+        *numbers("rounds", rank=3),
+        *texts("outputs", rank=2),
+    ]
+    show_table(console, "whole model, default and recorded schedules in turns", headings, rows)
 
 
 def _us(value: float | None) -> str:

@@ -88,6 +88,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: workload key.
+        title: what people call it (`op_profiler.operators.titles`); empty in what an older version stored.
         calls: of the operator in the model.
         time_us: in the model.
         model_share: of the whole model's time, all calls.
@@ -105,6 +106,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     name: str
+    title: str = ""
     anchor: str
     calls: int
     threads: int

@@ -11,6 +11,7 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Advice, LoopCode, Loss, OperatorExplanation
 from op_profiler.analysis.explain.losses import losses_of
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.titles import title_of
 
 _DRAWS = 4000
 _WIDTH = 3.92
@@ -45,6 +46,7 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
     return OperatorExplanation(
         key=operator.key,
         name=operator.name,
+        title=title_of(operator.op_names),
         anchor=operator.anchor,
         calls=evidence.calls,
         threads=n,

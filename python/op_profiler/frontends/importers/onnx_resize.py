@@ -1,4 +1,5 @@
-"""Resize of ONNX by scales that leave a fraction of an element: TVM computes places from the rounded sizes instead."""
+"""Resize of ONNX by scales that leave a fraction of an element, which TVM computes by the rounded sizes instead, and
+with antialiasing, which TVM ignores."""
 
 from __future__ import annotations
 
@@ -27,12 +28,13 @@ class FractionalScales(Rewriting):
 
     def _resize(self, graph: Any, node: Any) -> list[Any]:
         transformation = attribute(node, "coordinate_transformation_mode", b"half_pixel")
-        scales = self.constants.value(node.input[2]) if len(node.input) > 2 and node.input[2] else None
         dims = self.sizes.get(node.input[0], ())
+        scales = self._scales(node, dims)
         if transformation not in _BY_SCALE or scales is None or len(scales) != len(dims) or None in dims:
             return [node]
         sizes = [int(np.floor(size * scale)) for size, scale in zip(dims, scales, strict=True)]
-        if all(size * scale == made for size, scale, made in zip(dims, scales, sizes, strict=True)):
+        whole = all(size * scale == made for size, scale, made in zip(dims, scales, sizes, strict=True))
+        if whole and not _is_antialiased(node):
             return [node]
         kind = self.kind_of(node.input[0])
         if attribute(node, "mode", b"nearest") != b"nearest" and not kind.startswith("float"):
@@ -44,6 +46,20 @@ class FractionalScales(Rewriting):
                 data = _resized(writer, data, axis, len(dims), _taps(node, size, scale, made))
         writer.add("Identity", data, output=node.output[0])
         return writer.nodes
+
+    def _scales(self, node: Any, dims: Any) -> Any:
+        """By axis; None where they are not known, and of sizes without antialiasing, from which TVM computes the same."""
+        given = [self.constants.value(name) if name else None for name in node.input[2:]]
+        if given and given[0] is not None and len(given[0]):
+            return given[0]
+        stretched = attribute(node, "keep_aspect_ratio_policy", b"stretch") == b"stretch"
+        if len(given) < 2 or given[1] is None or None in dims or len(given[1]) != len(dims) or not stretched:
+            return None
+        return np.asarray(given[1]) / np.asarray(dims) if _is_antialiased(node) else None
+
+
+def _is_antialiased(node: Any) -> bool:
+    return bool(attribute(node, "antialias", 0)) and attribute(node, "mode", b"nearest") != b"nearest"
 
 
 def _resized(writer: NodeWriter, data: str, axis: int, rank: int, taps: list[tuple[Any, Any]]) -> str:
@@ -77,14 +93,18 @@ def _taps(node: Any, size: int, scale: Any, made: int) -> list[tuple[Any, Any]]:
         return [(rounded.clip(0, size - 1).astype("int64"), None)]
     first = np.floor(places)
     part = places - first
-    if mode == b"linear":
-        steps, weights = [0, 1], [1 - part, part]
-    else:
-        a = np.float32(attribute(node, "cubic_coeff_a", -0.75))
-        steps, weights = [-1, 0, 1, 2], [_cubic(part + 1, a), _cubic(part, a), _cubic(1 - part, a), _cubic(2 - part, a)]
+    antialiased = _is_antialiased(node)
+    stretch = min(np.float32(scale), np.float32(1)) if antialiased else np.float32(1)
+    first_step = int(np.floor(-(1 if mode == b"linear" else 2) / stretch)) + 1
+    steps = range(first_step, 2 - first_step)
+    distances = [np.abs(step - part) * stretch for step in steps]
+    a = np.float32(attribute(node, "cubic_coeff_a", -0.75))
+    weights = [(1 - at).clip(0) if mode == b"linear" else _cubic(at, a) for at in distances]
     indices = [first + step for step in steps]
-    if mode == b"cubic" and attribute(node, "exclude_outside", 0):
+    outside = mode == b"cubic" and attribute(node, "exclude_outside", 0)
+    if outside:
         weights = [np.where((at < 0) | (at >= size), 0, weight) for at, weight in zip(indices, weights, strict=True)]
+    if outside or antialiased:
         weights = [weight / sum(weights) for weight in weights]
     inside = [at.clip(0, size - 1).astype("int64") for at in indices]
     return list(zip(inside, weights, strict=True))
@@ -104,7 +124,7 @@ def _places(transformation: bytes, size: int, scale: Any, made: int) -> Any:
 
 
 def _cubic(distance: Any, a: Any) -> Any:
-    """Weight of an element at a distance of 0 to 2 (Keys, 1981)."""
+    """Weight of an element at a distance (Keys, 1981)."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return (distance <= 1) * near + (distance > 1) * far
+    return (distance <= 1) * near + ((distance > 1) & (distance < 2)) * far

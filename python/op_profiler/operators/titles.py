@@ -1,0 +1,47 @@
+"""What people call an operator: ``conv2d + gelu`` for the nine ops that a compiler fused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_FUNCTIONS = {
+    "gelu": "multiply erf multiply add multiply",
+    "gelu by tanh": "multiply power multiply add multiply tanh add multiply",
+    "layer norm": "subtract add rsqrt multiply multiply add",
+    "softmax": "subtract exp sum divide",
+    "lstm cell": "split sigmoid sigmoid multiply sigmoid tanh multiply add tanh multiply",
+    "gru cell": "split split add sigmoid multiply add tanh subtract add sigmoid multiply add",
+    "hard swish": "add clip divide multiply",
+    "hard sigmoid": "add clip divide",
+    "swish": "sigmoid multiply",
+}
+"""By name the ops of a function that importers write as several, in the order of their execution. The first that fits
+counts, so the longer stand before what they contain."""
+
+_MOVES = frozenset(
+    ("broadcast_to", "cast", "copy", "expand_dims", "layout_transform", "reshape", "squeeze", "strided_slice")
+    + ("transpose", "batch_flatten", "permute_dims")
+)
+"""Ops that compute nothing; not named beside one that does."""
+
+_MOST = 4
+_BUILT_AS = re.compile(r"^(nn\.|contrib_|fast_|annotation\.|vision\.|image\.)+|(_NCHW\d*c|_pack|_weight_transform)$")
+"""Parts of an op's name that say where it is defined, or how it is built."""
+
+
+def title_of(op_names: Sequence[str]) -> str:
+    """The functions of an operator, joined by ``+``; after the fourth only how many more there are.
+
+    Args:
+        op_names: as `Operator.op_names` has them.
+    """
+    names = " ".join(_BUILT_AS.sub("", _BUILT_AS.sub("", name)).replace(" ", "_") for name in op_names)
+    for function, ops in _FUNCTIONS.items():
+        names = re.sub(rf"(?<!\S){ops}(?!\S)", function.replace(" ", "\0"), names)
+    found = names.split(" ")
+    found = [name for name in found if name not in _MOVES] or found
+    counts = {name: found.count(name) for name in found}
+    parts = [name.replace("\0", " ") + (f" x{count}" if count > 1 else "") for name, count in counts.items()]
+    more = [f"{len(parts) - _MOST} more"] if len(parts) > _MOST else []
+    return " + ".join(parts[:_MOST] + more)
