@@ -132,4 +132,4 @@ def test_what_has_none_is_refused_with_a_sentence(option: str, arguments: list[s
 
 def test_every_option_is_among_them() -> None:
     told = {option for option, *_ in (*WORKS, *REFUSED)}
-    assert told == inspect.signature(command(collect)).parameters.keys() - {"context"}
+    assert told == inspect.signature(command(collect)).parameters.keys() - {"context", "model"}

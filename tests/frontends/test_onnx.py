@@ -221,7 +221,6 @@ def test_a_resize_is_along_its_axes(which: str, values: Any, axes: list[int], tm
 @pytest.mark.parametrize(
     ("attributes", "told"),
     [
-        ({"antialias": 1}, "ignores antialias=1"),
         ({"axes": [1, 2]}, "resizes one of the first two axes"),
         ({"keep_aspect_ratio_policy": "not_larger", "axes": [2, 3]}, "ignores keep_aspect_ratio_policy='not_larger'"),
     ],

@@ -26,6 +26,7 @@ DIFFERENT = {
     "qlinearmatmul": "TVM's sums of eight bits are cut off elsewhere",
     "reduce_max_empty": "the largest of nothing is the least number in TVM, in ONNX minus infinity",
     "reduce_min_empty": "the least of nothing is the largest number in TVM, in ONNX infinity",
+    "roialign_mode_max": "ONNX takes the largest of weighted corners, TVM of interpolated values",
     "sequence_model3": "TVM counts places of a sequence from the front alone",
 }
 """What names begin with, and why other numbers are expected there."""

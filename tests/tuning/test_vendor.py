@@ -104,7 +104,7 @@ def test_kernels_that_compute_something_else_are_not_timed(
 def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from op_profiler.building.request import BuildRequest
     from op_profiler.collection.request import CollectRequest
-    from op_profiler.collection.studies import tune
+    from op_profiler.collection.studies import vendor
     from op_profiler.collection.studies.vendor import VendorComparison
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.tuning.trials import runner as trial_runner
@@ -116,7 +116,7 @@ def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyP
         raise Started(target, options)
 
     monkeypatch.setattr(trial_runner, "TrialRunner", runner)
-    monkeypatch.setattr(tune, "tunables_of", lambda *_: ([], 0))
+    monkeypatch.setattr(vendor, "tunables_of", lambda *_: ([], 0))
     request = CollectRequest(
         build=BuildRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
     )

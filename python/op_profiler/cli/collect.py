@@ -191,7 +191,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         return
     names = frontend.default_names() if name is None else [name]
     if not names:
-        raise UsageError(f"source {source!r} has no default models; give a path or a name")
+        raise UsageError(f"source {source!r} has no default models; give the name or the path of one (--modelname)")
     if refetch:
         _refetch(source, name or "")
     if steps:

@@ -11,7 +11,7 @@ from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.cli.help import Command
-from op_profiler.dataset import DEFAULT_DB, Dataset
+from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.option_values import parse_names
 
@@ -54,6 +54,8 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """List what a dataset holds: models, devices, what failed, what was under foreign load or did not settle, size."""
+    from op_profiler.dataset import Dataset
+
     if context.invoked_subcommand is not None:
         return
     from op_profiler.dataset.maintain import contents
@@ -127,6 +129,7 @@ def remove(
     as_json: options.Json = False,
 ) -> None:
     """Take out models with all that was measured in them; what holds in any model (hot, cold, trials) stays."""
+    from op_profiler.dataset import Dataset
     from op_profiler.dataset.maintain import contents, remove_models
 
     with Dataset.open(db, create=False) as dataset:

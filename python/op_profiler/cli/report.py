@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from op_profiler.cli import options
-from op_profiler.dataset import DEFAULT_DB, Dataset
+from op_profiler.dataset import DEFAULT_DB
 
 EXAMPLES = """Examples:
 
@@ -45,6 +45,7 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions."""
+    from op_profiler.dataset import Dataset
     from op_profiler.files import check_writable
     from op_profiler.prediction.latency.open_predictor import check_choice
     from op_profiler.report.page.report import write_model_report

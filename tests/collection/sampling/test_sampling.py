@@ -15,7 +15,7 @@ import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
-from op_profiler.collection.sampling import batch, grid, run, spaces
+from op_profiler.collection.sampling import adaptive, batch, grid, run, spaces
 from op_profiler.collection.sampling.adaptive import adaptive_batches
 from op_profiler.collection.sampling.mixtures import USUAL
 from op_profiler.collection.summary import ModelReport
@@ -30,7 +30,7 @@ from op_profiler.operators.kinds.norms import LayerNorm, Softmax
 from op_profiler.operators.kinds.point import Point
 from op_profiler.operators.kinds.products import BatchMatmul, Dense
 from op_profiler.operators.kinds.rearrangements import GrowingPast
-from op_profiler.prediction.latency import devices, fit, open_predictor
+from op_profiler.prediction.latency import devices
 from op_profiler.report.collection import Screen
 from op_profiler.schedules.record_files import keep
 from op_profiler.schedules.records import Conditions, Record
@@ -362,15 +362,15 @@ def test_adaptive_batches_are_drawn_by_what_is_known_of_the_target(monkeypatch: 
     def drawn(target: str, *there: devices.DeviceName) -> tuple[str, list[str], list[str]]:
         asked.clear()
         told: list[str] = []
-        monkeypatch.setattr(devices, "devices_in", lambda **_: list(there))
+        monkeypatch.setattr(adaptive, "devices_in", lambda **_: list(there))
         place = Place(host="127.0.0.1", port=9190, key="pynq") if target == "pynq" else None
         build = BuildRequest(model=ModelRequest(source="sample", name=""), target=target, place=place)
         batches = adaptive_batches(CollectRequest(build=build, db="sqlite:///x.db"), ["dense"], 0, told.append)
         labels = [next(batches).label for _ in range(2)]
         return labels[0].rpartition("-")[0], asked[:1], told
 
-    monkeypatch.setattr(open_predictor, "examples_for", known)
-    monkeypatch.setattr(fit, "fingerprint", lambda _: "f")
+    monkeypatch.setattr(adaptive, "examples_for", known)
+    monkeypatch.setattr(adaptive, "fingerprint", lambda _: "f")
     monkeypatch.setattr("op_profiler.targets.cuda.tvm_build.device_name", lambda: "NVIDIA H100")
     for target, key in (("llvm", "h"), ("cuda", "g"), ("pynq", "b")):
         assert drawn(target, here, gpu, board) == ("adaptive0", [key], [])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from op_profiler.addresses import without_password
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import COMPILERS
-from op_profiler.dataset import DEFAULT_DB, Dataset, usual_dataset
+from op_profiler.dataset import DEFAULT_DB, usual_dataset
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.option_values import parse_trials_from
@@ -138,6 +138,7 @@ def _names(wanted: str, row: dict[str, Any]) -> bool:
 def _anchors(request: BuildRequest, db: str) -> list[Operator]:
     """The anchor of an operator's key, or those of a model that can be tuned."""
     from op_profiler.collection.studies.tune import tunables_of
+    from op_profiler.dataset import Dataset
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.prediction.schedules.suggestions import anchor_of_key
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
-from op_profiler.dataset import DEFAULT_DB, Dataset, export_table, import_table
+from op_profiler.dataset import DEFAULT_DB
 from op_profiler.dataset.formats import FORMATS, SUFFIXES
 from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
 from op_profiler.files import check_folder, check_writable
@@ -55,6 +55,8 @@ class ExportRequest:
         Raises:
             UsageError: the rows or the name do not fit the format; else as `export_table`.
         """
+        from op_profiler.dataset import Dataset, export_table
+
         if self.threads is not None and self.threads < 0:
             raise UsageError(f"--threads {self.threads} is out of range; give 1 or more, or 0 for what ran on a GPU")
         if self.partition_by and SUFFIXES.get(path.suffix.lower(), "parquet") != "parquet":
@@ -134,6 +136,8 @@ class ImportRequest:
             UsageError: an option does not fit the format, or the precision has to be given.
             OpProfilerError: the file is missing or of another format, or the dataset cannot be written.
         """
+        from op_profiler.dataset import Dataset, import_table
+
         format = self.format_of(file)
         chosen = FORMATS.get(format)
         if self.device is not None and not chosen.takes_device:

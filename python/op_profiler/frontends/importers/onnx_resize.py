@@ -48,7 +48,7 @@ class FractionalScales(Rewriting):
         return writer.nodes
 
     def _scales(self, node: Any, dims: Any) -> Any:
-        """By axis; None where they are not known, and of sizes without antialiasing, from which TVM computes the same."""
+        """By axis; None where they are not known, and of sizes without antialiasing, which TVM computes by."""
         given = [self.constants.value(name) if name else None for name in node.input[2:]]
         if given and given[0] is not None and len(given[0]):
             return given[0]

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
 from op_profiler.errors import DatasetError
 from op_profiler.frontends.sample import AROUND_SAMPLED, bytes_written_before, stays_cached
@@ -178,7 +177,10 @@ def load_examples(
         DatasetError: one of them cannot be read.
     """
 
+    from op_profiler.dataset import Dataset, flat_rows
+
     def rows() -> Iterator[Mapping[str, Any]]:
+
         if file is not None:
             wanted = rows_of_file(file, COLUMNS)
             yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
