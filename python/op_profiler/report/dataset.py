@@ -21,12 +21,12 @@ def show_contents(held: Contents) -> None:
         [
             model.key,
             f"{model.source}:{model.name}, batch {model.batch_size}" + (f", run {model.label}" if model.label else ""),
-            *map(str, (model.operators, model.measured, model.failed)),
-            ",".join(map(str, model.threads)),
-            model.precision,
-            model.target,
             ", ".join(_built_by(model)) or "-",
             {None: "-", False: "default", True: "tuned"}[model.tuned],
+            model.precision,
+            model.target,
+            ",".join(map(str, model.threads)),
+            *map(str, (model.operators, model.measured, model.failed)),
             *map(str, (model.foreign_load, model.unsettled, model.unfinished)),
         ]
         for model in held.models
@@ -34,10 +34,10 @@ def show_contents(held: Contents) -> None:
     headings = [
         *numbers("key"),  # it is copied into other commands
         *texts("model"),
-        *numbers("operators", "times", "failed", rank=1),
-        *numbers("threads", rank=2),
-        *texts("precision", "target", "built by", "schedules", rank=3),
-        *numbers("background load", "unsettled", "unfinished", rank=4),
+        *texts("built by", "schedules", "precision", "target", rank=1),
+        *numbers("threads", rank=1),
+        *numbers("operators", "times", "failed", rank=2),
+        *numbers("background load", "unsettled", "unfinished", rank=3),
     ]
     show_table(console, f"models: {len(held.models)}", headings, rows)
     names = ("key", "kind", "processor", "cores", "rows")

@@ -14,6 +14,8 @@ _WITHOUT_TERMINAL = 120
 _LEAST_TEXT = 24
 """Characters that a line of a long text has at least."""
 _EMPTY = frozenset({"", "-"})
+_ALIKE = 100
+"""Added to the rank of a column of which all rows say the same."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,9 @@ def show_table(
 
     cells = {place: [row[place] for row in rows] for place in range(len(headings))}
     told = [place for place, one in enumerate(headings) if not (one.rank and _EMPTY.issuperset(cells[place]))]
-    kept = fitting({place: headings[place].width(cells[place]) for place in told}, headings, console.width)
+    alike = {place: cells[place][0] for place in told if len(rows) > 1 and len(set(cells[place])) == 1}
+    ranks = {place: headings[place].rank + (_ALIKE if place in alike and headings[place].rank else 0) for place in told}
+    kept = fitting({place: headings[place].width(cells[place]) for place in told}, ranks, console.width)
     columns = []
     for place in kept:
         one = headings[place]
@@ -95,14 +99,15 @@ def show_table(
     for row, style in zip(rows, styles or [None] * len(rows), strict=True):
         table.add_row(*(Text(row[place]) for place in kept), style=style)
     console.print(table)
-    left = [headings[place].name for place in told if place not in kept]
+    left = [place for place in told if place not in kept]
     if left:
-        say(console, f"a wider terminal also shows: {'; '.join(left)}")
+        names = (headings[place].name + (f" ({alike[place]} in all rows)" if place in alike else "") for place in left)
+        say(console, f"a wider terminal also shows: {'; '.join(names)}")
 
 
-def fitting(widths: dict[int, int], headings: Sequence[Heading], width: int) -> list[int]:
+def fitting(widths: dict[int, int], ranks: dict[int, int], width: int) -> list[int]:
     """The places of the columns for which a terminal of so many characters has room."""
     kept = sorted(widths)
-    while sum(widths[place] + 3 for place in kept) + 1 > width and any(headings[place].rank for place in kept):
-        kept.remove(max(kept, key=lambda place: (headings[place].rank, place)))
+    while sum(widths[place] + 3 for place in kept) + 1 > width and any(ranks[place] for place in kept):
+        kept.remove(max(kept, key=lambda place: (ranks[place], place)))
     return kept

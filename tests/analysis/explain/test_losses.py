@@ -66,7 +66,7 @@ def test_what_a_level_cannot_have_delivered_came_from_a_nearer_one(capsys: pytes
         whole = ModelExplanation(
             model="net", processor="any", threads=2, whole_model_us=1000.0, operators=[one], notes=[]
         )
-        show(whole, tables=True, terminal=False)
+        show(whole, tables=True)
         shown = capsys.readouterr().out
         assert ("memory >100%" in shown, "a cache nearer to the core" in shown) == (told, told)
     assert quick.traffic_shares["memory"] == pytest.approx(2, rel=0.05)

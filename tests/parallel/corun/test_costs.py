@@ -61,9 +61,9 @@ def test_the_calibration_of_this_machine_tells_costs(
         asked.append(target)
         return predictor
 
-    monkeypatch.setattr("op_profiler.prediction.latency.calibration.calibrated", calibrated)
+    monkeypatch.setattr("op_profiler.parallel.corun.costs.calibrated", calibrated)
     monkeypatch.setattr(
-        "op_profiler.prediction.latency.open_predictor.open_predictor",
+        "op_profiler.parallel.corun.costs.open_predictor",
         lambda name, *, db, compiler, note: dataclasses.replace(predictor, choice=name),
     )
     machine = SimpleNamespace(device=SimpleNamespace(target=predictor.device.target))
