@@ -29,6 +29,14 @@ BENCHMARKS = ROOT / "benchmarks"
 RESULTS = BENCHMARKS / "results"
 _MADE = "<!-- Made by docs/generate.py. Change the code, not this page. -->"
 _BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+_CLAIMS = {
+    "additivity": "Operators add up to the model.",
+    "repeatability": "Intervals hold in another run.",
+    "disturbed_times": "A disturbed measurement is marked.",
+    "operators_agree": "A model computes what its framework computes, or is refused.",
+    "held_out_models": "Predictions are judged on networks that the predictor never saw.",
+}
+"""What README promises, by the benchmark that judges it."""
 _UNITS = {"_percent": ", %", "_us": ", us", "_s": ", s"}
 
 
@@ -47,8 +55,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "python.md", _page("Python", _python())
     yield DOCS / "figures.md", _figures()
     yield DOCS / "architecture.svg", picture()
-    headlines = {path.stem: _headline(path) for path in RESULTS.glob("*.json")}
-    for page, blocks in ((ROOT / "README.md", headlines), (BENCHMARKS / "README.md", {"all": _index()})):
+    for page, blocks in ((ROOT / "README.md", {"trust": _trust()}), (BENCHMARKS / "README.md", {"all": _index()})):
         yield page, _filled(page.read_text(encoding="utf-8"), blocks)
 
 
@@ -293,10 +300,15 @@ def _result(script: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(path: Path) -> str:
-    """A result in one sentence, with where and when."""
-    result = json.loads(path.read_text(encoding="utf-8"))
-    return f"> {sentence(result['headline'])} *{_provenance(result['provenance'])}*\n"
+def _trust() -> str:
+    """A line for each claim of the README, with the result that supports it."""
+    lines = []
+    for name, claim in _CLAIMS.items():
+        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        about = result["provenance"]
+        where = f"`{name}.py`, {about['date']}, {about['processor']}"
+        lines.append(f"- **{claim}** {sentence(result['headline'])} ({where})")
+    return "\n".join(lines) + "\n"
 
 
 def _provenance(about: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from op_profiler.operators.titles import title_of
 from op_profiler.report.layers import show_layers
 from op_profiler.report.page.amounts import time_text
 from op_profiler.report.studies import show_studies
-from op_profiler.report.tables import at_counts, numbers, say, screen, show_table, texts, threads_text
+from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,23 +126,23 @@ def show_model(console: Console, report: ModelReport) -> None:
     title = f"{report.label}, {request.build.precision}, {request.build.target}"
     title += request.measuring.resources_label
     if report.error is not None:
-        say(console, f"{title}: {report.error}")
+        print_line(console, f"{title}: {report.error}")
         if not report.operators:
             return
     if any(thread.timing is not None for thread in report.threads.values()):
-        say(console, _headline(report))
+        print_line(console, _headline(report))
     _show_operators(console, report, title)
     for note in report.notes:
-        say(console, f"note: {note}")
+        print_line(console, f"note: {note}")
     if report.agreement is not None:
-        say(console, str(report.agreement))
+        print_line(console, str(report.agreement))
     if report.threads:
         _show_whole_model(console, report)
     for operator, error in _failures(report):
-        say(console, f"failed: {operator.name}: {error}")
+        print_line(console, f"failed: {operator.name}: {error}")
     for kept in report.kept_failures:
         what = f"{kept.operator_name or 'the model'} at {kept.settings.threads} threads"
-        say(
+        print_line(
             console,
             f"failed on {kept.failed_at[:16]}: {what}: {kept.error}; the time of {(kept.timed_at or '')[:16]} stands",
         )
@@ -264,7 +264,7 @@ def _show_whole_model(console: Console, report: ModelReport) -> None:
             remarks.setdefault(remark, []).append(str(count))
     for remark, counts in remarks.items():
         at = f"{' and '.join(counts)} thread{'s' if counts != ['1'] else ''}: " if counts != ["0"] else ""
-        say(console, f"{at}{remark}")
+        print_line(console, f"{at}{remark}")
 
 
 def _of_model(thread: ThreadReport, count: int) -> list[str]:

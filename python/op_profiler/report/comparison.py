@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.comparison.changes import FALSE_SHARE
-from op_profiler.report.tables import numbers, say, screen, show_table, texts
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared, Comparison, RunComparison
@@ -36,9 +36,9 @@ def show_comparison(comparison: Comparison) -> None:
         show_table(console, f"{run.title}\n{between(run)}", _HEADINGS, rows, styles)
         rest += [f"{cells(row)[0]}: {'; '.join(found)}" for row in shown if (found := _reasons(row))]
         for line in (*rest, *remarks(run)):
-            say(console, line)
+            print_line(console, line)
     for line in (*comparison.notes, verdict(comparison), method(comparison)):
-        say(console, line)
+        print_line(console, line)
 
 
 def between(run: RunComparison) -> str:

@@ -15,7 +15,7 @@ from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
 from op_profiler.report.page.coruns import corun_part
 from op_profiler.report.page.report import report_of, write_report
-from op_profiler.report.tables import numbers, say, screen, show_table, texts
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,10 +101,10 @@ def _show_plan(console: Console, result: CorunResult) -> None:
     ]
     show_table(console, f"{' + '.join(plan.models)}: plan of {plan.title}", headings, rows)
     for policy, predicted, measured in result.tried:
-        say(console, f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us")
+        print_line(console, f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us")
     for tuned in result.collaboration.to_json() if result.collaboration is not None else ():
         text = f"stage {tuned['stage']}: tuned alone {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
-        say(console, text)
+        print_line(console, text)
 
 
 def _show_targets(console: Console, result: TargetsResult) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.report.tables import numbers, say, screen, show_table, texts, threads_text
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,9 +25,9 @@ def show(found: ModelExplanation, *, tables: bool) -> None:
     if tables:
         _table(console, found)
         for note in found.notes:
-            say(console, f"note: {note}")
+            print_line(console, f"note: {note}")
     for operator in found.operators:
-        say(console, f"\n{operator.sentence}" if tables else operator.sentence)
+        print_line(console, f"\n{operator.sentence}" if tables else operator.sentence)
 
 
 def _table(console: Console, found: ModelExplanation) -> None:
@@ -59,7 +59,7 @@ def _table(console: Console, found: ModelExplanation) -> None:
     ]
     show_table(console, title, headings, rows)
     if any(share > 1 for one in found.operators for share in one.traffic_shares.values()):
-        say(console, "note: >100% of a traffic peak: a cache nearer to the core kept some of its tensors")
+        print_line(console, "note: >100% of a traffic peak: a cache nearer to the core kept some of its tensors")
 
 
 def _traffic(one: OperatorExplanation) -> str:

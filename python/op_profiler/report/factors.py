@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
-from op_profiler.report.tables import numbers, say, screen, show_table, texts
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,12 +99,12 @@ def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
     places = {(c.anchor, tuple(c.under.items())): c.under for c in found if c.under and c.not_enough is None}
     for (anchor, _), under in places.items():
         told = ", ".join(f"{name} {'not set' if value is None else value}" for name, value in under.items())
-        say(console, f"between operators: {anchor}: under {told}")
+        print_line(console, f"between operators: {anchor}: under {told}")
     reasons: dict[tuple[str, str], list[str]] = {}
     for c in (c for c in found if c.not_enough is not None):
         reasons.setdefault((c.anchor, str(c.not_enough)), []).append(c.factor)
     for (anchor, reason), names in reasons.items():
-        say(console, f"not enough: {anchor}: {', '.join(names)}: {reason}")
+        print_line(console, f"not enough: {anchor}: {', '.join(names)}: {reason}")
 
 
 def _pair(value: float | None, p: float | None) -> str:
@@ -120,7 +120,7 @@ def _show_turnarounds(console: Console, turned: Sequence[Turnaround], prediction
         for (value, reason), count in counts.most_common():
             where = "none" if value is None else f"{value:g}"
             note = f"  ({reason})" if reason else ""
-            say(console, f"  {anchor}: {count} at {where}{note}")
+            print_line(console, f"  {anchor}: {count} at {where}{note}")
     if prediction.refused is not None:
         print(f"  prediction of others: {prediction.refused}")
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from op_profiler.report.tables import numbers, say, screen, show_table, texts
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 
 def show_fleet(address: str, state: Mapping[str, Any]) -> None:
@@ -41,11 +41,13 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
     console = screen()
     show_table(console, f"{address}: {len(workers)} workers on {len(machines)} machines", headings, rows)
     for run in state["runs"]:
-        say(console, f"a run has {run['done']} done" + (f", {run['of'] - run['done']} left" if run["of"] else ""))
+        print_line(
+            console, f"a run has {run['done']} done" + (f", {run['of'] - run['done']} left" if run["of"] else "")
+        )
     for failure in state["failures"]:
-        say(console, f"failed on {failure['machine'] or 'no machine'}: {failure['name']}: {failure['error']}")
+        print_line(console, f"failed on {failure['machine'] or 'no machine'}: {failure['name']}: {failure['error']}")
     for reason in state["left_out"]:
-        say(console, f"left out: {reason}")
-    say(console, f"{state['per_minute']:g} tasks a minute over the last ten")
+        print_line(console, f"left out: {reason}")
+    print_line(console, f"{state['per_minute']:g} tasks a minute over the last ten")
     if state["dashboard"]:
-        say(console, f"Dask's pages: {state['dashboard']}")
+        print_line(console, f"Dask's pages: {state['dashboard']}")

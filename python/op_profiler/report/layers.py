@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.report.tables import at_counts, numbers, say, show_table, texts
+from op_profiler.report.tables import at_counts, numbers, print_line, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,7 @@ def show_layers(console: Console, report: ModelReport, depth: int) -> None:
         depth: parts of a layer's path that are kept; 0 for all.
     """
     if not report.layers:
-        say(console, "time by layer: the source of this model names no layers, or an older version stored it")
+        print_line(console, "time by layer: the source of this model names no layers, or an older version stored it")
         return
     counts = sorted(count for count, thread in report.threads.items() if thread.measurements)
     by_count = {count: {one.layer: one for one in report.by_layer(count, depth or None)} for count in counts}

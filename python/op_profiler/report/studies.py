@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from op_profiler.operators.titles import title_of
-from op_profiler.report.tables import numbers, say, show_table, texts
+from op_profiler.report.tables import numbers, print_line, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,14 +28,14 @@ def show_studies(console: Console, report: ModelReport) -> None:
         covered |= {key for vendor in studies.vendor for key in vendor.operators}
         left = [title_of(o.op_names) for o, _ in base.heavy() if o.key not in covered]
         if left:
-            say(console, f"heavy, but without an op that a template computes: {', '.join(left)}")
+            print_line(console, f"heavy, but without an op that a template computes: {', '.join(left)}")
     tune = report.request.studies.tune
     if tune is not None and tune.partial and any(t.partial_us for t in studies.tuned):
         _show_partial(console, studies, operators)
     if studies.compared:
         _show_comparison(console, studies)
     for problem in studies.problems:
-        say(console, f"failed: {problem}")
+        print_line(console, f"failed: {problem}")
 
 
 def _show_operators(console: Console, studies: StudyReport, operators: dict[str, Operator]) -> None:

@@ -65,7 +65,7 @@ def screen() -> Console:
     return Console(width=None if sys.stdout.isatty() else _WITHOUT_TERMINAL, highlight=False)
 
 
-def say(console: Console, text: str) -> None:
+def print_line(console: Console, text: str) -> None:
     """Print a line as it is; on a terminal it is wrapped between words."""
     console.print(text, markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
@@ -86,10 +86,12 @@ def show_table(
     from rich.text import Text
 
     cells = {place: [row[place] for row in rows] for place in range(len(headings))}
-    told = [place for place, one in enumerate(headings) if not (one.rank and _EMPTY.issuperset(cells[place]))]
-    alike = {place: cells[place][0] for place in told if len(rows) > 1 and len(set(cells[place])) == 1}
-    ranks = {place: headings[place].rank + (_ALIKE if place in alike and headings[place].rank else 0) for place in told}
-    kept = fitting({place: headings[place].width(cells[place]) for place in told}, ranks, console.width)
+    filled = [place for place, one in enumerate(headings) if not (one.rank and _EMPTY.issuperset(cells[place]))]
+    alike = {place: cells[place][0] for place in filled if len(rows) > 1 and len(set(cells[place])) == 1}
+    ranks = {
+        place: headings[place].rank + (_ALIKE if place in alike and headings[place].rank else 0) for place in filled
+    }
+    kept = fitting({place: headings[place].width(cells[place]) for place in filled}, ranks, console.width)
     columns = []
     for place in kept:
         one = headings[place]
@@ -99,10 +101,10 @@ def show_table(
     for row, style in zip(rows, styles or [None] * len(rows), strict=True):
         table.add_row(*(Text(row[place]) for place in kept), style=style)
     console.print(table)
-    left = [place for place in told if place not in kept]
+    left = [place for place in filled if place not in kept]
     if left:
         names = (headings[place].name + (f" ({alike[place]} in all rows)" if place in alike else "") for place in left)
-        say(console, f"a wider terminal also shows: {'; '.join(names)}")
+        print_line(console, f"a wider terminal also shows: {'; '.join(names)}")
 
 
 def fitting(widths: dict[int, int], ranks: dict[int, int], width: int) -> list[int]:

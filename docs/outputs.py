@@ -1,0 +1,90 @@
+"""Run the commands whose output the README and the tutorials show, and write that output into the pages.
+
+    python docs/outputs.py [PAGE ...] [--only WORDS]
+
+A block of output stands below a line ``<!-- output: COMMAND -->``. The command runs in a terminal of 100 columns, with a
+dataset of its own. Of a table of operators the first eight rows are kept. Run this on a quiet machine: what the pages show
+is what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import re
+import shlex
+import struct
+import tempfile
+import termios
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md")))
+_COLUMNS = 100
+_ROWS = 8
+_BLOCK = re.compile(r"(<!-- output: (.+) -->\n```\n).*?(\n```)", re.DOTALL)
+_ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("pages", nargs="*", type=Path, default=PAGES)
+    arguments.add_argument("--only", default="", help="run the commands that have these words in them")
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for page in given.pages:
+            text = page.read_text(encoding="utf-8")
+            for block in _BLOCK.finditer(text):
+                if given.only in block[2]:
+                    print(f"{page.name}: {block[2]}", flush=True)
+                    shown = shortened(output_of(block[2], Path(folder)))
+                    text = text.replace(block[0], f"{block[1]}{shown}{block[3]}")
+            page.write_text(text, encoding="utf-8")
+
+
+def output_of(command: str, folder: Path) -> str:
+    """What a terminal shows when the command has ended, without colours and progress.
+
+    Raises:
+        SystemExit: the command failed.
+    """
+    child, terminal = pty.fork()
+    if child == 0:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, _COLUMNS, 0, 0))
+        os.environ.update(TERM="xterm", NO_COLOR="1")
+        os.environ.pop("COLUMNS", None)
+        os.chdir(folder)
+        words = shlex.split(command)
+        os.execvp(words[0], words)
+    written = b""
+    while True:
+        try:
+            read = os.read(terminal, 1 << 16)
+        except OSError:  # how a terminal of Linux says that its last writer is gone
+            break
+        if not read:
+            break
+        written += read
+    if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        raise SystemExit(f"{command}: exit code {code}\n{written.decode()[-2000:]}")
+    lines = written.decode().replace("\r\n", "\n").split("\n")
+    return "\n".join(_ESCAPES.sub("", line.rpartition("\r")[2]).rstrip() for line in lines if "\x1b[2K" not in line)
+
+
+def shortened(text: str) -> str:
+    """Tables without the rows after the first few."""
+    kept: list[str] = []
+    rows = 0
+    for line in text.strip("\n").split("\n"):
+        rows = rows + 1 if line.startswith("│") else 0
+        if rows <= _ROWS:
+            kept.append(line)
+        elif rows == _ROWS + 1:
+            kept.append("  ...")
+    return "\n".join(kept)
+
+
+if __name__ == "__main__":
+    main()
