@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-_FIGURES = ("benchmarks/results", "docs/figures.md", "benchmarks/README.md")
+_FIGURES = ("benchmarks/results", "docs/figures.md", "docs/figures", "benchmarks/README.md")
 sys.path.insert(0, str(ROOT / "python"))
 
 FIGURE_MODELS = (

@@ -2,9 +2,8 @@
 
     python docs/outputs.py [PAGE ...] [--only WORDS]
 
-A block of output stands below a line ``<!-- output: COMMAND -->``. The command runs in a terminal of 100 columns, with a
-dataset of its own. Of a table of operators the first eight rows are kept. Run this on a quiet machine: what the pages show
-is what was measured.
+A block of output stands below a line ``<!-- output: COMMAND -->``. The command runs in a terminal of 100 columns, with
+an empty dataset. The first eight rows of a table are kept. Run this on a quiet machine: its times are published.
 """
 
 from __future__ import annotations

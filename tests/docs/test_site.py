@@ -32,8 +32,8 @@ def test_made_pages_are_as_the_code_is(generate: ModuleType) -> None:
 def test_a_figure_that_was_not_measured_yet_says_how(
     generate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generate, "RESULTS", tmp_path)
-    told = generate._result(ROOT / "benchmarks" / "additivity.py")
+    monkeypatch.setattr(sys.modules["figure_pages"], "RESULTS", tmp_path)
+    told = sys.modules["figure_pages"]._result(ROOT / "benchmarks" / "additivity.py")
     assert "Not measured yet: `python benchmarks/additivity.py`" in told and "Goal: the distance from 1" in told
 
 

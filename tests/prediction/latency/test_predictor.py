@@ -29,7 +29,7 @@ from op_profiler.prediction.latency.operator_predictor import MEASURED, UNSUPPOR
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline, Work
 from op_profiler.report.page.predictions import estimates_of, prediction_part
-from op_profiler.report.prediction import regressor_csv, render, show_table, summary
+from op_profiler.report.prediction import regressor_csv, render, show_prediction, summary
 
 Law = Callable[[Operator, int], float]
 Fitted = Callable[[str], OperatorPredictor]
@@ -284,7 +284,7 @@ def test_a_network_names_what_is_missing(predictor: OperatorPredictor, strangers
     assert told["total_us"] is None and told["interval_us"] == [found.low_us, None]
     assert told["partial_us"] == found.partial_us
     assert summary(found).startswith(
-        f"total at 1 threads: unknown, at least {found.low_us:.1f} us: 1 of 4 operators without an estimate; the "
+        f"total at 1 thread: unknown, at least {found.low_us:.1f} us: 1 of 4 operators without an estimate; the "
         f"others take {found.partial_us:.1f} us ("
     )
     lines = render([found], "runtime_lut", predictor.device).splitlines()
@@ -314,8 +314,8 @@ def test_a_network_takes_at_least_what_its_bounded_operators_do(
     assert shown.us is None and shown.partial_us == pytest.approx(both.partial_us, rel=1e-3)
     assert shown.without_estimate == ["fused_new"]
     console = Console(file=io.StringIO(), width=150)
-    show_table(console, both, predictor)
-    assert f"at least {both.operators.low_us[0]:.1f}" in console.file.getvalue()  # type: ignore[attr-defined]
+    show_prediction(console, both, predictor)
+    assert f"at least {both.operators.low_us[0]:.3g}" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_heavy_op_in_a_dtype_that_only_others_had_is_bounded(
