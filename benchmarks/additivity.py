@@ -13,9 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
-from common import FIGURE_MODELS, in_own_process, provenance, store
+from common import FIGURE_MODELS, at_most, every, in_own_process, provenance, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 SMALL_MODELS = (("local", "mlp"), ("local", "rnn"), ("local", "lstm"), ("local", "gru"))
 """Their kernels take microseconds and less: what a call costs decides."""
@@ -73,6 +77,29 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
         marked = float(whole_model.foreign_load)
         ratios[str(result.threads)] = [whole_model.median_us, result.timing.ratio, debug_ratio, marked]
     return ratios
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    A ratio that is missing, of the small models too, counts as unknown.
+    """
+    near = [row for row in tables.get("distance_from_1", ()) if row["sum_of"] == "op_profiler"]
+    off = [(row["model"], _off_percent(row["op_profiler_ratio"])) for row in tables.get("models", ())]
+    small = [[far for model, far in off if model == name] or [None] for _, name in SMALL_MODELS]
+    return every(
+        [
+            every(at_most(row["median_percent"], 2) for row in near),
+            every(at_most(row["worst_percent"], 5) for row in near),
+            every(at_most(far, 5) for _, far in off),
+            every(at_most(far, 3) for of_model in small for far in of_model),
+        ]
+    )
+
+
+def _off_percent(ratio: float | None) -> float | None:
+    """Return the distance of a ratio from 1 in percent, or None if there is no ratio."""
+    return None if ratio is None else round(100 * abs(ratio - 1), 1)
 
 
 def main() -> None:

@@ -30,9 +30,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import provenance, run_command, store
+from common import at_most, every, provenance, run_command, store
 
 if TYPE_CHECKING:
+    from common import Tables
+
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.held_out import HeldOutNetwork
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
@@ -168,6 +170,16 @@ def rows_of(name: str, found: list[HeldOutNetwork]) -> tuple[list[dict[str, Any]
     }
     print(", ".join(f"{key} {value}" for key, value in whole.items()), flush=True)
     return rows, whole
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Networks and operators without an estimate have no error, and are in no mean.
+    """
+    adapted = [row for row in tables.get("together", ()) if row["predictor"] == "adapted"]
+    networks = [at_most(row["networks_mean_percent"], 8) for row in adapted]
+    return every([*networks, *(at_most(row["operators_above_20_us_percent"], 12) for row in adapted)])
 
 
 def main() -> None:

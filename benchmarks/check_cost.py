@@ -13,10 +13,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import collect, provenance, store
+from common import at_most, collect, every, provenance, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 MODELS = ("local:resnet18", "local:squeezenet1_1", "transformers:bert")
 _REPEATS = 2
@@ -34,6 +37,11 @@ def seconds_of(model: str, check: str) -> float:
         if code:
             sys.exit(f"{model}: the collector ended with {code}")
         return time.perf_counter() - started
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    return every(at_most(row["longer_percent"], 10) for row in tables.get("models", ()))
 
 
 def main() -> None:

@@ -38,6 +38,8 @@ FIGURE_MODELS = (
 
 Records = Sequence[Mapping[str, Any]]
 """Rows of a table: the same members in each, units in their names, rounded to what is told."""
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The tables of a result by their names, as `store` writes them."""
 
 
 @functools.cache
@@ -86,6 +88,24 @@ _WRONG = "WRONG"
 def outputs_verdict(equal: bool, agree: bool) -> str:
     """For the column ``outputs`` of a table of plans; `store` fails where outputs are wrong."""
     return "equal" if equal else "agree" if agree else _WRONG
+
+
+def every(parts: Iterable[bool | None]) -> bool | None:
+    """Return False if a part of a goal is missed, else None if there is no part or one is unknown, else True."""
+    parts = list(parts)
+    if False in parts:
+        return False
+    return True if parts and None not in parts else None
+
+
+def at_most(value: float | None, limit: float) -> bool | None:
+    """Return whether a value is at most the limit, or None if there is no value."""
+    return None if value is None else value <= limit
+
+
+def at_least(value: float | None, limit: float) -> bool | None:
+    """Return whether a value is at least the limit, or None if there is no value."""
+    return None if value is None else value >= limit
 
 
 def store(

@@ -27,13 +27,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from collection_common import COMPILERS, cost_of, cost_row, stage_row
-from common import FIGURE_MODELS, ROOT, requests_of, run_of, store
+from common import FIGURE_MODELS, ROOT, at_most, every, requests_of, run_of, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 SIDES = ("relay", "relax", "stock", "torch")
 _BERT = "transformers:bert"
@@ -238,6 +241,30 @@ def together(turns: list[Turn]) -> Turn:
     return Turn(float(np.median([turn.ms for turn in turns])), sum(turn.runs for turn in turns))
 
 
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    A network without a ratio, or a compiler without sums of operators, counts as unknown.
+    """
+    ratios = [row["ratio"] for row in tables.get("models", ())]
+    known = [ratio for ratio in ratios if ratio]
+    sums = {row["compiler"]: row for row in tables.get("together", ())}
+    off = [row["sum_from_1_percent"] for row in tables.get("collections", ())]
+    return every(
+        [
+            at_most(geometric_mean(known), 1.05) if ratios and len(known) == len(ratios) else None,
+            every(at_most(ratio, 1.15) for ratio in ratios),
+            *(at_most(sums[name]["sum_from_1_median_percent"], 2) if name in sums else None for name in COMPILERS),
+            every(at_most(far, 5) for far in off),
+        ]
+    )
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Return the geometric mean of ratios of times."""
+    return float(np.exp(np.mean(np.log(ratios))))
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--serve"]:
         serve(*sys.argv[2:4])
@@ -263,7 +290,7 @@ def main() -> None:
     ratios = [row["ratio"] for row in rows if row["ratio"]]
     if not ratios or not collections:
         return
-    mean, worst = float(np.exp(np.mean(np.log(ratios)))), max(ratios)
+    mean, worst = geometric_mean(ratios), max(ratios)
     headline = f"Relax with our schedules over Relay: {mean:.2f} in the geometric mean, {worst:.2f} at worst"
     print(headline)
     store(__file__, headline, {"models": rows, **tables_of(collections), "stages": stages}, whole=run.whole)

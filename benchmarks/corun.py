@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import outputs_verdict, requests_of, run_of, store
+from common import at_least, every, outputs_verdict, requests_of, run_of, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 BRANCHING = (
     "squeezenet_v1.1",
@@ -95,6 +98,21 @@ def measure(names: str) -> dict[str, Any]:
         "kernels": len(base.graph),
         "plans": rows,
     }
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    A pair without a plan counts as unknown.
+    """
+    auto = {row["models"]: row for row in tables.get("plans", ()) if row["auto"]}
+    return every(
+        [
+            every(at_least(row["speedup"], 1) for row in auto.values()),
+            every(at_least(row["gap_closed_percent"], 50) for row in tables.get("branching_models", ())),
+            *(at_least(1.05 * auto[pair]["limit_over_it"], 1) if pair in auto else None for pair in PAIRS),
+        ]
+    )
 
 
 def main() -> None:

@@ -18,10 +18,13 @@ import itertools
 import json
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import provenance, store
+from common import at_least, at_most, every, provenance, store
 from planted_common import CAUSES, Planted, built_of
+
+if TYPE_CHECKING:
+    from common import Records, Tables
 
 TRIALS = 32
 OPERATORS = 20
@@ -161,6 +164,26 @@ def gains(keep: Path | None) -> list[dict[str, Any]]:
     return rows
 
 
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Fewer than 12 causes or 20 gains count as unknown.
+    """
+    planted, searched = tables.get("causes", ()), tables.get("gains", ())
+    named = at_least(named_first(planted), 10) if len(planted) == 12 else None
+    return every([named, at_most(median_off(searched), 0.2) if len(searched) == OPERATORS else None])
+
+
+def named_first(planted: Records) -> int:
+    """Return how many planted causes are named first."""
+    return sum(row["named_first"] == row["cause"] for row in planted)
+
+
+def median_off(searched: Records) -> float:
+    """Return the median error of the promised speed-up, as a share; not a number if nothing was searched."""
+    return statistics.median(abs(row["off"]) for row in searched) if searched else float("nan")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, metavar="FILE", help="gains of earlier runs, which go on from there")
@@ -168,10 +191,10 @@ def main() -> None:
     arguments = parser.parse_args()
     print(provenance())
     found = causes()
-    right = sum(row["named_first"] == row["cause"] for row in found)
+    right = named_first(found)
     print(f"{right} of {len(found)} planted causes are named first")
     searched = [] if arguments.causes else gains(arguments.keep)
-    off = statistics.median(abs(row["off"]) for row in searched) if searched else float("nan")
+    off = median_off(searched)
     print(f"promised over found: off by {off:.1%} in the median of {len(searched)} operators")
     store(
         __file__,

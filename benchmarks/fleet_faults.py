@@ -19,11 +19,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-from common import ROOT, run_of, store
+from common import ROOT, every, run_of, store
 from fleet_common import SHARE, cluster_of, postgresql_server, small_requests
+
+if TYPE_CHECKING:
+    from common import Tables
 
 _TASKS = int(200 * SHARE)
 _WORKERS = 4
@@ -118,6 +121,17 @@ def _judged(reports: list[Any], url: str) -> dict[str, Any]:
         "measurements_expected": operators * _TASKS,
         "measurements": timed["complete"],
     }
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    rows = tables.get("faults", ())
+    return every(
+        row["finished"] == row["requests"]
+        and row["measurements"] == row["measurements_expected"]
+        and row["models_lost"] == row["models_doubled"] == 0
+        for row in rows
+    )
 
 
 def main() -> None:

@@ -16,10 +16,13 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import ROOT, run_of, store
+from common import ROOT, every, run_of, store
 from fleet_common import cluster_of, on_board, postgresql_server, small_requests
+
+if TYPE_CHECKING:
+    from common import Tables
 
 _MODELS = 3
 _SERIAL = "0000000000b0a4d"
@@ -89,6 +92,12 @@ def rows_by_device(dataset: Any, model_key: str) -> dict[str, int]:
     query = select(*machine, func.count().label("rows")).join(measurements, measurements.c.device_key == devices.c.key)
     rows = dataset.rows(query.where(measurements.c.model_key == model_key).group_by(*machine))
     return {f"{row['host_fingerprint']} {row['machine_id']}": row["rows"] for row in rows}
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    rows = [row for row in tables.get("machines", ()) if row["rows"]]
+    return every(row["rows_of_another_device"] == 0 for row in rows)
 
 
 def main() -> None:

@@ -22,11 +22,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-from common import ROOT, run_of, store
+from common import ROOT, at_least, every, run_of, store
 from fleet_common import SHARE, cluster_of, small_requests
+
+if TYPE_CHECKING:
+    from common import Tables
 
 _BOARDS = (1, 2, 4, 8)
 _KERNEL_SECONDS = 1.5 * SHARE
@@ -69,6 +72,11 @@ def measure(name: str) -> dict[str, Any]:
         "cores_busy_percent": round(busy_percent, 1),
         "requests_a_minute": round(60 * len(timed) / seconds, 2),
     }
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    return every(at_least(row["of_linear_percent"], 90) for row in tables.get("boards", ()) if row["boards"] == 8)
 
 
 def main() -> None:

@@ -15,10 +15,13 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import run_of, store
+from common import at_most, every, run_of, store
 from fleet_common import SHARE, postgresql_server
+
+if TYPE_CHECKING:
+    from common import Tables
 
 _SECONDS = 120.0 * SHARE
 _WRITERS = {"postgresql": 64, "sqlite": 8}
@@ -100,6 +103,15 @@ def _row(writer: int) -> tuple[Any, Any, Any]:
     )  # fmt: skip
     device = Device(kind="llvm", target="llvm", processor=f"writer {writer}", cores=1)
     return operator, device, summarize(np.random.default_rng(writer).random((10, 1)) + 1)
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    A database without a row counts as unknown.
+    """
+    lost = {row["database"]: row["lost"] for row in tables.get("writers", ())}
+    return every(at_most(lost.get(database), 0) for database in _WRITERS)
 
 
 def main() -> None:

@@ -12,10 +12,13 @@ Goal: networks 5 % off on average, 90 % within 10 %.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import provenance, store
+from common import at_least, at_most, every, provenance, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 _LONG_US = 20.0
 
@@ -54,6 +57,16 @@ def held_out(examples: Any, family: np.ndarray) -> tuple[list[dict[str, Any]], n
                 }
             )
     return rows, np.concatenate(ratios), np.concatenate(holds)
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Networks without an estimate have no error, and are in no mean.
+    """
+    gpus = tables.get("gpus", ())
+    near = [at_least(row["within_10_percent"], 90) for row in gpus]
+    return every([*near, *(at_most(row["mean_off_percent"], 5) for row in gpus)])
 
 
 def main() -> None:

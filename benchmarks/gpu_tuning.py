@@ -11,7 +11,7 @@ The collector tunes, with several kernels being built while one is timed; then i
 the model in turns, and the ops alone with cuDNN and cuBLAS (through torch). Stock AutoTVM searches some of the same
 spaces with its own boosted trees on knobs: LocalBuilder on all cores, nvcc, LocalRunner.
 
-Goals: three times the valid trials a minute; default over tuned 1.5.
+Goal: three times the valid trials a minute; default over tuned 1.5.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ import os
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import about_all, collect, in_own_process, measured_on, store, with_earlier
+from common import about_all, at_least, collect, every, in_own_process, measured_on, store, with_earlier
 from tuned_speedup import MODELS, SOURCES, mean_of
 from tuning_throughput import stock
+
+if TYPE_CHECKING:
+    from common import Records, Tables
 
 _STOCK_MODEL, _STOCK_TASKS = "resnet-18", 3
 _TRIALS = """
@@ -143,6 +147,24 @@ def row_of(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    The rate of stock AutoTVM is in the table `stock`, ours for the same model in `models`. Both missing rates and a
+    search of the last run without a time of its default count as unknown.
+    """
+    ours = [row["valid_per_minute"] for row in tables.get("models", ()) if row["model"] == _STOCK_MODEL]
+    stock = tables.get("stock", ())
+    ended = _of_last_run(tables.get("searches", ()))
+    ratios = [row["default_over_best"] for row in ended]
+    return every(
+        [
+            every(at_least(rate, 3 * row["valid_per_minute"]) for row in stock for rate in ours),
+            at_least(mean_of(ratios), 1.5) if all(ratios) else None,
+        ]
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=64)
@@ -207,7 +229,7 @@ def report(folder: Path, db: Path) -> None:
     store(__file__, headline, tables, whole=True, provenance=about_all(__file__, about))
 
 
-def _of_last_run(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _of_last_run(found: Records) -> list[Mapping[str, Any]]:
     """The searches that ended, on the machine that was the last to end one; none where all were interrupted."""
     ended = [row for row in found if row["best_us"]]
     if not ended:
@@ -216,7 +238,7 @@ def _of_last_run(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in ended if row["machine"] == last["machine"]]
 
 
-def _rate(db: Path, found: list[dict[str, Any]]) -> float:
+def _rate(db: Path, found: Records) -> float:
     """Valid trials a minute of searches that shared the cores, since the model was measured, which comes before: trials
     are stored some at a time, so the time of the first ones does not tell when their search began."""
     first = min(row["began"] for row in found)

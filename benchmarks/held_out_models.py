@@ -35,16 +35,18 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from common import provenance, store, stored_tables
+from common import at_least, at_most, every, provenance, store, stored_tables
 from network_sets_common import DEVELOPMENT, SPENT, TEST, seed_of, sets_of, spend, spent_seeds
 
 if TYPE_CHECKING:
     import numpy as np
+    from common import Records, Tables
 
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.held_out import HeldOutNetwork
 
 NOTHING, LOOK_UPS = "nothing", "look-ups"
+_FEWEST = 10  # networks of a test set at their thread counts, from which on it is judged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,6 +360,51 @@ def line_of(one: Scored) -> str:
     return (
         f"{said.network.name:28} {one.of:11} known: {one.known:8} {one.threads} threads "
         f"{one.found.measured_us:9.0f} us {100 * one.error:+6.1f} %{'' if one.holds else '  OUTSIDE'}"
+    )
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    The goal is about the test set where nothing is known, of both thread counts together as in the headline. Fewer than
+    `_FEWEST` networks of a processor count as unknown.
+    """
+    rows, operators = tables.get("networks", ()), tables.get("operators_above_20_us", ())
+    processors = dict.fromkeys(row["processor"] for row in rows)
+
+    def judged(of: Records, processor: str) -> list[Mapping[str, Any]]:
+        return [row for row in of if row["processor"] == processor and row["of"] == TEST and _is_plain(row)]
+
+    return every(_reached_by(judged(rows, one), judged(operators, one)) for one in processors)
+
+
+def _is_plain(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is of predictions without look-ups, which all rows of the table `networks` are."""
+    return bool(row.get("known", NOTHING) == NOTHING)
+
+
+def _reached_by(networks: Records, operators: Records) -> bool | None:
+    """Return whether the test set of one processor reaches the goal, or None if it is too small."""
+    if len(networks) < _FEWEST or not operators:
+        return None
+    if any(row["error_percent"] is None for row in networks):
+        return None
+    errors = [abs(row["error_percent"]) for row in networks]
+    count = sum(row["operators"] for row in operators)
+
+    def over_operators(name: str) -> float:
+        return float(sum(row[name] * row["operators"] for row in operators) / count)
+
+    held = [100 * sum(row["interval_holds"] for row in networks) / len(networks)]
+    held += [over_operators("inside_interval_percent")]
+    return every(
+        [
+            at_most(sum(errors) / len(errors), 5),
+            at_least(sum(error <= 10 for error in errors) / len(errors), 0.9),
+            at_most(max(errors), 25),
+            at_most(over_operators("mean_error_percent"), 7),
+            *(88 <= percent <= 92 for percent in held),
+        ]
     )
 
 

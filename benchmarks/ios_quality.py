@@ -18,9 +18,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import requests_of, run_of, store
+from common import at_most, every, requests_of, run_of, store
 
 if TYPE_CHECKING:
+    from common import Tables
+
     from op_profiler.parallel.corun.models import Models
     from op_profiler.parallel.planning.costs import Costs
     from op_profiler.parallel.planning.graph import KernelGraph
@@ -181,6 +183,18 @@ def _piece(models: Models, predicted: Costs, alone: Costs, stages: StageTimer, f
     pairs = [(total_us(chosen), total_us(best)) for _ in range(_STAGE_ROUNDS)]
     ours, optimum = (float(np.median(column)) for column in zip(*pairs, strict=True))
     return {"first": first, "predicted_us": ours, "optimum_us": optimum, "few": len(few), "tried": tried}
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Both parts compare with the plan from measured stages.
+    """
+    plans = {(row["model"], row["costs"]): row for row in tables.get("plans", ())}
+    ours = {model: row for (model, costs), row in plans.items() if costs == "predicted"}
+    most = {model: plans[model, "stages measured"]["measurements"] / 10 for model in ours}
+    few = [at_most(row["measurements"], most[model]) for model, row in ours.items()]
+    return every([*few, *(at_most(row["over_stages_measured"], 1.05) for row in ours.values())])
 
 
 def main() -> None:

@@ -34,11 +34,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import ROOT, run_of, store
+from common import ROOT, at_most, every, run_of, store
 from dataset_common import DEVICES, fill, imported, say
 from fleet_common import SHARE, postgresql_server
 
 if TYPE_CHECKING:
+    from common import Tables
     from sqlalchemy import Table
 
     from op_profiler.dataset import Dataset
@@ -47,6 +48,7 @@ _ROWS = int(10_000_000 * SHARE)
 _MERGED_ROWS = int(1_000_000 * SHARE)
 _LOOKED_UP = 200
 _OPENED = 50
+_BARE_CONNECTION = "of that a bare connection"
 _EXPORTED_DEVICES = 5  # a tenth
 _GROWING = [int(rows * SHARE) for rows in (1_000_000, 3_000_000)]  # both beyond what is drawn
 
@@ -174,7 +176,7 @@ def _bare(url: str) -> dict[str, float]:
         return {}
     import psycopg
 
-    return {"of that a bare connection": _milliseconds(lambda _: psycopg.connect(url).close(), range(_OPENED))}
+    return {_BARE_CONNECTION: _milliseconds(lambda _: psycopg.connect(url).close(), range(_OPENED))}
 
 
 def _drawn(dataset: Dataset, table: Table, prefixes: Sequence[str] = ("",)) -> list[str]:
@@ -303,6 +305,23 @@ def merge(folder: str) -> Row:
     written = combine([source], f"sqlite:///{folder}/merged.db").written
     assert written["measurements"] == rows
     return {"rows": rows, "s": time.monotonic() - started}
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Every row of look-ups has to be under 1 ms, the first opening in a process too, but for the bare connection.
+    """
+    times = [row["ms"] for row in tables.get("look_ups", ()) if row["what"] != _BARE_CONNECTION]
+    work = tables.get("work", ())
+    exports = [row for row in work if row["what"].startswith("export") and row["of_rows"] >= 1_000_000]
+    return every(
+        [
+            every(ms < 1 for ms in times),
+            every(row["seconds"] <= 30 and row["peak_mib"] * 2**20 < 1e9 for row in exports),
+            every(at_most(row["seconds"], 2) for row in work if row["what"] == "summary"),
+        ]
+    )
 
 
 def main() -> None:

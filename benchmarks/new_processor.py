@@ -18,10 +18,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from common import provenance, store
+from common import at_most, every, provenance, store
 
 if TYPE_CHECKING:
     import numpy as np
+    from common import Tables
 
     from op_profiler.prediction.latency.examples import Examples
 
@@ -98,6 +99,13 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
 def mean_percent(shares: np.ndarray) -> float | None:
     """One decimal; None where there are none."""
     return round(100 * float(shares.mean()), 1) if len(shares) else None
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    rows = [row for row in tables.get("errors", ()) if row["operators_measured"] == _COUNT]
+    operators = [at_most(row["all_percent"], 12) for row in rows]
+    return every([*operators, *(at_most(row["network_percent"], 8) for row in rows)])
 
 
 def main() -> None:

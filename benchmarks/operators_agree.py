@@ -19,13 +19,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import ROOT, provenance, store
+from common import ROOT, at_most, every, provenance, store
 
 sys.path.insert(0, str(ROOT / "tests" / "frontends"))
 from operator_sets.case import Case, Outcome, Verdict
 from operator_sets.running import judge_all, serve
+
+if TYPE_CHECKING:
+    from common import Tables
 
 SETS = ("onnx", "torch", "tflite")
 
@@ -83,6 +86,16 @@ def shares(framework: str, found: dict[str, Verdict], operators: dict[str, str])
         "operators_that_agree_or_are_refused": sum(not seen & wrong for seen in of_operator.values()),
         "operators_that_are_refused": sum(seen == {Outcome.REFUSED} for seen in of_operator.values()),
     }
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    A framework without a row counts as unknown.
+    """
+    shares = {row["framework"]: row for row in tables.get("shares", ())}
+    bad = ("differs", "crashes", "texts_of_tvm")
+    return every(at_most(shares[name][what], 0) if name in shares else None for name in SETS for what in bad)
 
 
 def main() -> None:

@@ -19,9 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import ROOT, provenance, store
+from common import ROOT, at_least, at_most, every, provenance, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 _BATCH = 1_000_000
 _REGRESSED = 200_000
@@ -127,6 +130,26 @@ def thousand_networks(predictor: Any) -> dict[str, Any]:
 
     middle, least, most = seconds(search, 3)
     return answer(f"1,000 described networks of {sum(map(len, layers)):,} layers", "s", middle, (least, most))
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Medians are compared; the lowered network is resnet-50, with its operators measured and with none of them.
+    """
+
+    def medians(what: str) -> list[float]:
+        return [row["median"] for row in tables.get("answers", ()) if row["what"].startswith(what)]
+
+    return every(
+        [
+            every(at_most(s, 4) for s in medians("op-profiler predict resnet-18, cold")),
+            every(at_most(s, 1) for s in medians("op-profiler predict resnet-18, warm")),
+            every(at_most(s, 10) for s in medians("1,000 described networks")),
+            every(at_least(millions, 1) for millions in medians("exact look-ups")),
+            every(at_most(ms, 2) for ms in medians("lowered resnet-50")),
+        ]
+    )
 
 
 def main() -> None:

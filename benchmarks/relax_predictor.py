@@ -29,6 +29,7 @@ from common import provenance, store
 
 if TYPE_CHECKING:
     import numpy as np
+    from common import Tables
 
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.network import NetworkPrediction
@@ -138,6 +139,15 @@ def predictions(examples: Examples, too_few: list[str]) -> Iterator[tuple[str, f
                     )
                     found = predict_network(predictor, network, threads=int(threads))
                     yield side, float(examples.whole_model_us[rows[0]]), examples.latency_us[rows], found
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    The mean errors of whole networks are compared.
+    """
+    off = {row["rows_of"]: row["mean_error_percent"] for row in tables.get("sides", ())}
+    return off["both"] < min(off["relay"], off["relax"]) if off.keys() >= set(SIDES) else None
 
 
 def main() -> None:

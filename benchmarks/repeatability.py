@@ -15,11 +15,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import collect, provenance, store
+from common import at_least, collect, every, provenance, store
+
+if TYPE_CHECKING:
+    from common import Records, Tables
 
 MODELS = ("resnet-18", "mobilenet", "squeezenet_v1.1")
 _RUNS = 3
@@ -69,6 +73,21 @@ def compare(runs: list[Run], threads: int, of: str) -> dict[str, Any]:
     }
 
 
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    The goal is about all models together, at each thread count.
+    """
+    rows = _totals(tables.get("models", ()))
+    close = [at_least(row["within_3_percent"], 95) for row in rows]
+    return every([*close, *(at_least(row["second_inside_percent"], 95) for row in rows)])
+
+
+def _totals(rows: Records) -> list[Mapping[str, Any]]:
+    """Return the rows of all models together at the usual state, one a thread count."""
+    return [row for row in rows if row["model"] == "all" and row["of"] == "steady"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
@@ -94,7 +113,7 @@ def main() -> None:
                     f"{one['second_inside_percent']:>6}% {one['half_width_percent']:>5}%",
                     flush=True,
                 )
-    totals = [row for row in found if row["model"] == "all" and row["of"] == "steady"]
+    totals = _totals(found)
     told = ", ".join(f"{t['within_3_percent']} % ({t['threads']} threads)" for t in totals)
     covered = ", ".join(f"{t['second_inside_percent']} %" for t in totals)
     headline = f"within 3 % at the usual state: {told}; second values inside the interval: {covered}"

@@ -19,9 +19,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import ROOT, collect, each_in_own_process, provenance, store
+from common import ROOT, at_most, collect, each_in_own_process, every, provenance, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 MODELS = ("local:mlp", "local:resnet-50", "transformers:bert", "local:nasnetalarge")
 _PICTURED = "local:resnet-50"
@@ -111,6 +114,19 @@ def measure(name: str, db: str, picture: Path | None) -> dict[str, Any]:
             "slowest_interaction": worst,
             "interaction_ms": round(found[worst]),
         }
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    A model without a row counts as unknown.
+    """
+    pages = {row["model"]: row for row in tables.get("pages", ())}
+    if not pages.keys() >= set(MODELS):
+        return None
+    resnet = pages[_PICTURED]
+    quick = [row["interaction_ms"] < 200 for row in pages.values()]
+    return every([at_most(resnet["megabytes"], 6), at_most(resnet["made_s"], 5), *quick])
 
 
 def main() -> None:

@@ -16,10 +16,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import requests_of, run_of, store
+from common import every, requests_of, run_of, store
+
+if TYPE_CHECKING:
+    from common import Tables
 
 MODELS = ("local:squeezenet_v1.1", "local:resnet-18", "local:mlp")
 _SECONDS = 12.0  # a thread count
@@ -77,6 +80,20 @@ def measure(name: str) -> dict[str, Any]:
         del off[f"{_REFERENCE}_percent"]
         rows.append({"threads": threads, "turns": len(found[_REFERENCE]), "whole_us": round(usual, 1), **off})
     return {"rows": rows}
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
+
+    Without a model of a tenth of a second, the part about the probe counts as unknown.
+    """
+    rows = tables.get("models", ())
+    return every(
+        [
+            every(abs(row["a_round_percent"]) <= 1 for row in rows if row["whole_us"] >= 1e3),
+            every(abs(row["probe_percent"]) <= 1 for row in rows if row["whole_us"] >= 1e5),
+        ]
+    )
 
 
 def main() -> None:

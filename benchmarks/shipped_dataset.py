@@ -17,9 +17,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import provenance, store
+from common import at_least, every, provenance, store
 
 if TYPE_CHECKING:
+    from common import Tables
+
     from op_profiler.prediction.latency.examples import Examples
 
 
@@ -107,6 +109,11 @@ def machines(file: Path) -> list[dict[str, Any]]:
             )
             print(", ".join(f"{name} {value}" for name, value in rows[-1].items()))
     return rows
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    return every(at_least(row["loops_told"], 0.99 * row["distinct_operators"]) for row in tables.get("contents", ()))
 
 
 def main() -> None:

@@ -65,6 +65,13 @@ def prose(module: Callable[[Path], ModuleType]) -> ModuleType:
     return module(ROOT / "docs" / "prose.py")
 
 
+def goal_of(script: Path) -> str | None:
+    """The goal in the docstring of a script; None if there is none, or if the goal is that there is none."""
+    text = ast.get_docstring(ast.parse(script.read_text())) or ""
+    found = re.search(r"^Goals?: (.+?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return None if found is None or found[1].startswith("none;") else found[1]
+
+
 def numerals(source: str) -> list[str]:
     """Numbers in the sentences of a page that no placeholder fills, with the words around them."""
     no_sentences = r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`|\]\([^)]*\)|<!--.*?-->|^#.*?$"  # headings are questions
@@ -247,6 +254,86 @@ def test_every_benchmark_says_its_question_and_stores_its_result(script: Path) -
     called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     assert called.count("store") == 1
     assert f"`{script.name}`" in (BENCHMARKS / "README.md").read_text()
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_goal_is_compared_with_the_stored_result(module: Callable[[Path], ModuleType], script: Path) -> None:
+    functions = [node.name for node in ast.parse(script.read_text()).body if isinstance(node, ast.FunctionDef)]
+    assert functions.count("reached") == (goal_of(script) is not None)
+    if goal_of(script) is None:
+        return
+    reached = module(script).reached
+    assert reached({}) is None, "no table, so nothing is known"
+    result = BENCHMARKS / "results" / f"{script.stem}.json"
+    if result.exists():
+        assert reached(json.loads(result.read_text())["tables"]) in (True, False, None)
+
+
+def test_the_parts_of_a_goal_are_all_reached_or_it_is_not(common: ModuleType) -> None:
+    every, at_most, at_least = common.every, common.at_most, common.at_least
+    assert every([True, True]) is True and every([True, None]) is None and every([]) is None
+    assert every([None, False, True]) is False, "a part that is missed decides, whatever is unknown"
+    assert at_most(2.0, 2) is True and at_most(2.1, 2) is False and at_most(None, 2) is None
+    assert at_least(2.0, 2) is True and at_least(1.9, 2) is False and at_least(None, 2) is None
+
+
+def fleet_overhead(longer: float = 5.0, memory: int = 105) -> dict[str, list[dict[str, Any]]]:
+    tasks = {"memory_after_a_tenth_mib": 100, "memory_at_the_end_mib": memory}
+    return {"models": [{"longer_percent": longer}], "tasks": [tasks]}
+
+
+def corun(speedup: float = 1.0, closed: float = 50.0, limit_over_it: float = 0.96) -> dict[str, list[dict[str, Any]]]:
+    pairs = [
+        *("resnet-18+mobilenet", "transformers:bert+resnet-18", "resnet-18+mobilenet+resnet-18+mobilenet"),
+        "transformers:bert+resnet-18+transformers:bert+resnet-18",
+    ]
+    row = {"auto": True, "speedup": speedup, "limit_over_it": limit_over_it}
+    slow = {"models": pairs[0], "auto": False, "speedup": 0.5, "limit_over_it": 0.5}
+    return {
+        "plans": [{"models": pair, **row} for pair in pairs] + [slow],
+        "branching_models": [{"gap_closed_percent": closed}],
+    }
+
+
+def held_out_models(
+    error: float = 5.0, held: int = 9, networks: int = 10, operators: float = 7.0, of: str = "test"
+) -> dict[str, list[dict[str, Any]]]:
+    head = {"processor": "a processor", "of": of}
+    rows = [{"error_percent": (-1) ** i * error, "interval_holds": i < held} for i in range(networks)]
+    known = [("nothing", operators, 90), ("look-ups", 90.0, 0)]
+    return {
+        "networks": [head | row for row in rows],
+        "operators_above_20_us": [
+            {**head, "known": name, "operators": 7, "mean_error_percent": error, "inside_interval_percent": inside}
+            for name, error, inside in known
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "tables", "reaches"),
+    [
+        ("fleet_overhead", fleet_overhead(), True),
+        ("fleet_overhead", fleet_overhead(longer=5.1), False),
+        ("fleet_overhead", fleet_overhead(memory=106), False),
+        ("fleet_overhead", {"models": [{"longer_percent": 4.0}]}, None),
+        ("corun", corun(), True),
+        ("corun", corun(speedup=0.999), False),
+        ("corun", corun(closed=49.9), False),
+        ("corun", corun(limit_over_it=0.95), False),
+        ("corun", {**corun(), "plans": corun()["plans"][1:]}, None),
+        ("held_out_models", held_out_models(), True),
+        ("held_out_models", held_out_models(error=5.1), False),
+        ("held_out_models", held_out_models(held=10), False),
+        ("held_out_models", held_out_models(operators=7.1), False),
+        ("held_out_models", held_out_models(error=50.0, networks=9), None),
+        ("held_out_models", held_out_models(of="development"), None),
+    ],
+)
+def test_a_goal_is_reached_where_all_of_its_parts_are(
+    module: Callable[[Path], ModuleType], script: str, tables: dict[str, list[dict[str, Any]]], reaches: bool | None
+) -> None:
+    assert module(BENCHMARKS / f"{script}.py").reached(tables) is reaches
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
