@@ -117,8 +117,7 @@ def _collected(machine: Any, loaded: Any, built: Any) -> dict[str, Any]:
 def reached(tables: Tables) -> bool | None:
     """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
 
-    An unmarked median near a quiet time that was disturbed itself counts as unknown, and so does a run without an unmarked
-    median.
+    Unknown are an unmarked median near a quiet time that was disturbed itself, and a run without an unmarked median.
     """
     rows = tables.get("collections", ())
     if all(row["marked"] != "" for row in rows):

@@ -7,7 +7,7 @@ placeholders (`prose.py`). `README.md` and `benchmarks/README.md` have such bloc
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import json
 import re
 import sys
@@ -82,10 +82,7 @@ def _reached(script: Path, tables: Mapping[str, Any]) -> bool | None:
         return None
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        spec = importlib.util.spec_from_file_location(f"benchmark_{script.stem}", script)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = importlib.import_module(script.stem)
     finally:
         sys.path.remove(str(BENCHMARKS))
     reached: bool | None = module.reached(tables)
