@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -90,6 +91,14 @@ def parse_duration(option: str, text: str) -> float:
     if found is None or float(found[1]) <= 0:
         raise UsageError(f"{option} takes a time such as 90s, 10m or 2h; not {text!r}")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def parse_latency_us(text: str) -> float:
+    """Microseconds of ``5ms``, ``800us`` or ``1.5s``; infinity of nothing."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
+    if text and not found:
+        raise UsageError(f"--below takes a time such as 5ms, 800us or 1.5s, not {text!r}")
+    return float(found[1]) * {"us": 1.0, "ms": 1e3, "s": 1e6}[found[2]] if found else math.inf
 
 
 def parse_percent(option: str, text: str) -> float:

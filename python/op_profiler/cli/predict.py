@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.files import check_writable
 from op_profiler.frontends import source_and_name
 from op_profiler.frontends.frontend import inputs_of
+from op_profiler.option_values import parse_latency_us
 from op_profiler.prediction.latency.request import PredictRequest
 
 EXAMPLES = """Examples:
@@ -26,6 +29,10 @@ op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
 op-profiler predict resnet-18 --device emeraldrapids       (of a processor that ships, wherever it is asked)
 
+op-profiler predict resnet-18 mobilenet nets/*.onnx --below 5ms --device znver4,emeraldrapids
+
+op-profiler predict @candidates.txt --format csv           (a model a line; also package.module:function)
+
 op-profiler predict resnet-18 --target cuda                (of the GPU that ships; it is lowered by TVM with CUDA)
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
@@ -36,13 +43,20 @@ op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3,
 
 op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db      (of what relax took there)
 
-Exit codes: 0 all operators have an estimate; 1 some have none (named); 2 wrong usage; 4 the model cannot be lowered;
-5 the dataset or the predictor cannot be used.
+Exit codes: 0 all operators have an estimate; 1 some have none, or one of several models failed (named); 2 wrong usage;
+4 the model cannot be lowered; 5 the dataset or the predictor cannot be used.
 """
 
 
 def predict(  # noqa: PLR0913 - the options are the interface
-    model: Annotated[str, typer.Argument(help="A name, source:name, or the path of a model file.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="A name, source:name, the path of a model file, or package.module:function. Several, or @FILE with "
+            "one a line, are predicted one after the other: a row each, the fastest first.",
+        ),
+    ],
     request: PredictRequest,
     input_dims: Annotated[
         str,
@@ -59,6 +73,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
             help="Also write the predictor that answered to a file, for --predictor.", rich_help_panel="Predictor"
         ),
     ] = None,
+    below: Annotated[
+        str,
+        typer.Option(
+            help="Only the models that take less, such as 5ms or 800us: a row each.", rich_help_panel="Output"
+        ),
+    ] = "",
     report: options.Report = None,
     format: Annotated[str, typer.Option(help="table, csv, json or runtime_lut.", rich_help_panel="Output")] = "table",
     quiet: options.Quiet = False,
@@ -76,7 +96,13 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     if input_dims:
         asked = dataclasses.replace(asked, **inputs_of((), _dims(input_dims)))
-    source, name = source_and_name(model, asked.source)
+    names, devices = _named(models), request.device.split(",") if request.device else [None]
+    if len(names) * len(devices) > 1 or below:
+        if save is not None or report is not None or format == "runtime_lut":
+            raise UsageError("--save, --report and --format runtime_lut are for one model on one device")
+        _predict_each(dataclasses.replace(request, model=asked), names, devices, parse_latency_us(below), format, quiet)
+        return
+    source, name = source_and_name(names[0], asked.source)
     request = dataclasses.replace(request, model=dataclasses.replace(asked, source=source, name=name))
     request.check()
     check_writable({"--save": save, "--report": report})
@@ -113,6 +139,49 @@ def predict(  # noqa: PLR0913 - the options are the interface
         write_report(report, report_of([predicted_part(predictions, found, chosen.wanted, request.target)]))
     if any(one.without_estimate for one in predictions):
         raise typer.Exit(1)
+
+
+def _predict_each(
+    request: PredictRequest,
+    names: Sequence[str],
+    devices: Sequence[str | None],
+    below_us: float,
+    format: str,
+    quiet: bool,
+) -> None:
+    """Print a row for each model, device and thread count."""
+    from op_profiler.prediction.latency.candidates import predict_each
+    from op_profiler.report import prediction as texts
+    from op_profiler.report.status import Status
+
+    with Status(quiet=quiet, steps=len(names)) as status:
+        found = list(predict_each(request, names, devices, status.step))
+    failed = [one for one in found if one.error is not None]
+    kept = [one for one in found if one.total_us is not None and one.total_us < below_us]
+    unknown = [one for one in found if one.error is None and one.total_us is None]
+    shown = sorted(kept, key=lambda one: one.total_us or 0.0) + unknown + failed
+    print(texts.candidates_as(shown, format)) if format != "table" else texts.show_candidates(shown)
+    if below_us < math.inf and not quiet:
+        print(f"{len(kept)} of {len(found)} below {below_us / 1e3:g} ms", file=sys.stderr)
+    if failed or unknown:
+        raise typer.Exit(1)
+
+
+def _named(models: Sequence[str]) -> list[str]:
+    """The models, those of files included."""
+    names: list[str] = []
+    for model in models:
+        if model.startswith("@"):
+            try:
+                lines = Path(model[1:]).read_text(encoding="utf-8", errors="replace").splitlines()
+            except OSError as error:
+                raise UsageError(f"cannot read the list of models {model[1:]}: {error.strerror}") from error
+            names += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        else:
+            names.append(model)
+    if not names:
+        raise UsageError(f"there is no model in {', '.join(models)}")
+    return list(dict.fromkeys(names))
 
 
 def _dims(text: str) -> dict[str, tuple[int, ...]]:

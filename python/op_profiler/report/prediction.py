@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +18,13 @@ from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
-from op_profiler.report.tables import numbers, show_table, texts, threads_text
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.operators.operator import Operator
+    from op_profiler.prediction.latency.candidates import PredictedModel
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.network import NetworkPrediction
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
@@ -151,6 +154,41 @@ def _total(prediction: NetworkPrediction) -> str:
     least = f", at least {prediction.low_us:.1f} us" if np.isfinite(prediction.low_us) else ""
     others = f"; the others take {prediction.partial_us:.1f} us ({tiers})" if tiers else ""
     return f"unknown{least}: {missing} of {len(prediction.network.operators)} operators without an estimate{others}"
+
+
+def show_candidates(candidates: Sequence[PredictedModel]) -> None:
+    """Print a row for each model and a column for each device and thread count; then why models have no prediction."""
+    console = screen()
+    found = [one for one in candidates if one.error is None]
+    places = list(dict.fromkeys((one.processor, one.threads) for one in found))
+    rows = []
+    for model in dict.fromkeys(one.model for one in found):
+        there = {(one.processor, one.threads): one for one in found if one.model == model}
+        rows.append([model, *(_with_interval(there.get(place)) for place in places)])
+    headings = [*texts("model"), *numbers(*(f"us, {device}{_at(', ', threads)}" for device, threads in places))]
+    if rows:
+        show_table(console, f"predicted latency of {len(rows)} models, with 90 % intervals", headings, rows)
+    for one in candidates:
+        if one.error is not None:
+            print_line(console, f"no prediction: {one.model}: {one.error}")
+
+
+def _with_interval(candidate: PredictedModel | None) -> str:
+    if candidate is None:
+        return "-"
+    low, high = (math.nan if us is None else us for us in (candidate.low_us, candidate.high_us))
+    if candidate.total_us is None:
+        return f"unknown, {_interval(low, high)}"
+    return f"{_digits(candidate.total_us)} ({_interval(low, high)})"
+
+
+def candidates_as(candidates: Sequence[PredictedModel], format: str) -> str:
+    """The text of ``json`` or ``csv``."""
+    if format == "json":
+        return json_text.dumps([dataclasses.asdict(one) for one in candidates], indent=1)
+    columns = ("model", "device", "processor", "threads", "total_us", "low_us", "high_us", "error")
+    rows = [[getattr(one, column) for column in columns] for one in candidates]
+    return _lines([columns, *([("" if cell is None else cell) for cell in row] for row in rows)])
 
 
 def _csv(predictions: Sequence[NetworkPrediction]) -> str:

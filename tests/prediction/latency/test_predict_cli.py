@@ -119,7 +119,7 @@ def test_what_only_regresses_is_told_the_loops_of_all(
 
     monkeypatch.setattr(open_predictor, "open_predictor", opened)
     (tmp_path / "x.tflite").write_bytes(b"\0\0\0\0TFL3")
-    command(predict.predict)(str(tmp_path / "x.tflite"), format="csv", db="sqlite:///x.db", quiet=True)
+    command(predict.predict)([str(tmp_path / "x.tflite")], format="csv", db="sqlite:///x.db", quiet=True)
     row, *_ = csv.DictReader(io.StringIO(capsys.readouterr().out))
     columns = [name.removesuffix("_us") for name in row if name.endswith("_us")]
     assert columns and told == ["default", *columns] and row["name"] == columns[0]
@@ -189,7 +189,7 @@ def test_evaluate_leaves_models_out(db: str) -> None:
 def test_what_has_no_estimate_has_no_error_and_quiet_leaves_a_line(db: str) -> None:
     words = ("evaluate", "--db", db, "--split", "random", "--predictor", "lookup")
     (row,) = (line for line in _run(*words).stdout.splitlines() if "lookup" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")][3:-1] == ["-"] * 6
+    assert set(cell.strip() for cell in row.strip("│").split("│")[3:-1]) == {"-"}  # columns without any are left out
     assert _run(*words, "--quiet").stdout == "random: lookup: MAPE -, bias -\n"
 
 
@@ -349,3 +349,41 @@ def test_calibrate_measures_and_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert found["operators"] >= 20
     said = _run("predict", "mlp").stderr
     assert "adapted to" in said or "learned from" in said, "by whether this processor ships"
+
+
+def test_several_models_are_rows_the_fastest_first(db: str, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("# candidates\nmlp\n\nlocal:no-such-model\n")
+    done = _run("predict", "rnn", f"@{names}", "mlp", "--db", db, "--format", "json", code=1)
+    found = json.loads(done.stdout)
+    assert [one["model"] for one in found] == ["mlp", "rnn", "local:no-such-model"]
+    assert found[0]["low_us"] < found[0]["total_us"] < found[0]["high_us"] and found[0]["sources"] == {"measured": 1.0}
+    assert found[0]["total_us"] < found[1]["total_us"] and "no-such-model" in found[2]["error"]
+    alone = json.loads(_run("predict", "mlp", "--db", db, "--format", "json").stdout)
+    assert found[0]["total_us"] == pytest.approx(alone["total_us"])
+
+
+def test_only_models_below_a_latency_are_shown(db: str) -> None:
+    alone = json.loads(_run("predict", "mlp", "--db", db, "--format", "json").stdout)
+    limit = f"{alone['total_us'] * 1.01:.3f}us"
+    done = _run("predict", "mlp", "rnn", "--below", limit, "--db", db, "--format", "csv")
+    assert [row["model"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["mlp"]
+    assert "1 of 2 below" in done.stderr
+
+
+def test_devices_are_columns() -> None:
+    done = _run("predict", "mlp", "--device", "znver4,emeraldrapids")
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("│ mlp")]
+    assert row.count(" to ") == 2 and "AMD EPYC" in done.stdout and "Xeon" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mlp", "rnn", "--save", "p.bin"], "are for one model on one device"),
+        (["mlp", "--below", "5"], "5ms, 800us or 1.5s"),
+        (["@nowhere.txt"], "cannot read the list of models nowhere.txt"),
+    ],
+)
+def test_what_does_not_fit_several_models_is_refused(arguments: list[str], words: str) -> None:
+    assert words in _run("predict", *arguments, code=2).stderr
