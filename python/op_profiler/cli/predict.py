@@ -31,6 +31,8 @@ op-profiler predict resnet-18 --device emeraldrapids       (of a processor that 
 
 op-profiler predict resnet-18 mobilenet nets/*.onnx --below 5ms --device znver4,emeraldrapids
 
+op-profiler predict --device list                          (the devices that it can answer for; with --db its devices)
+
 op-profiler predict @candidates.txt --format csv           (a model a line; also package.module:function)
 
 op-profiler predict resnet-18 --target cuda                (of the GPU that ships; it is lowered by TVM with CUDA)
@@ -49,15 +51,15 @@ Exit codes: 0 all operators have an estimate; 1 some have none, or one of severa
 
 
 def predict(  # noqa: PLR0913 - the options are the interface
+    request: PredictRequest,
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="MODEL...",
             help="A name, source:name, the path of a model file, or package.module:function. Several, or @FILE with "
             "one a line, are predicted one after the other: a row each, the fastest first.",
         ),
-    ],
-    request: PredictRequest,
+    ] = None,
     input_dims: Annotated[
         str,
         typer.Option(
@@ -86,6 +88,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
     from op_profiler.prediction.latency import answer, predictor_files
     from op_profiler.prediction.latency.network import predict_network
+    from op_profiler.prediction.latency.open_predictor import known_devices
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
 
@@ -96,7 +99,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     if input_dims:
         asked = dataclasses.replace(asked, **inputs_of((), _dims(input_dims)))
-    names, devices = _named(models), request.device.split(",") if request.device else [None]
+    if request.device == "list":
+        texts.show_devices(known_devices(request.db))
+        return
+    names, devices = _named(models or []), request.device.split(",") if request.device else [None]
     if len(names) * len(devices) > 1 or below:
         if save is not None or report is not None or format == "runtime_lut":
             raise UsageError("--save, --report and --format runtime_lut are for one model on one device")
@@ -180,7 +186,7 @@ def _named(models: Sequence[str]) -> list[str]:
         else:
             names.append(model)
     if not names:
-        raise UsageError(f"there is no model in {', '.join(models)}")
+        raise UsageError(f"there is no model in {', '.join(models) or 'the command'}; name one, such as resnet-18")
     return list(dict.fromkeys(names))
 
 

@@ -156,6 +156,16 @@ def _total(prediction: NetworkPrediction) -> str:
     return f"unknown{least}: {missing} of {len(prediction.network.operators)} operators without an estimate{others}"
 
 
+def show_devices(devices: Sequence[DeviceName]) -> None:
+    """Print the devices that a predictor can answer for; the beginning of a key or a part of a name chooses one."""
+    rows = [
+        [one.key, one.processor, str(one.cores or "-"), one.target, "yes" if of_this_machine(one) else "no"]
+        for one in devices
+    ]
+    headings = [*numbers("key"), *texts("device"), *numbers("cores", rank=2), *texts("target", rank=1)]
+    show_table(screen(), f"devices: {len(rows)}", [*headings, *texts("this machine")], rows)
+
+
 def show_candidates(candidates: Sequence[PredictedModel]) -> None:
     """Print a row for each model and a column for each device and thread count; then why models have no prediction."""
     console = screen()

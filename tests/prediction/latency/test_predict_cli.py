@@ -119,7 +119,7 @@ def test_what_only_regresses_is_told_the_loops_of_all(
 
     monkeypatch.setattr(open_predictor, "open_predictor", opened)
     (tmp_path / "x.tflite").write_bytes(b"\0\0\0\0TFL3")
-    command(predict.predict)([str(tmp_path / "x.tflite")], format="csv", db="sqlite:///x.db", quiet=True)
+    command(predict.predict)(models=[str(tmp_path / "x.tflite")], format="csv", db="sqlite:///x.db", quiet=True)
     row, *_ = csv.DictReader(io.StringIO(capsys.readouterr().out))
     columns = [name.removesuffix("_us") for name in row if name.endswith("_us")]
     assert columns and told == ["default", *columns] and row["name"] == columns[0]
@@ -371,6 +371,12 @@ def test_only_models_below_a_latency_are_shown(db: str) -> None:
     assert "1 of 2 below" in done.stderr
 
 
+def test_devices_are_listed(db: str) -> None:
+    shipped = _run("predict", "--device", "list").stdout
+    assert "AMD EPYC family 25" in shipped and "H100" in shipped
+    assert "devices: 1" in _run("predict", "--device", "list", "--db", db).stdout
+
+
 def test_devices_are_columns() -> None:
     done = _run("predict", "mlp", "--device", "znver4,emeraldrapids")
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("│ mlp")]
@@ -382,6 +388,7 @@ def test_devices_are_columns() -> None:
     [
         (["mlp", "rnn", "--save", "p.bin"], "are for one model on one device"),
         (["mlp", "--below", "5"], "5ms, 800us or 1.5s"),
+        ([], "no model in the command; name one"),
         (["@nowhere.txt"], "cannot read the list of models nowhere.txt"),
     ],
 )

@@ -119,6 +119,17 @@ def device_for(target: str | None) -> str | None:
     return found[0].key if len(found) == 1 else None
 
 
+def known_devices(db: str | None) -> list[DeviceName]:
+    """Devices that `open_predictor` can answer for: of a dataset, or those that ship.
+
+    Raises:
+        DatasetError: the dataset cannot be read.
+    """
+    return (
+        devices_in(db=db) if db is not None else [_device_of(one) for one in (*shipped_processors(), *shipped_gpus())]
+    )
+
+
 def _device_of(ships: ShippedProcessor) -> DeviceName:
     """From the predictor where it can be read, since the dataset takes longer."""
     if ships.predictor is not None:

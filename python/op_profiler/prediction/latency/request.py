@@ -43,8 +43,8 @@ class PredictRequest:
     device: Annotated[
         str | None,
         Option(
-            "Start of a device's key, or part of its name or target; several by commas, for a row each. Default: this "
-            "processor, or the nearest that ships.",
+            "Start of a device's key, or part of its name or target; several by commas, for a column each; "
+            "'list' prints them. Default: this processor, or the nearest that ships.",
             DEVICE,
         ),
     ] = None
