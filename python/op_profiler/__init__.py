@@ -26,7 +26,7 @@ __all__ = [
     "schedule",
     "tune",
 ]
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 if TYPE_CHECKING:
     from op_profiler.api.measuring import calibrate, collect, corun, explain, sample, tune

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from ..installed import needs
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_FROM = ("python", "results", "schedules", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 NOT_KEPT = ("__pycache__", "*.egg-info", "*.db*", "*.lock")
@@ -85,6 +87,15 @@ def test_the_sdist_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path
     again = build(unpacked, "wheel", tmp_path)
     assert again.name == wheel.name
     assert files_of(again) == files_of(wheel)
+
+
+@needs("twine")
+def test_an_index_would_accept_the_wheel(wheel: Path) -> None:
+    """Metadata are valid, and the README can be shown."""
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", str(wheel)], text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_the_wheel_says_of_itself(metadata: email.message.Message) -> None:
