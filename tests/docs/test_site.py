@@ -121,6 +121,15 @@ def test_links_of_the_files_beside_the_code_lead_somewhere() -> None:
         assert [target for target in targets if not (page.parent / target).exists()] == [], page.name
 
 
+def test_every_decision_has_its_headings_and_is_listed() -> None:
+    index = (ROOT / "docs" / "design" / "index.md").read_text()
+    records = [page for page in (ROOT / "docs" / "design").glob("*.md") if page.name != "index.md"]
+    assert sorted(re.findall(r"^- \[[^\]]+\]\(([\w-]+\.md)\)", index, re.MULTILINE)) == sorted(r.name for r in records)
+    for record in records:
+        headings = re.findall(r"^## (.+)", record.read_text(), re.MULTILINE)
+        assert headings == ["Context", "Decision", "Evidence", "Consequences"], record.name
+
+
 def test_the_front_pages_lead_to_every_tutorial() -> None:
     tutorials = {page.name for page in (ROOT / "docs" / "tutorials").glob("*.md")}
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
