@@ -31,7 +31,7 @@ def test_a_dry_run_compiles_and_lists_rules_and_launches(tmp_path: Path) -> None
     options = ("--target", "cuda -arch=sm_90", "--dry-run", "--db", f"sqlite:///{file}")
     done = op_profiler("collect", *CONVOLUTION, *options, environment={"COLUMNS": "200"})
     assert done.returncode == 0, done.stderr + done.stdout
-    assert "not measured" in done.stdout and ".dlight" in done.stdout and "blocks x threads" in done.stdout
+    assert "not measured" in done.stdout and "blocks" in done.stdout
     with contextlib.closing(sqlite3.connect(file)) as connection:
         found = connection.execute(
             "SELECT template, launches FROM model_operators JOIN schedules ON schedules.key = schedule_key"

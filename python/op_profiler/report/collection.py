@@ -10,7 +10,7 @@ from op_profiler.dataset import hardware_table, operator_table
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
 from op_profiler.report.layers import show_layers
-from op_profiler.report.page.amounts import time_text
+from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.studies import show_studies
 from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts, threads_text
 
@@ -170,6 +170,8 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
     heavy = report.heavy() if counts else report.ranked()
     covered = sum(report.share(operator.key) or 0.0 for operator, _ in heavy)
     what = f"{len(heavy)} of {len(report.operators)} operators, {covered:.0%} of the time"
+    if not counts:
+        what = f"{several(len(heavy), 'operator')}, not measured"
     headings = [
         *numbers("share"),
         *texts("operator"),
@@ -199,7 +201,7 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
                 f"{operator.flops / 1e6:.1f}",
             ]
         )
-    show_table(console, f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}", headings, rows)
+    show_table(console, f"{title}\n{what}", headings, rows)
 
 
 def _layers(calls: CallLayers) -> str:

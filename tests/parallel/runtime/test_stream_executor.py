@@ -29,8 +29,8 @@ from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor, one_of_each_in_turn
-from op_profiler.targets.cuda import events, stream_lanes
 from op_profiler.targets.cuda import gpu as machines
+from op_profiler.targets.cuda import stream_lanes
 
 FIRST_STREAM = 7
 ONCE = [{"grid": [1, 1, 1], "block": [1, 1, 1]}]
@@ -347,7 +347,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
     machine: Any = SimpleNamespace(
         device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda threads=None: None, limits=Limits()
     )
-    monkeypatch.setattr(events, "Events", lambda: gpu)
+    monkeypatch.setattr(stream_lanes, "Events", lambda: gpu)
     monkeypatch.setattr(stream_lanes, "Graphs", lambda: gpu)
     return Models(
         graph=kernel_graph(["branches"], [branches]),

@@ -43,9 +43,9 @@ def test_an_unknown_processor_learns_with_what_ships(
         taught.append(options["others"])
         return fit(examples, folds=2, others=[there])
 
-    monkeypatch.setattr(fitting, "fit", noted)
-    monkeypatch.setattr(open_predictor, "shipped_examples", lambda note: [there])
-    monkeypatch.setattr(open_predictor, "digest_of_what_ships", lambda: "0123")
+    monkeypatch.setattr(calibration, "fit", noted)
+    monkeypatch.setattr(calibration, "shipped_examples", lambda note: [there])
+    monkeypatch.setattr(calibration, "digest_of_what_ships", lambda: "0123")
     said: list[str] = []
     found = calibration._learned(lambda: predictor, calibrated_here, said.append)
     again = calibration._learned(lambda: predictor, calibrated_here, said.append)

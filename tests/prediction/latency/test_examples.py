@@ -184,7 +184,7 @@ def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: p
         latency_us=np.where(known.model % 2, 2.0, 1.0) * known.latency_us,
     )
     monkeypatch.setattr(open_predictor, "devices_in", lambda **_: both.devices)
-    monkeypatch.setattr(examples_module, "load_examples", lambda **_: both)
+    monkeypatch.setattr(open_predictor, "load_examples", lambda **_: both)
     for number, compiler in enumerate(("relay", "relax")):
         found = open_predictor.examples_for(db="sqlite:///x.db", device=None, compiler=compiler)
         assert set(found.model % 2) == {number}
@@ -203,7 +203,7 @@ def test_where_no_time_can_be_learned_from_the_reasons_are_told(
 ) -> None:
     hot = examples_of([old_row | {"cache": "hot"}])
     assert len(hot) == 0
-    monkeypatch.setattr(examples_module, "load_examples", lambda **_: hot)
+    monkeypatch.setattr(open_predictor, "load_examples", lambda **_: hot)
     for there in (known.devices, []):
         monkeypatch.setattr(open_predictor, "devices_in", lambda there=there, **_: there)
         with pytest.raises(DatasetError, match=r"learn from in .*//me@h/x \(1 not in a model\).* Collect while"):

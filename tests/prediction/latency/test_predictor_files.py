@@ -173,7 +173,7 @@ def test_a_damaged_predictor_that_ships_is_fitted_again(
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(opening, "examples_for", lambda **_: known)
     monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
-    monkeypatch.setattr("op_profiler.prediction.latency.fit.fit", lambda *_, **__: predictor)  # minutes otherwise
+    monkeypatch.setattr(opening, "fit", lambda *_, **__: predictor)  # minutes otherwise
     folder = tmp_path / "results" / "a-processor"
     folder.mkdir(parents=True)
     (folder / "predictor.zip").write_text("not a zip")

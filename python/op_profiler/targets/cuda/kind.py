@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
-from op_profiler.targets.cuda import machine_code
-from op_profiler.targets.cuda.gpu import Gpu, describe_remote_gpu
-from op_profiler.targets.cuda.stream_lanes import StreamLanes
-from op_profiler.targets.cuda.trial_worker import GpuWorker
-from op_profiler.targets.cuda.tvm_build import activate, device_name, device_uuid
-from op_profiler.targets.cuda.vendor import cuda_of_torch
-from op_profiler.targets.llvm.identity import host_fingerprint
 from op_profiler.targets.machine import Machine, Place
-from op_profiler.targets.target import tvm_target
 from op_profiler.targets.target_kind import TargetKind
 
 if TYPE_CHECKING:
@@ -50,9 +42,13 @@ class CudaKind(TargetKind):
     dry_run_builds = True
 
     def activate_build(self, folder: Path) -> None:
+        from op_profiler.targets.cuda.tvm_build import activate
+
         activate(folder / "driver-stub")
 
     def prepare_build(self, tvm: ModuleType) -> None:
+        from op_profiler.targets.cuda import machine_code
+
         machine_code.use(tvm)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
@@ -78,6 +74,8 @@ class CudaKind(TargetKind):
             raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
+        from op_profiler.targets.target import tvm_target
+
         return tvm_target(target)
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
@@ -96,29 +94,46 @@ class CudaKind(TargetKind):
             raise UsageError("--sweep core_set has no meaning for cuda: kernels run on the GPU's SMs")
 
     def check_vendor(self, place: Place | None) -> None:
+        from op_profiler.targets.cuda.vendor import cuda_of_torch
+
         super().check_vendor(place)
         if cuda_of_torch() is None:
             raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
+        from op_profiler.targets.cuda.gpu import Gpu
+
         return Gpu(target)
 
     def machine_identity(self) -> str:
+        from op_profiler.targets.cuda.tvm_build import device_uuid
+        from op_profiler.targets.llvm.identity import host_fingerprint
+
         return f"{host_fingerprint()} {device_uuid()}"
 
     def processor_name(self) -> str:
+        from op_profiler.targets.cuda.tvm_build import device_name
+
         return device_name() or "gpu"
 
     def lock(self) -> str:
+        from op_profiler.targets.cuda.tvm_build import device_uuid
+
         return device_uuid()
 
     def plan_lanes(self) -> PlanLanes:
+        from op_profiler.targets.cuda.stream_lanes import StreamLanes
+
         return StreamLanes()
 
     def trial_worker(self) -> type[Worker]:
+        from op_profiler.targets.cuda.trial_worker import GpuWorker
+
         return GpuWorker
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device:
+        from op_profiler.targets.cuda.gpu import describe_remote_gpu
+
         return describe_remote_gpu(target, runtime, address)
 
 
