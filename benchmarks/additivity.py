@@ -27,7 +27,7 @@ _DEBUG_ROUNDS = 15
 
 
 def measure(source: str, name: str) -> dict[str, list[float | None]]:
-    """By thread count: whole model in us, our ratio, the debug executor's, and 1.0 where foreign load was marked."""
+    """By thread count: whole model in us, our ratio, the debug executor's, and 1.0 where background load was marked."""
     from tvm.contrib.debugger import debug_executor
 
     from op_profiler.building.build import build_model
@@ -128,7 +128,7 @@ def main() -> None:
                 continue
             distances.append(abs(ours - 1))
             debug_distances.append(abs(debug - 1))
-            remark = "  under foreign load" if marked else ""
+            remark = "  under background load" if marked else ""
             print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}{remark}", flush=True)
     if not distances:
         raise SystemExit("nothing was measured")

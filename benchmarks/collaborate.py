@@ -96,7 +96,7 @@ def main() -> None:
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us; "
             f"{found['shared_stages']} stages with operators side by side, {alone_us:.0f} us tuned alone, "
             f"{jointly_us:.0f} together; outputs within {found['difference']:.0e} of the largest value"
-            + ("; under foreign load" if found["foreign_load"] else "")
+            + ("; under background load" if found["foreign_load"] else "")
         )
         for name, row in found["plans"].items():
             (speedup, low, high), (over, low_over, high_over) = row["speedup"], row["over_alone"]

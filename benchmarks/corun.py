@@ -126,7 +126,7 @@ def main() -> None:
             f"({low:.0f} to {high:.0f}), "
             f"one thread {found['one_thread_us']:.0f}, limit {found['limit_us']:.0f}; "
             f"operators beside a copy of themselves take {found['slowdown']:.2f} times as long"
-            + ("; under foreign load" if found["foreign_load"] else "")
+            + ("; under background load" if found["foreign_load"] else "")
         )
         models.append(
             {

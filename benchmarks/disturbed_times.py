@@ -100,7 +100,7 @@ def _collected(machine: Any, loaded: Any, built: Any) -> dict[str, Any]:
     started = time.monotonic()
     (result,) = session.measure({_THREADS: Samples()}, lambda *_: None)
     timing, whole = result.timing, result.timing.whole_model
-    marks = ["foreign load" if whole.foreign_load else "", timing.disturbed_by or ""]
+    marks = ["background load" if whole.foreign_load else "", timing.disturbed_by or ""]
     assert whole.median_us is not None and timing.sum_of_operators_us is not None
     return {
         "whole_us": round(whole.median_us, 1),

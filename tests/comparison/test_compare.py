@@ -187,7 +187,7 @@ def test_other_differences_are_told(folder: Path, told: sqlite3.Connection) -> N
     text = "\n".join(run.warnings)
     for words in ("TVM differs: 0.19.0 before, 0.18 after", "the target differs", "the precision differs: float32"):
         assert words in text
-    assert "after was measured under foreign load (1 threads)" in text
+    assert "after was measured under background load (1 threads)" in text
 
 
 def test_unsteady_times_are_not_compared(folder: Path, told: sqlite3.Connection) -> None:
@@ -213,7 +213,7 @@ def test_runs_of_two_compilers_stand_beside_each_other(folder: Path, told: sqlit
     (one,), text = found.runs, " ".join(found.runs[0].warnings)
     assert (one.before.model.label, one.after.model.label) == ("before", "same")
     assert "the compiler differs: relay before, relax after" in text and "TVM differs: 0.19.0 before, 0.27" in text
-    assert "moved between the runs is not known" in text and "kernels that never change took" not in text
+    assert "changed between the runs is unknown" in text and "kernels that never change took" not in text
     assert "target differs" not in text and "--rerun" not in method(found) and "(relay, " in between(one)
     ((_, row),) = found.above(0.05)  # other code of the probe widens no interval
     assert row.how == "key" and row.change is not None and row.change.change == pytest.approx(0.3)

@@ -200,7 +200,7 @@ def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> N
     with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
         put_aside(one, "0" * 32, "vgg-16 took 2 workers down", example.settings, example.device)
     listed = command(tmp_path, "--db=sqlite:///a.db", "--failures")
-    assert "operator: put aside: vgg-16 took 2 workers down\n" in listed.stdout
+    assert "operator: quarantined: vgg-16 took 2 workers down\n" in listed.stdout
     with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
         take_back(one, "0" * 32)
 

@@ -379,7 +379,7 @@ def test_every_machine_of_a_cluster_is_calibrated(tmp_path: Path) -> None:
         words = ["calibrate", "--cluster", address, "--budget", "1s", "--rounds", "3", "--threads", "1", "--json"]
         command = [*COMMAND, *words, "--quiet", "--db", f"sqlite:///{tmp_path}/c.db"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-        if "left out: under foreign load" in done.stderr:  # whatever else runs on this machine
+        if "left out: under background load" in done.stderr:  # whatever else runs on this machine
             assert done.returncode == MeasureError.exit_code and "--remeasure noisy" in done.stderr
         else:
             (found,) = json.loads(done.stdout)

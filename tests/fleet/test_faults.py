@@ -150,7 +150,7 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
         later = Listening()
         labelled = dataclasses.replace(request(sqlite_url), label="another")  # of the same model
         for report in runs.collect(cluster, [request(sqlite_url), labelled], later):
-            assert str(report.error).startswith("put aside: mlp took 2 workers down on 2") and report.exit_code == 1
+            assert str(report.error).startswith("quarantined: mlp took 2 workers down on 2") and report.exit_code == 1
         assert not any(": mlp: " in text for text in later.told), "nothing of it was tried"
 
         again = dataclasses.replace(request(sqlite_url), measuring=Measuring(rounds=3, remeasure="failed"))
@@ -177,7 +177,7 @@ def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(
         (put_aside,) = runs.collect(cluster, [again], Deadly(address, signal.SIGTERM))
     assert report.error is None and ending.ended >= 2
     assert not any("took 2 workers down" in text for text in ending.told)
-    assert str(put_aside.error).startswith("put aside: 1 workers were told to end while they had it")
+    assert str(put_aside.error).startswith("quarantined: 1 workers were told to end while they had it")
 
 
 def test_what_a_machine_measured_while_it_drifted_is_measured_on_another_one(tmp_path: Path, postgres_url: str) -> None:

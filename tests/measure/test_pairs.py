@@ -18,7 +18,7 @@ def timing(sum_us: float, *, foreign: bool = False, after_us: float = 100.0, **d
 
 def test_a_pair_under_foreign_load_that_differs_is_no_ratio() -> None:
     found = timing(35.0, foreign=True)
-    assert found.ratio is None and "under foreign load" in (found.not_a_pair or "")
+    assert found.ratio is None and "under background load" in (found.not_a_pair or "")
 
 
 def test_a_pair_whose_readings_are_apart_is_no_ratio() -> None:

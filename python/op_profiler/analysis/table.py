@@ -92,7 +92,7 @@ class FactorTable:
             where unknown), ``work`` (FLOPs, or bytes of operators without), `SETTINGS`, and a column a factor (NaN or
             None where a schedule does not have it).
         factors: by name; besides the fixed ones a ``tile.<axis>`` and a ``split.<axis>`` for every axis found.
-        left_out: rows that were not used: failed, not complete, under foreign load, or a vendor's kernel.
+        left_out: rows that were not used: failed, not complete, under background load, or a vendor's kernel.
         not_drawn: usable rows beyond `MOST_ROWS`: all of an operator are in the frame, or none; the first of a single
             one.
     """

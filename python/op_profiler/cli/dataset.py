@@ -53,7 +53,7 @@ def show(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """List what a dataset holds: models, devices, what failed, what was under foreign load or did not settle, size."""
+    """List the contents of a dataset: models, devices, failures, times with background load or not converged, size."""
     from op_profiler.dataset import Dataset
 
     if context.invoked_subcommand is not None:
@@ -99,7 +99,7 @@ def merge(
     """Put all that some datasets hold into one, in one transaction.
 
     Nothing is stored twice. Of two rows of the same measurement the better one stays: a time before a failure, complete
-    before a check point, settled and without foreign load before others, then the newer one.
+    before a check point, converged and without background load before others, then the newer one.
     """
     from op_profiler.dataset.formats.combined import combine
     from op_profiler.report.status import Status

@@ -28,9 +28,8 @@ _LABEL = re.compile(r"\w([\w./+-]{0,62}\w)?")
 RemeasureOption = Annotated[
     str,
     Option(
-        "Measure again what the dataset has: failed (what does not compile, crashes or is wrong), noisy "
-        "(under foreign load, cores further apart or slower than usual, or not settled) or all. What failed because of "
-        "the machine is tried again anyway.",
+        "Repeat stored results: failed (what does not compile, crashes or is wrong), noisy (background load, cores "
+        "further apart or slower than usual, or not converged) or all. Failures of the machine are always retried.",
         MEASURING,
     ),
 ]
@@ -48,7 +47,7 @@ class Measuring:
     coverage: Annotated[
         float,
         Option(
-            "Share of the model's time whose operators must settle at every thread count (the heavy ones).", MEASURING
+            "Share of the model's time whose operators must converge at every thread count (the heavy ones).", MEASURING
         ),
     ] = 0.95
     resources: dict[str, ResourceValue] = dataclasses.field(default_factory=dict)

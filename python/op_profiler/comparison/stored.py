@@ -258,7 +258,7 @@ def _disturbed(before: TimedRun, after: TimedRun) -> Iterator[str]:
     for side, run in (("before", before), ("after", after)):
         foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
         if foreign:
-            yield f"{side} was measured under foreign load ({', '.join(foreign)} threads)"
+            yield f"{side} was measured under background load ({', '.join(foreign)} threads)"
         for threads, timing in sorted(run.timings.items()):
             if spoils(timing.timing.disturbed_by):
                 yield (
@@ -266,7 +266,7 @@ def _disturbed(before: TimedRun, after: TimedRun) -> Iterator[str]:
                     "there: collect it again with --remeasure noisy, or compare with --rerun"
                 )
     if _builder(before) != _builder(after):
-        yield "how far the machine itself moved between the runs is not known: its steadiness was read by other code"
+        yield "how far the state of the machine changed between the runs is unknown: another version read it"
     for threads in sorted(before.timings.keys() & after.timings.keys()):
         shift = _machine_shift(before, after, threads)
         if shift is not None and abs(shift) > _TOLD_SHIFT:

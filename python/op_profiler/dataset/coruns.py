@@ -56,7 +56,7 @@ def _failure(member: convert.Columns, group: convert.Columns) -> convert.Columns
 
 
 def _quality(corun: Corun) -> tuple[bool, bool, str]:
-    """Of two groups the one with the larger value is kept: failures last, foreign load before them, then the newer."""
+    """Of two groups the larger value is kept: failures last, background load before them, then the newer one."""
     return all(m.error is None for m in corun.members), not corun.foreign_load, corun.measured_at
 
 

@@ -40,7 +40,7 @@ class ModelContents(ModelIdentity):
         threads: thread counts with a whole model, complete or not.
         measured: operators with a time, at each thread count and state of the caches.
         failed: operators without one, and whole models.
-        foreign_load, unsettled: how many of the times were taken under foreign load, or did not settle.
+        foreign_load, unsettled: how many of the times were taken under background load, or did not converge.
         unfinished: check points of a run that did not end.
     """
 

@@ -24,7 +24,7 @@ class PutAside:
 
 
 def find_put_aside(dataset: Dataset) -> dict[str, PutAside]:
-    """All that were put aside, by `keys.put_aside_key`."""
+    """All that were quarantined, by `keys.put_aside_key`."""
     query = select(_TABLE.c.measured_key, _TABLE.c.error, _TABLE.c.failed_at).where(
         _TABLE.c.model_key.is_(None), _TABLE.c.operator_key.is_(None)
     )
@@ -55,6 +55,6 @@ def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device
 
 
 def take_back(dataset: Dataset, key: str) -> None:
-    """A model that was put aside may be carried out again."""
+    """A model that was quarantined may be carried out again."""
     with dataset.transaction(), dataset.read() as connection:
         connection.execute(delete(_TABLE).where(_TABLE.c.measured_key == key))

@@ -19,7 +19,7 @@ def rank(columns: Any) -> ColumnElement[int]:
     """How good a row with times is, from its columns.
 
     Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time without
-    its rounds (of a whole model, out of a flat table), a time that was disturbed or of rounds that did not settle, a
+    its rounds (of a whole model, out of a flat table), a time that was disturbed or of rounds that did not converge, a
     time.
     """
     failed = columns.error.is_not(None)
@@ -46,7 +46,7 @@ def upsert_better(
     A better `rank` wins. Of two alike the newer one does, and of two check points the one with more rounds.
 
     Args:
-        replace: a complete time, though it be under foreign load, wins against everything. A failure never does.
+        replace: a complete time, though it be under background load, wins against everything. A failure never does.
         newest: these were measured just now. They are newer than what is there, whatever clock wrote its time.
 
     Returns:

@@ -141,7 +141,7 @@ class Failure:
 
     Attributes:
         operator_name: None for a whole model.
-        model_key: empty outside a model, and of a model that was put aside (`op_profiler.dataset.put_aside`).
+        model_key: empty outside a model, and of a model that was quarantined (`op_profiler.dataset.put_aside`).
         cause: whether trying again may help.
         machine_state: as in `Row`; None where it is not known.
         failed_at: the last time, UTC, ISO 8601.
@@ -207,7 +207,7 @@ class Corun:
         device_key: where.
         members: in any order; the same operator may be there more than once.
         load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
-        foreign_load: True where samples were taken under foreign load and repeating did not help.
+        foreign_load: True where samples were taken under background load and repeating did not help.
         measured_at: when it was stored, UTC, ISO 8601.
     """
 

@@ -257,7 +257,7 @@ def _foreign_columns() -> list[Column[Any]]:
     return [
         _column("load_before", Double, "share of the cores in use, or of the GPU, that others used before, 0 to 1"),
         _column("load_after", Double, "share of the cores in use, or of the GPU, that others used after, 0 to 1"),
-        _column("foreign_load", Boolean, "taken under foreign load although repeated", nullable=False),
+        _column("foreign_load", Boolean, "taken under background load although repeated", nullable=False),
     ]
 
 

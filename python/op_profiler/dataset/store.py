@@ -180,7 +180,7 @@ class Dataset(OpenDatabase):
         """Store measurements in one transaction, and their failures beside them.
 
         A measurement that is there already is replaced by one that is better, or as good and newer: complete before a
-        check point, settled and without foreign load before others. A failure never takes the place of a time.
+        check point, settled and without background load before others. A failure never takes the place of a time.
 
         Args:
             replace: these were asked for again: every complete time takes the place of what is there.
@@ -254,7 +254,7 @@ class Dataset(OpenDatabase):
         foreign_load: bool = False,
     ) -> None:
         """Store operators that ran side by side, in place of what is there of the same group under the same settings,
-        unless that is better: without a failure, or without foreign load.
+        unless that is better: without a failure, or without background load.
 
         Args:
             load_before, load_after, foreign_load: see `Corun`.

@@ -201,14 +201,14 @@ class Dispatch:
             self._suspected.append(job)
             return None
         died = max(job.deaths, job.lost)
-        reason = f"put aside: {died} workers died of it; measure it with the same command without --cluster"
+        reason = f"quarantined: {died} workers died of it; measure it with the same command without --cluster"
         return self._given_up(job, reason)
 
     def _handed_on(self, job: Job) -> Ended | None:
         """What comes of a job whose worker was told to end, no death of the job; None where it is to be done again."""
         job.told_to_end += 1
         if job.told_to_end == _MOST_LOST:
-            reason = f"put aside: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
+            reason = f"quarantined: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
             return self._given_up(job, reason)
         self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
         (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)

@@ -49,7 +49,7 @@ class Quarantine:
         if aside is None or self._is_stored():
             return None
         return (
-            f"put aside: {aside.error} on {aside.failed_at[:10]}; --remeasure failed tries it again, and so does the "
+            f"quarantined: {aside.error} on {aside.failed_at[:10]}; --remeasure failed tries it again, and so does the "
             "same command without --cluster"
         )
 

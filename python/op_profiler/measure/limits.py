@@ -26,12 +26,12 @@ class Limits:
     Attributes:
         target: relative half width of the interval of the median at which a time is settled.
         minimum_rounds: rounds at least, however narrow the interval.
-        usual_rounds, usual_seconds: where both are exceeded, what has not settled stays so.
+        usual_rounds, usual_seconds: where both are exceeded, what has not converged stays so.
         maximum_rounds: rounds at most.
         maximum_seconds: seconds at most, once `minimum_rounds` are done.
-        window_seconds: shortest time over which foreign load is read.
-        repeat_seconds: time spent on repeating before foreign load, or what the host does to the cores, is accepted and
-            marked; ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
+        window_seconds: shortest time over which background load is read.
+        repeat_seconds: time spent on repeating before background load, or what the host does to the cores, is accepted
+            and marked; ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
         readings: runs of the whole model before the first and after the last round; fewer of a long model.
     """
 
@@ -46,7 +46,7 @@ class Limits:
     readings: int = 5
 
     def reached(self, rounds: int, seconds: float) -> bool:
-        """Whether rounds end though they have not settled."""
+        """Whether rounds end though they have not converged."""
         if rounds < self.minimum_rounds:
             return False
         usual = rounds >= self.usual_rounds and seconds >= self.usual_seconds

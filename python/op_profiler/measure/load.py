@@ -1,4 +1,4 @@
-"""Foreign load: what others used, while something was measured, of what it ran on."""
+"""Background load: what others used, while something was measured, of what it ran on."""
 
 from __future__ import annotations
 

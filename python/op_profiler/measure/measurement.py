@@ -167,7 +167,7 @@ class Measurement:
         median_us: median over the quiet rounds (`measure.quiet_rounds`).
         ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
         load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
-        foreign_load: True where samples were taken under foreign load and repeating did not help.
+        foreign_load: True where samples were taken under background load and repeating did not help.
         disturbed_by: what else disturbed the run (`measure.disturbance`), repeating did not help; None: nothing known.
         quiet_share: share (0 to 1) of the run's rounds that are quiet; None where that is not known.
         discarded_rounds, discarded_share: number of the run's rounds that were disturbed, thrown away and repeated, and
@@ -307,7 +307,7 @@ class ModelTiming:
 
     @property
     def disturbed_by(self) -> str | None:
-        """What disturbed most of the run beside foreign load, as one text; None: nothing that is known."""
+        """What disturbed most of the run beside background load, as one text; None: nothing that is known."""
         return disturbance.disturbed_by(self.details, self.whole_model.disturbed_by)
 
     @property
@@ -330,7 +330,7 @@ class ModelTiming:
         if reused := self.details.get("reused_operators"):
             return f"{_NO_PAIR}: operators measured in another run: {reused}"
         if whole.foreign_load:
-            return f"{_NO_PAIR}: under foreign load"
+            return f"{_NO_PAIR}: under background load"
         if disturbance.apart(min(readings), max(readings)):
             told = ", ".join(f"{time:.1f}" for time in readings)
             return f"{_NO_PAIR}: before, between and after it took {told} us"

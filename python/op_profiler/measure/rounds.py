@@ -5,7 +5,7 @@ Thread counts are visited in turn, another one first each time: the model runs o
 rounds, as many at each. Whole model and operators, and all thread counts, therefore see the same minute of the machine.
 Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
 operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
-machine is read, and how far apart and how fast its cores are; rounds of a window under foreign load, or with cores
+machine is read, and how far apart and how fast its cores are; rounds of a window under background load, or with cores
 further apart or slower than usual, are thrown away and repeated, and kept and marked when that lasts too long. When the
 rounds end, so are the windows that are not steady (`measure.quiet_rounds`).
 """
@@ -65,7 +65,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """Rounds that were kept: by thread count, whether they were taken under foreign load, and how long they took."""
+    """Rounds that were kept: by thread count, whether they were taken under background load, and how long they took."""
 
     samples: dict[int, Samples]
     foreign: bool
@@ -78,8 +78,8 @@ class Rounds:
     Args:
         groups: for each kernel, the number of its operator.
         skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
-        coverage: share of the time whose operators have to settle.
-        meter: of foreign load; None where it cannot be read.
+        coverage: share of the time whose operators have to converge.
+        meter: of background load; None where it cannot be read.
         probe: kernels that are timed once a window; None for none.
         host: tells how far apart and how fast the cores are; None where nothing does.
         conditions: what the machine answers of its state, asked between the passes of a window.
@@ -274,7 +274,7 @@ class Rounds:
         return window
 
     def _move(self) -> None:
-        """To the next copy of the model; caches have to settle then."""
+        """To the next copy of the model; caches have to warm up then."""
         self._model, self._settled_in = self._loaded.moved(), False
 
     def _load_of_window(self) -> ForeignLoad | None:
@@ -327,7 +327,7 @@ class Rounds:
         samples.kernels_us.append(kernels_us)
 
     def _use(self, count: int) -> None:
-        """Set a thread count; its threads, and the caches of their cores, have to settle then."""
+        """Set a thread count; its threads, and the caches of their cores, have to warm up then."""
         if self._at != count:
             self._pool.use(count)
             self._at, self._settled_in = count, False

@@ -28,7 +28,7 @@ class Samples:
     Attributes:
         whole_us: whole model, one entry a round.
         kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
-        foreign: for each round, whether it was taken under foreign load that did not go away.
+        foreign: for each round, whether it was taken under background load that did not go away.
         probe_us: one row a window, one column a kernel of the probe; empty where there is none.
         window_rounds: for each of these windows, how many rounds followed the reading.
         exchange_us: one entry a window, the longer of the readings of `HostState` before and after its rounds; empty

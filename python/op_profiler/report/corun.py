@@ -149,7 +149,7 @@ def _comparison(result: CorunResult | TargetsResult, first: str, second: str, pr
         f"{first} {_us(timed, 0)}; {second} {_us(timed, 1)}"
         + (f", predicted {predicted_us:.1f} us" if predicted_us is not None else ""),
         f"{speedup if not_compared is None else 'no speed-up'}, {len(timed.samples_us)} rounds in turn"
-        + ("; under foreign load" if timed.load.foreign else ""),
+        + ("; under background load" if timed.load.foreign else ""),
         *([] if not_compared is None else [not_compared]),
     ]
     if result.outputs_equal:

@@ -37,7 +37,7 @@ def show_contents(held: Contents) -> None:
         *texts("built by", "schedules", "precision", "target", rank=1),
         *numbers("threads", rank=1),
         *numbers("operators", "times", "failed", rank=2),
-        *numbers("background load", "unsettled", "unfinished", rank=3),
+        *numbers("background load", "not converged", "unfinished", rank=3),
     ]
     show_table(console, f"models: {len(held.models)}", headings, rows)
     names = ("key", "kind", "processor", "cores", "rows")
@@ -75,7 +75,7 @@ def show_failures(failures: Sequence[Failure], models: Mapping[str, str]) -> Non
         what = (
             f"{where}: {one.operator_name or 'the whole model'} at {one.settings.threads} threads, {one.settings.cache}"
             if one.model_key or one.operator_name
-            else "put aside"
+            else "quarantined"
         )
         print(f"{one.failed_at[:16]} {one.cause}: {what}: {one.error}{kept}" + (f" [{state}]" if state else ""))
     if not failures:

@@ -78,7 +78,7 @@ def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_
         (dataclasses.replace(summarize(np.full((8, 1), 50.0)), foreign_load=True), True),
         (summarize(np.full((3, 1), 6.0)), False),
     ],
-    ids=["failure", "foreign load", "check point"],
+    ids=["failure", "background load", "check point"],
 )
 def test_an_older_time_takes_the_place_of_what_is_worse(
     measurement: Measurement,

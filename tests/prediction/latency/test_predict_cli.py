@@ -343,7 +343,7 @@ def test_calibrate_measures_and_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     address = f"sqlite:///{tmp_path / 'c.db'}"
     line = ["calibrate", "--budget", "1s", "--rounds", "3", "--threads", "1", "--db", address, "--json"]
     first = op_profiler(*line)
-    assert first.returncode in (0, 1) or "under foreign load" in first.stderr, first.stderr
+    assert first.returncode in (0, 1) or "under background load" in first.stderr, first.stderr
     _forget_load(address)
     found = json.loads(op_profiler(*line).stdout)
     assert found["operators"] >= 20

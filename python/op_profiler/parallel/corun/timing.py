@@ -81,8 +81,8 @@ class TimedWays:
     def not_compared(self, way: int, over: int = 0) -> str | None:
         """Why two ways cannot be compared, and what to do; None where they can.
 
-        Others may stop one way and not the other. So under foreign load `speedup` says something only where the rounds
-        agree on it.
+        Others may stop one way and not the other. So under background load `speedup` says something only where the
+        rounds agree on it.
         """
         low, high = self.speedup_interval(way, over)
         if not self.load.foreign or high <= _NARROW * low:
@@ -141,12 +141,12 @@ def in_quiet_rounds(
     fewest: int | None = None,
     until: float = math.inf,
 ) -> tuple[list[_Sample], Load]:
-    """Take a sample a round; windows of rounds under foreign load are taken once more.
+    """Take a sample a round; windows of rounds under background load are taken once more.
 
     Args:
         one_round: gets the number of the round.
         rounds: at most.
-        limits: windows of foreign load are repeated for up to `Limits.repeat_seconds`, then kept and marked.
+        limits: windows of background load are repeated for up to `Limits.repeat_seconds`, then kept and marked.
         fewest: rounds after which the time `until` (of `time.monotonic`) ends it; None: all of them.
     """
     kept: list[_Sample] = []

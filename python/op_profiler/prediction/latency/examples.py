@@ -198,7 +198,7 @@ def load_examples(
 def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
     """Examples from rows of the flat table.
 
-    Left out are failures, check points, rows under foreign load or with cores apart, other schedules, and operators
+    Left out are failures, check points, rows under background load or with cores apart, other schedules, and operators
     outside a model: the caches are then in another state than in a network. Of sweeps only what the machine does by
     itself is used, and one set of cores for each model and thread count. Of more than `MOST_ROWS` rows, whole
     models are drawn. A model that computes with denormal numbers does so in every run, also in those of earlier

@@ -37,7 +37,7 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
     if not row["complete"]:
         return "not complete"
     if row["foreign_load"]:
-        return "under foreign load"
+        return "under background load"
     if cores_were_apart(row["timing_details"] or {}):  # slow ones are corrected: `steady_times`
         return "with cores further apart than usual"
     if spoils(row["disturbed_by"]):

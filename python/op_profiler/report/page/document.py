@@ -267,7 +267,7 @@ class ModelPart(Part):
         label, compiler, content: of the run, of the code, and of the model with the shapes of its inputs: what is the
             same on all devices of one model; empty where it is not known.
         verdict: what came out, in sentences; the first is the most important.
-        warnings: what to know before trusting it: unsettled, under load, failed.
+        warnings: what to know before trusting it: not converged, under load, failed.
         reads: for each call the calls whose outputs it reads; None where that is not known.
         unknown: why something is not there, by name of the section; or how to get to know more of it.
         predictor: whose estimates these are.

@@ -1,4 +1,4 @@
-"""Foreign load of a GPU: other processes that compute on it, and whether there is a core left that launches."""
+"""Background load of a GPU: other processes that compute on it, and whether there is a core left that launches."""
 
 from __future__ import annotations
 
