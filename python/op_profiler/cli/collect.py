@@ -24,33 +24,35 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op_performance_collector.py --modelsource local --modelname resnet-18
+op_performance_collector.py --modelsource local --modelname resnet-18      (or: op-profiler collect resnet-18)
 
-op_performance_collector.py --modelsource transformers --modelname bert --sequence-length 64 --threads 1,2
+op-profiler collect transformers:bert --sequence-length 64 --threads 1,2
 
-op_performance_collector.py --modelsource file --modelname model.onnx --batchsize 8 --summary-json summary.json
+op-profiler collect model.onnx --batchsize 8 --summary-json summary.json
 
-op_performance_collector.py --modelsource remoteonnx --modelname https://example.org/net.onnx --refetch
+op-profiler collect package.module:function --threads 1    (it returns a torch module, and its example inputs)
 
-op_performance_collector.py --modelsource local --modelname resnet-18 --iftune true --trials 64 --ifcompare true
+op-profiler collect https://example.org/net.onnx --refetch
 
-op_performance_collector.py --modelsource local --modelname resnet-18 --threads 1 --sweep core_set=0,1
+op-profiler collect resnet-18 --iftune true --trials 64 --ifcompare true
 
-op_performance_collector.py --modelsource local            (all default models, one after the other; resumable)
+op-profiler collect resnet-18 --threads 1 --sweep core_set=0,1
 
-op_performance_collector.py --modelsource local --modelname resnet-18 --remeasure noisy
+op-profiler collect --modelsource local                    (all default models, one after the other; resumable)
 
-op_performance_collector.py --modelsource transformers --modelname bert --by-layer 3
+op-profiler collect resnet-18 --remeasure noisy
 
-op_performance_collector.py --compiler relax --modelname llama --prefill 128 --decode 1 --past 512,2048
+op-profiler collect transformers:bert --by-layer 3
 
-op_performance_collector.py --modelsource local --modelname resnet-18 --label before   (then: op-profiler compare)
+op-profiler collect llama --compiler relax --prefill 128 --decode 1 --past 512,2048
 
-op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
+op-profiler collect resnet-18 --label before               (then: op-profiler compare)
 
-op_performance_collector.py --modelsource local --modelname mobilenet --target pynq --host 192.168.2.99 --port 9190
+op-profiler collect resnet-18 --target cuda --precision float32,float16
 
-op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
+op-profiler collect mobilenet --target pynq --host 192.168.2.99 --port 9190
+
+op-profiler collect --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
 Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recorded in the dataset); 2 wrong usage;
 3 a package is missing; 4 the model cannot be read or lowered; 5 the machine, the disk or the dataset stands in the way.

@@ -17,7 +17,7 @@ from op_profiler.options import OUTPUT
 
 EXAMPLES = """Examples:
 
-op_performance_collector.py --modelname resnet-18 --label before     (then change something, and --label after)
+op-profiler collect resnet-18 --label before     (then change something, and --label after)
 
 op-profiler compare before after
 

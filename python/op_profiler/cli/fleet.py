@@ -17,7 +17,7 @@ op-profiler scheduler                                             (listens on th
 
 op-profiler worker tcp://127.0.0.1:8786                           (on this machine; on others tls://, see the tutorial)
 
-op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
+op-profiler collect --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
 op-profiler worker tcp://127.0.0.1:8786 --boards pynq@192.168.2.99:9190      (and on boards behind a tracker)
 
