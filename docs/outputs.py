@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md")))
 _COLUMNS = 100
 _ROWS = 8
-_BLOCK = re.compile(r"(<!-- output: (.+) -->\n```\n).*?(\n```)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- output: (.+) -->\n```\n).*?(```)", re.DOTALL)
+_LINE_ABOVE, _WIPED = "\x1b[1A", "\x1b[2K"
 _ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 
 
@@ -39,7 +40,7 @@ def main() -> None:
                 if given.only in block[2]:
                     print(f"{page.name}: {block[2]}", flush=True)
                     shown = shortened(output_of(block[2], Path(folder)))
-                    text = text.replace(block[0], f"{block[1]}{shown}{block[3]}")
+                    text = text.replace(block[0], f"{block[1]}{shown}\n{block[3]}")
             page.write_text(text, encoding="utf-8")
 
 
@@ -68,8 +69,12 @@ def output_of(command: str, folder: Path) -> str:
         written += read
     if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
         raise SystemExit(f"{command}: exit code {code}\n{written.decode()[-2000:]}")
-    lines = written.decode().replace("\r\n", "\n").split("\n")
-    return "\n".join(_ESCAPES.sub("", line.rpartition("\r")[2]).rstrip() for line in lines if "\x1b[2K" not in line)
+    lines: list[str] = []
+    for line in written.decode().replace("\r\n", "\n").split("\n"):
+        if _LINE_ABOVE in line:  # the end of a line of progress, which is wiped out
+            lines.pop()
+        lines.append(_ESCAPES.sub("", line.rpartition(_WIPED)[2].rpartition("\r")[2]).rstrip())
+    return "\n".join(lines)
 
 
 def shortened(text: str) -> str:
