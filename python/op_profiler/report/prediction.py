@@ -18,6 +18,7 @@ from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
+from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
     if format == "csv":
         return _csv(predictions)
     if format == "runtime_lut":
-        several = len(predictions) > 1  # readers of that format know one network
-        told = [[f"threads: {one.threads}"] * several + _runtime_lut(one) for one in predictions]
+        more = len(predictions) > 1  # readers of that format know one network
+        told = [[f"threads: {one.threads}"] * more + _runtime_lut(one) for one in predictions]
         return "\n".join(itertools.chain.from_iterable(told))
     raise UnknownNameError("format", format, FORMATS)
 
@@ -177,7 +178,7 @@ def show_candidates(candidates: Sequence[PredictedModel]) -> None:
         rows.append([model, *(_with_interval(there.get(place)) for place in places)])
     headings = [*texts("model"), *numbers(*(f"us, {device}{_at(', ', threads)}" for device, threads in places))]
     if rows:
-        show_table(console, f"predicted latency of {len(rows)} models, with 90 % intervals", headings, rows)
+        show_table(console, f"predicted latency of {several(len(rows), 'model')}, with 90 % intervals", headings, rows)
     for one in candidates:
         if one.error is not None:
             print_line(console, f"no prediction: {one.model}: {one.error}")
