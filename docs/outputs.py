@@ -2,8 +2,9 @@
 
     python docs/outputs.py [PAGE ...] [--only WORDS]
 
-A block of output stands below a line ``<!-- output: COMMAND -->``. The command runs in a terminal of 100 columns, with
-an empty dataset. The first eight rows of a table are kept. Run this on a quiet machine: its times are published.
+A block of output stands below a line ``<!-- output: COMMAND -->``. Each command runs once, in a terminal of 100 columns,
+with an empty dataset. The first eight rows of a table are kept, and the last line is date, machine and commit. Run this on
+a quiet machine: its times are published.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ import pty
 import re
 import shlex
 import struct
+import sys
 import tempfile
 import termios
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from common import provenance  # noqa: E402 - beside the benchmarks
+
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md")))
 _COLUMNS = 100
 _ROWS = 8
@@ -33,15 +39,20 @@ def main() -> None:
     arguments.add_argument("pages", nargs="*", type=Path, default=PAGES)
     arguments.add_argument("--only", default="", help="run the commands that have these words in them")
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        for page in given.pages:
-            text = page.read_text(encoding="utf-8")
-            for block in _BLOCK.finditer(text):
-                if given.only in block[2]:
-                    print(f"{page.name}: {block[2]}", flush=True)
-                    shown = shortened(output_of(block[2], Path(folder)))
-                    text = text.replace(block[0], f"{block[1]}{shown}\n{block[3]}")
-            page.write_text(text, encoding="utf-8")
+    measured_on = provenance()
+    outputs: dict[str, str] = {}
+    for page in given.pages:
+        text = page.read_text(encoding="utf-8")
+        for block in _BLOCK.finditer(text):
+            command = block[2]
+            if given.only not in command:
+                continue
+            if command not in outputs:
+                print(command, flush=True)
+                with tempfile.TemporaryDirectory() as folder:
+                    outputs[command] = shortened(output_of(command, Path(folder)))
+            text = text.replace(block[0], f"{block[1]}{outputs[command]}\n{measured_on}\n{block[3]}")
+        page.write_text(text, encoding="utf-8")
 
 
 def output_of(command: str, folder: Path) -> str:

@@ -91,6 +91,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.prediction.latency.open_predictor import known_devices
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
+    from op_profiler.report.tables import screen
 
     if format not in texts.FORMATS:
         raise UnknownNameError("format", format, texts.FORMATS)
@@ -131,9 +132,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     if quiet and format == "table":
         print("\n".join(texts.summary(p) for p in predictions))
     elif format == "table":
-        from rich.console import Console
-
-        console = Console(width=None if sys.stdout.isatty() else 150)
+        console = screen()
         for one in predictions:
             texts.show_prediction(console, one, found)
     else:
