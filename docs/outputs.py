@@ -3,8 +3,8 @@
     python docs/outputs.py [PAGE ...] [--only WORDS]
 
 A block of output stands below a line ``<!-- output: COMMAND -->``. Each command runs once, in a terminal of 100 columns
-and with an empty dataset. The first eight rows of a table are kept; date, machine and commit are the last line. Run this
-on a quiet machine: its times are published.
+and with an empty dataset. The first eight rows of a table are kept; date, machine and commit are the last line. Run
+this on a quiet machine: its times are published.
 """
 
 from __future__ import annotations
