@@ -29,10 +29,15 @@ ONNX = (
     "Elu: 22 T=float64",
     "Erf: 13 base",
     "GatherElements: 13 axis=1",
+    "AveragePool: 22 pads and ceil_mode",
+    "Dropout: 7 output mask",
     "GridSample: 22 T1=float16",
+    "GridSample: 22 T2=float64",
     "HardSwish: 22 T=float16",
+    "Identity: 21 a sequence",
     "Mean: 13 base",
     "ReduceL2: 18 T=int32",
+    "Resize: 10 fractions",
     "ReverseSequence: 10 base",
     "Sign: 13 T=uint8",
     "SplitToSequence: 11 split=[1, 3]",
@@ -65,23 +70,19 @@ TFLITE = (
 )
 """The same of TFLite."""
 
-REFUSED = ("NonMaxSuppression: 11 base", "RegexFullMatch: 20 base", "Conv: 22 T=float64", "TfIdfVectorizer: 9 base")
+REFUSED = (
+    "NonMaxSuppression: 11 base",
+    "RoiAlign: 10 mode=max",
+    "RegexFullMatch: 20 base",
+    "Conv: 22 T=float64",
+    "TfIdfVectorizer: 9 base",
+)
 
 NOT_TRIED = {"DENSIFY", "DETECTION_POSTPROCESS", "TAN", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
 """A part of sparse weights, a custom operator, one that TFLite does not have, and one with a state."""
 
 
-KNOWN_TO_DIFFER = (
-    "AveragePool", "MaxPool", "aten::avg_pool",  # windows beyond the padding: their count, and another divisor
-    "Resize", "aten::interpolate", "aten::nn.functional.upsample_nearest",  # scales that are no ratio of whole sizes
-    "Dropout",  # the mask of opsets 7 to 11, which nothing is computed from
-    "QLinearMatMul",  # onnxruntime wraps sums that leave eight bits around, where the specification cuts them off
-    "RoiAlign: 10 mode=max",
-    "TopK: 11 sorted=0",  # the order is open
-    "GridSample: 22 T2=float64", "Identity",  # no kernel: coordinates in float64, sequences
-    "aten::masked", "aten::bincount", "aten::nonzero",  # shapes and whole types that only values decide
-    "aten::nn.functional.cross_entropy", "aten::nn.functional.linear_cross_entropy",  # of probabilities
-)  # fmt: skip
+KNOWN_TO_DIFFER = ("aten::masked",)  # scalars that are computed of constants alone become tensors of one element
 """Operators of which some case is only refused by the comparison of outputs (`--check-outputs`)."""
 
 

@@ -51,6 +51,19 @@ OPTIONS: dict[str, Callable[..., Any]] = {
         torch.nn.functional.max_pool2d(x, 2, 2, 1, ceil_mode=True),
         torch.nn.functional.max_pool2d(x, 2, ceil_mode=True),
     ),
+    "windows outside along one axis": lambda torch, x: (
+        torch.nn.functional.max_pool2d(x[..., :4], (2, 3), 2, 1, ceil_mode=True),
+        torch.nn.functional.avg_pool2d(x[..., :4], (2, 3), 2, 1, ceil_mode=True),
+        torch.nn.functional.avg_pool2d(x[..., :4], (2, 3), 2, 1, ceil_mode=True, count_include_pad=False),
+        torch.nn.functional.avg_pool2d(x[..., :4], (2, 3), 2, 1, ceil_mode=True, divisor_override=5),
+        torch.nn.functional.avg_pool2d(x[..., :4], 3, ceil_mode=True, divisor_override=5),
+    ),
+    "cross entropy": lambda torch, x: (
+        torch.nn.functional.cross_entropy(x, x[:, 0].abs().long().clamp(0, 2)),
+        torch.nn.functional.cross_entropy(x, x.softmax(1), weight=torch.arange(1.0, 4), reduction="none"),
+        torch.nn.functional.cross_entropy(x, x.softmax(1)),
+        torch.nn.functional.cross_entropy(x[0, :, 0, 0], x[0, 0, 0, 0].abs().long().clamp(0, 2), reduction="sum"),
+    ),
     "indexing": lambda torch, x: (
         *torch.meshgrid(x[0, 0, 0], x[0, 0, :3, 0], indexing="xy"),
         *torch.meshgrid(x[0, 0, 0], x[0, 0, :3, 0], indexing="ij"),
@@ -132,8 +145,13 @@ def test_an_exported_program_heeds_them_too(torch: Any, run: Any, name: str) -> 
         (lambda torch, x: torch.nn.functional.dropout(x, 0.5, training=True), "drops at random"),
         (lambda torch, x: torch.var(x, correction=3), "a correction of 3"),
         (
-            lambda torch, x: torch.nn.functional.max_pool2d(x, (2, 3), (2, 3), 1, ceil_mode=True),
-            r"output 0 has the shape \(.*\) where torch returns \(",
+            lambda torch, x: torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
+            "recompute_scale_factor=True",
+        ),
+        (lambda torch, x: torch.bincount(x.abs().long().reshape(-1)), "only the values tell the size"),
+        (
+            lambda torch, x: torch.nn.functional.cross_entropy(x, torch.ones(2, 5, 6).long(), label_smoothing=0.1),
+            "smooth the targets",
         ),
     ],
 )
@@ -145,9 +163,7 @@ def test_what_cannot_be_said_in_another_way_is_refused(torch: Any, function: Any
 @pytest.mark.parametrize(
     "function",
     [
-        lambda torch, x: torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
-        lambda torch, x: torch.nn.functional.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3),
-        lambda torch, x: torch.nn.functional.cross_entropy(x, torch.ones(2, 5, 6).long()),
+        lambda torch, x: torch.masked.var(x, (0, 1, 2, 3)),
     ],
 )
 def test_what_becomes_another_program_is_found_by_its_outputs(torch: Any, function: Any) -> None:

@@ -39,7 +39,7 @@ class Case:
         what: what is off its default, with the version of the operator where there are several.
         load: the model as the tool imports it, and its inputs by name.
         expected: outputs of the framework; raises where it takes the model for wrong.
-        compare_values: false where the operator draws random numbers: only count, shapes and types are compared.
+        compare_values: false where values are random or their order is open: count, shapes and types are compared.
         rounding: difference in units of the last place that two quantized outputs may have.
     """
 

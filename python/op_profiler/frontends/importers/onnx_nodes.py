@@ -70,6 +70,12 @@ class NodeWriter:
             return self.add(operator, data, axes=axes)
         return self.add(operator, data, self.constant(axes, "int64"))
 
+    def padded(self, data: str, widths: list[int]) -> str:
+        """Put zeros around a tensor: the widths before its dimensions, then those behind them."""
+        if self.opset < 11:
+            return self.add("Pad", data, pads=widths)
+        return self.add("Pad", data, self.constant(widths, "int64"), self.constant(0.0))
+
     def clip(self, data: str, bound: float) -> str:
         """Bound values by a number and its negative."""
         if self.opset < 11:

@@ -12,6 +12,7 @@ from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_a
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_resize import FractionalScales
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
+from op_profiler.frontends.importers.pool_windows import reach_behind
 
 _SHIFT = 128  # from numbers of eight bits without a sign to those with one
 
@@ -45,16 +46,19 @@ class PlainerForms(Rewriting):
         FractionalScales(self.model, self.shapes, self.name).spell_out()
 
     def _dropout(self, graph: Any, node: Any) -> list[Any]:
-        """In use it drops nothing, whatever its ratio, and its mask is true everywhere."""
+        """In use it drops nothing, whatever its ratio, and its mask is true everywhere. Before opset 12 it is open,
+        and zero in onnxruntime; before opset 10 it has the type of the data."""
         data, made = node.input[0], list(node.output)
         replace(node.input, [data])
         replace(node.output, made[:1])
         nodes = [node]
         if len(made) > 1 and made[1]:
             mask = NodeWriter(graph, node, self.opset)
-            size = mask.add("Shape", data)
-            true = helper.make_tensor("value", 9, [1], [True])
-            mask.add("ConstantOfShape", size, output=made[1], value=true)
+            if self.opset < 10:
+                mask.add("Sub", data, data, output=made[1])
+            else:
+                value = helper.make_tensor("value", TensorProto.BOOL, [1], [self.opset >= 12])
+                mask.add("ConstantOfShape", mask.add("Shape", data), output=made[1], value=value)
             nodes += mask.nodes
         return nodes
 
@@ -221,22 +225,15 @@ class PlainerForms(Rewriting):
             data = self.sizes.get(node.input[0], ())[2:]
             if not data or None in data:
                 raise self.refused(node, "rounds up, and has sizes that are only known at run time")
-            for axis, (size, k, s, a) in enumerate(zip(data, kernel, steps, apart, strict=True)):
-                room = size + pads[axis] + pads[rank + axis] - ((k - 1) * a + 1)
-                last = -(-room // s) * s
-                if last < size + pads[axis]:  # a window behind the data is left out
-                    pads[rank + axis] += last - room
+            windows = zip(data, kernel, steps, zip(pads[:rank], pads[rank:], strict=True), apart, strict=True)
+            pads[rank:] = [max(0, reach_behind(*one)) for one in windows]
         writer = self._writer(graph, node)
         powers = writer.add("Pow", writer.add("Abs", node.input[0]), writer.constant(power))
         if any(pads):
-            wide = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
-            if self.opset < 11:
-                powers = writer.add("Pad", powers, pads=wide)
-            else:
-                powers = writer.add("Pad", powers, writer.constant(wide, "int64"), writer.constant(0.0))
-        windows: dict[str, Any] = {"kernel_shape": kernel, "strides": steps}
-        windows |= {"dilations": apart} if apart != ones else {}
-        mean = writer.add("AveragePool", powers, **windows)
+            powers = writer.padded(powers, [0, 0, *pads[:rank], 0, 0, *pads[rank:]])
+        options: dict[str, Any] = {"kernel_shape": kernel, "strides": steps}
+        options |= {"dilations": apart} if apart != ones else {}
+        mean = writer.add("AveragePool", powers, **options)
         total = writer.add("Mul", mean, writer.constant(float(math.prod(kernel))))
         writer.add("Pow", total, writer.constant(1 / power), output=node.output[0])
         return writer.nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
@@ -62,14 +62,21 @@ class RelayRepairs(Rewriting):
         return [node]
 
     def _grid_sample(self, graph: Any, node: Any) -> list[Any]:
-        """Modes have other names since opset 20."""
+        """Modes have other names since opset 20. Places are numbers of 32 bits, of which TVM has kernels alone."""
         mode = attribute(node, "mode", b"linear")
         set_attributes(node, mode={b"linear": b"bilinear", b"cubic": b"bicubic"}.get(mode, mode))
-        return [node]
+        if self.kind_of(node.input[1]) == "float32":
+            return [node]
+        places = f"{node.output[0]}__places"
+        earlier = helper.make_node("Cast", [node.input[1]], [places], name=node.name, to=TensorProto.FLOAT)
+        node.input[1] = places
+        return [earlier, node]
 
     def _roi_align(self, graph: Any, node: Any) -> list[Any]:
         """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise. Relay's importer
         has them where they were."""
+        if attribute(node, "mode", b"avg") != b"avg":
+            raise self.refused(node, "takes the largest of weighted corners, and TVM that of their sums; use mode=avg")
         usual = b"half_pixel" if self.opset >= 16 else b"output_half_pixel"
         mode = attribute(node, "coordinate_transformation_mode", usual)
         set_attributes(node, coordinate_transformation_mode=None)

@@ -19,8 +19,9 @@ from op_profiler.frontends.importers.onnx_graph import (
     tensors_in,
     types_in,
 )
+from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
-from op_profiler.frontends.importers.pool_windows import begins_outside
+from op_profiler.frontends.importers.pool_windows import begins_outside, reach_behind
 
 _SMALL_FLOATS = ("FLOAT8", "FLOAT4")
 _SMALL = (*_SMALL_FLOATS, "INT4", "UINT4", "INT2", "UINT2")  # what names of types begin with
@@ -101,6 +102,11 @@ def sizes_told(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
 
 def _outside(node: Any, sizes: Mapping[str, Dims]) -> list[bool | None]:
     """Whether the last window of a pool begins outside, by dimension, as `begins_outside` has it."""
+    return [begins_outside(*span) for span in _windows(node, sizes)]
+
+
+def _windows(node: Any, sizes: Mapping[str, Dims]) -> list[tuple[Any, int, int, tuple[int, int], int]]:
+    """The windows of a pool, by dimension, as `begins_outside` takes them."""
     kernel = attribute(node, "kernel_shape", [])
     ones, rank = [1] * len(kernel), len(kernel)
     pads = attribute(node, "pads", [0] * 2 * rank)
@@ -112,7 +118,7 @@ def _outside(node: Any, sizes: Mapping[str, Dims]) -> list[bool | None]:
         attribute(node, "dilations", ones),
         strict=True,
     )
-    return [begins_outside(*span) for span in spans]
+    return list(spans)
 
 
 class Repairs(Rewriting):
@@ -214,7 +220,8 @@ class Repairs(Rewriting):
         return [node]
 
     def _pool(self, graph: Any, node: Any) -> list[Any]:
-        """Of windows that stick out, ONNX leaves out those that would begin in the padding. Importers keep them.
+        """Of windows that stick out, ONNX leaves out those that would begin in the padding. Importers keep them along
+        every axis or none. What is behind the padding counts in no mean.
 
         The order in which places are counted is that of places alone. Importers take it for that of the data.
         """
@@ -223,10 +230,26 @@ class Repairs(Rewriting):
         if not attribute(node, "ceil_mode", 0) or attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
             return [node]
         outside = _outside(node, self.sizes)
-        if True not in outside or False in outside:
+        counted = attribute(node, "count_include_pad", 0)
+        if True in outside and False not in outside:
+            set_attributes(node, ceil_mode=0)
+        windows = _windows(node, self.sizes)
+        mixed = {True, False} <= set(outside) and all(data is not None for data, *_ in windows)
+        if not mixed or len(node.output) > 1 or counted and node.op_type != "AveragePool":
             return [node]
-        set_attributes(node, ceil_mode=0)
-        return [node]
+        before = [pads[0] for *_, pads, _ in windows]
+        reach = [max(0, reach_behind(*one)) for one in windows]
+        if not counted:
+            set_attributes(node, ceil_mode=0, pads=before + reach)
+            return [node]
+        zeros = [min(more, pads[1]) for more, (*_, pads, _) in zip(reach, windows, strict=True)]
+        beyond = [more - zero for more, zero in zip(reach, zeros, strict=True)]
+        set_attributes(node, ceil_mode=0, count_include_pad=0, pads=[0] * len(beyond) + beyond)
+        if not any(before + zeros):
+            return [node]
+        writer = NodeWriter(graph, node, self.opset, self.kind_of(node.input[0]))
+        node.input[0] = writer.padded(node.input[0], [0, 0, *before, 0, 0, *zeros])
+        return [*writer.nodes, node]
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
         """Parts of which the last one is smaller: importers divide into equal ones."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.frontends.importers.onnx_graph import attribute
+from op_profiler.frontends.importers.onnx_graph import attribute, set_attributes
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
@@ -27,6 +27,15 @@ class FractionalScales(Rewriting):
         self.rewrite({"Resize": self._resize})
 
     def _resize(self, graph: Any, node: Any) -> list[Any]:
+        if self.opset >= 11:
+            return self._summed(graph, node)
+        # as onnxruntime has it; before opset 11 there are no such attributes
+        set_attributes(node, coordinate_transformation_mode="asymmetric", nearest_mode="simple")
+        made = self._summed(graph, node)
+        set_attributes(node, coordinate_transformation_mode=None, nearest_mode=None)
+        return made
+
+    def _summed(self, graph: Any, node: Any) -> list[Any]:
         transformation = attribute(node, "coordinate_transformation_mode", b"half_pixel")
         dims = self.sizes.get(node.input[0], ())
         scales = self._scales(node, dims)
@@ -49,7 +58,7 @@ class FractionalScales(Rewriting):
 
     def _scales(self, node: Any, dims: Any) -> Any:
         """By axis; None where they are not known, and of sizes without antialiasing, which TVM computes by."""
-        given = [self.constants.value(name) if name else None for name in node.input[2:]]
+        given = [self.constants.value(name) if name else None for name in node.input[2 if self.opset >= 11 else 1 :]]
         if given and given[0] is not None and len(given[0]):
             return given[0]
         stretched = attribute(node, "keep_aspect_ratio_policy", b"stretch") == b"stretch"
@@ -89,6 +98,7 @@ def _taps(node: Any, size: int, scale: Any, made: int) -> list[tuple[Any, Any]]:
             b"round_prefer_ceil": np.floor(places + half),
             b"floor": np.floor(places),
             b"ceil": np.ceil(places),
+            b"simple": np.ceil(places) if scale < 1 else np.floor(places),
         }[rounding]
         return [(rounded.clip(0, size - 1).astype("int64"), None)]
     first = np.floor(places)

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import helper
 
-from op_profiler.frontends.importers.onnx_graph import attribute, set_attributes
+from op_profiler.frontends.importers.onnx_graph import attribute, graphs_in, replace, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
 
 _DEFAULTS = {"ReverseSequence": {"batch_axis": 1, "time_axis": 0}}
@@ -23,6 +23,7 @@ class SmallRepairs(Rewriting):
             {
                 "CastLike": self._cast_like,
                 "GatherElements": self._gather_elements,
+                "Identity": self._identity,
                 "Mean": self._mean,
                 "SplitToSequence": self._split,
                 **dict.fromkeys(_DEFAULTS, self._with_defaults),
@@ -38,6 +39,15 @@ class SmallRepairs(Rewriting):
         """How a cast to fewer than eight bits rounds says nothing of other types."""
         set_attributes(node, saturate=None)
         return [node]
+
+    def _identity(self, graph: Any, node: Any) -> list[Any]:
+        """Of a sequence: the importer copies its parts as if they were one tensor. What reads it reads the sequence."""
+        known, copy = self.types.get(node.input[0]), node.output[0]
+        if known is None or not known.HasField("sequence_type") or copy in {one.name for one in graph.output}:
+            return [node]
+        for reader in (reader for inner in graphs_in(graph) for reader in inner.node):
+            replace(reader.input, [node.input[0] if name == copy else name for name in reader.input])
+        return []
 
     def _mean(self, graph: Any, node: Any) -> list[Any]:
         """The importer stacks tensors of one shape. A sum is broadcast."""

@@ -24,3 +24,12 @@ def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int]
     before, behind = pads
     room = data + before + behind - dilation * (size - 1) - 1
     return None if room % step == 0 else (room // step + 1) * step >= data + before
+
+
+def reach_behind(data: int, size: int, step: int, pads: tuple[int, int], dilation: int) -> int:
+    """Elements behind the data that the last window covers where the count is rounded up; less than 0 where it ends
+    before the data does. Arguments as of `begins_outside`."""
+    before, behind = pads
+    span = dilation * (size - 1) + 1
+    steps = (data + before + behind - span) // step + (begins_outside(data, size, step, pads, dilation) is False)
+    return steps * step + span - data - before

@@ -125,7 +125,8 @@ def _whole(kind: str) -> Any:
     """An operator whose numbers are of 64 bits, of which TVM's own makes 32."""
 
     def convert(inputs: _Inputs, types: _Types) -> Any:
-        return load_tvm().relay.cast(usual_converters().convert_map[kind](inputs, types), "int64")
+        cast, made = load_tvm().relay.cast, usual_converters().convert_map[kind](inputs, types)
+        return [cast(one, "int64") for one in made] if kind.endswith("_numpy") else cast(made, "int64")
 
     return convert
 
@@ -227,7 +228,7 @@ CONVERTERS = {
     "aten::type_as": _type_as,
     **{f"aten::bitwise_{name}": _bitwise(name) for name in ("and", "or", "xor", "not")},
     **{f"aten::__{name}__": _bitwise(name) for name in ("and", "or", "xor")},
-    **{kind: _whole(kind) for kind in ("aten::argsort", "aten::nonzero", "aten::one_hot")},
+    **{kind: _whole(kind) for kind in ("aten::argsort", "aten::nonzero", "aten::nonzero_numpy", "aten::one_hot")},
     "aten::im2col": _im2col,
 }
 """By the name of the operator."""

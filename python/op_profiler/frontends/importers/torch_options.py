@@ -10,16 +10,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.pool_windows import begins_outside
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 from op_profiler.frontends.importers.torch_attention import attention_with_options
 from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and which of their inputs it multiplies."""
-_POOLS = {f"aten::{kind}_pool{n}d": -1 if kind == "max" else 4 for kind in ("max", "avg") for n in (1, 2, 3)}
-"""Which of their inputs tells whether they count windows that stick out; the first four are alike."""
 _ATTENTION = "aten::scaled_dot_product_attention"
 _PACKED = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _FROM_THE_FRONT = ("aten::argmax", "aten::argmin", "aten::argsort", "aten::nonzero")
@@ -38,14 +37,12 @@ def spell_out_options(traced: Any) -> None:
             _multiply_by_alpha(graph, node)
         elif kind in ("aten::div", "aten::div_") and node.inputsSize() > 2:
             _round_quotient(graph, node)
-        elif kind in _POOLS:
-            _drop_windows_outside(graph, node)
-            if node.inputsSize() == 7 and node.inputsAt(6).toIValue() is not None:
-                _divide_by_another(graph, node)
         elif kind.removesuffix("_").endswith("dropout") and node.inputsAt(2).toIValue() and node.inputsAt(1).toIValue():
             raise NotImplementedError(f"{kind} drops at random, as in training; switch it off")
         elif kind == _ATTENTION and node.inputsSize() > 7:
             attention_with_options(graph, node)
+        elif kind.startswith("aten::upsample_"):
+            _refuse_fractions(node)
         elif kind in _PACKED:
             raise NotImplementedError(
                 "packed sequences have steps that their lengths decide while running; "
@@ -162,38 +159,26 @@ def _round_quotient(graph: Any, node: Any) -> None:
 def _numbers(value: Any) -> list[Any]:
     """A list of numbers, None where one is computed while running."""
     known = value.toIValue()
-    return list(known) if known is not None else [part.toIValue() for part in value.node().inputs()]
+    return list(known or []) if known is not None else [part.toIValue() for part in value.node().inputs()]
 
 
-def _drop_windows_outside(graph: Any, node: Any) -> None:
-    """Of windows that stick out, torch leaves out those that would begin in the padding. The importer keeps them."""
-    at = _POOLS[node.kind()] % node.inputsSize()
-    if not node.inputsAt(at).toIValue():
-        return
-    size, steps, around = (_numbers(node.inputsAt(i)) for i in (1, 2, 3))
-    dilation = _numbers(node.inputsAt(4)) if at == 5 else [1]
-    rank = int(node.kind()[-2])
-    data = (node.inputsAt(0).type().sizes() or [None] * rank)[-rank:]
-    wide = [numbers * rank if len(numbers) == 1 else numbers for numbers in (size, steps or size, around, dilation)]
-    wide[2] = [(more, more) for more in wide[2]]
-    outside = [begins_outside(*given) for given in zip(data, *wide, strict=True)]
-    if True not in outside or False in outside:
-        return
-    with graph.insert_point_guard(node):
-        node.replaceInput(at, graph.insertConstant(False))
-
-
-def _divide_by_another(graph: Any, node: Any) -> None:
-    """A pool's mean over its whole windows times their size is their sum, whatever it is divided by then."""
-    size, divisor = _numbers(node.inputsAt(1)), node.inputsAt(6).toIValue()
-    if len(size) == 1:
-        size = size * int(node.kind()[-2])
-    with graph.insert_point_guard(node):
-        inputs = [*list(node.inputs())[:5], graph.insertConstant(True), graph.insertConstant(None)]
-        mean = insert(graph, node.kind(), inputs, node.output())
-        scaled = insert(graph, "aten::mul", [mean, graph.insertConstant(math.prod(size) / divisor)], node.output())
-    node.output().replaceAllUsesWith(scaled)
-    node.destroy()
+def _refuse_fractions(node: Any) -> None:
+    """torch finds the elements that it interpolates by the scale that it was given, TVM by that of the sizes."""
+    kind, options = node.kind(), [value.toIValue() for value in node.inputs()][2:]
+    last = node.inputsAt(node.inputsSize() - 1)
+    scales = _numbers(last) if last.type().kind() == "ListType" else [one for one in options if isinstance(one, float)]
+    sizes = [(value.type().sizes() or [])[2:] for value in (node.inputsAt(0), node.output())]
+    if None in scales or True in options[:1] or not len(scales) == len(sizes[0]) == len(sizes[1]):
+        return  # of corners that are aligned it takes no scale
+    nearest = "nearest" in kind
+    for size, made, scale in zip(*sizes, scales, strict=True):
+        at = np.arange(made, dtype="float32")
+        by_scale, by_size = at / np.float32(scale), at * np.float32(size / made)
+        if not (np.floor(by_scale) == np.floor(by_size)).all() if nearest else abs(size * scale - made) > 1e-6 * made:
+            raise NotImplementedError(
+                f"{kind} by {scale:g}, which leaves a fraction of an element; give interpolate a size, or "
+                "recompute_scale_factor=True"
+            )
 
 
 def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
@@ -276,7 +261,38 @@ def _chunk(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return load_tvm().relay.split(data, list(range(each, size, each)), axis)
 
 
+def _bincount(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    raise NotImplementedError(
+        "aten::bincount, of whose result only the values tell the size; scatter into a known size"
+    )
+
+
+def _cross_entropy(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+    """aten::cross_entropy_loss(data, target, weight, reduction, ignored class, label smoothing). TVM's own normalizes
+    along the last axis, where the classes are only without further dimensions, and overlooks the smoothing."""
+    relay = load_tvm().relay
+    data, target, weight, reduction, ignored, smoothing = inputs
+    if smoothing:
+        raise NotImplementedError("aten::cross_entropy_loss with label smoothing; smooth the targets instead")
+    if len(shape_of(data)) == 1:
+        data, target = relay.expand_dims(data, 0), relay.expand_dims(target, 0)
+    shares = relay.nn.log_softmax(data, axis=1)
+    classes, kind = int(shape_of(data)[1]), dtype_of(data)
+    if "int" in dtype_of(target):
+        weight = relay.ones((classes,), kind) if weight is None else weight
+        loss = relay.nn.nll_loss(shares, target, weight, ("none", "mean", "sum")[reduction], ignored)
+        return relay.squeeze(loss) if reduction == 0 and len(shape_of(inputs[0])) == 1 else loss
+    if weight is not None:
+        shares = relay.multiply(shares, relay.reshape(weight, (1, classes, *[1] * (len(shape_of(data)) - 2))))
+    losses = relay.negative(relay.sum(relay.multiply(shares, target), axis=1))
+    if reduction == 0:
+        return relay.squeeze(losses) if len(shape_of(inputs[0])) == 1 else losses
+    return relay.mean(losses) if reduction == 1 else relay.sum(losses)
+
+
 OPTION_CONVERTERS = {
+    "aten::bincount": _bincount,
+    "aten::cross_entropy_loss": _cross_entropy,
     _TRUNCATED: _truncated_divide,
     "aten::gelu": _gelu,
     "aten::chunk": _chunk,

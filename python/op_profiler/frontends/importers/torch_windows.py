@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.frontends.importers.pool_windows import begins_outside, reach_behind
 from op_profiler.frontends.importers.relay_values import dtype_of, number_of, shape_of, sizes_of, usual_converters
 
 _POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
@@ -107,7 +110,7 @@ def _pool(kind: str) -> Any:
 
     def pool(inputs: Sequence[Any], types: Sequence[str]) -> Any:
         relay = load_tvm().relay
-        usual = usual_converters().convert_map[kind]
+        usual = usual_converters().convert_map[kind] if "adaptive" in kind else functools.partial(_rounded_up, kind)
         data, *rest = inputs
         if len(shape_of(data)) != rank + 1:
             return usual(inputs, types)
@@ -117,6 +120,41 @@ def _pool(kind: str) -> Any:
         return relay.squeeze(made, [0])
 
     return pool
+
+
+def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::max_pool2d(data, size, steps, padding, dilation, rounds up), aten::avg_pool2d(data, size, steps, padding,
+    rounds up, counts padding, divisor). Of windows that stick out, torch leaves out those that would begin in the
+    padding. TVM's importer keeps them along every axis or none, and overlooks the divisor."""
+    relay = load_tvm().relay
+    data, size, steps, around, *options = inputs
+    mean, rank = "avg" in kind, int(kind[-2])
+    dilation, rounds_up = ([1] * rank, options[0]) if mean else options[:2]
+    counted, divisor = (options[1], *options[2:], None)[:2] if mean else (False, None)
+    size, steps, around, dilation = (
+        [int(number_of(one)) for one in (given * rank if len(given) == 1 else given)]
+        for given in (size, steps or size, around, dilation)
+    )
+    extents = shape_of(data)[-rank:]
+    known = all(isinstance(one, int) for one in extents)
+    pads = [(one, one) for one in around]
+    windows = list(zip(extents if known else [None] * rank, size, steps, pads, dilation, strict=True))
+    outside = [begins_outside(*one) for one in windows] if rounds_up else []
+    scale = None if divisor is None else relay.const(math.prod(size) / int(number_of(divisor)), dtype_of(data))
+    if False not in outside or True not in outside and scale is None:
+        rounds_up = rounds_up and True not in outside
+        told = [rounds_up, counted or scale is not None, None] if mean else [dilation, rounds_up]
+        made = usual_converters().convert_map[kind]([data, *inputs[1:4], *told], types)
+        return made if scale is None else relay.multiply(made, scale)
+    reach = [max(0, reach_behind(*one)) for one in windows]
+    if counted and scale is None:
+        zeros = [min(more, one) for more, one in zip(reach, around, strict=True)]
+        data = _padded(data, list(zip(around, zeros, strict=True)))
+        around, reach = [0] * rank, [more - zero for more, zero in zip(reach, zeros, strict=True)]
+    more = {"count_include_pad": scale is not None} if mean else {}
+    function = getattr(relay.nn, f"{'avg' if mean else 'max'}_pool{rank}d")
+    made = function(data, size, steps, dilation, (*around, *reach), ceil_mode=False, **more)
+    return made if scale is None else relay.multiply(made, scale)
 
 
 def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
