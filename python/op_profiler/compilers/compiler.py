@@ -50,19 +50,24 @@ class BuildOptions(Protocol):
     """What a compiler is told of a request (`op_profiler.building.request.BuildRequest`)."""
 
     @property
-    def model(self) -> ModelRequest: ...
+    def model(self) -> ModelRequest:
+        """The model and how it is imported."""
 
     @property
-    def kind(self) -> TargetOptions: ...
+    def kind(self) -> TargetOptions:
+        """The kind of target that the kernels are compiled for."""
 
     @property
-    def place(self) -> object | None: ...
+    def place(self) -> object | None:
+        """The machine behind RPC that runs the kernels; None for this machine."""
 
     @property
-    def precision(self) -> str: ...
+    def precision(self) -> str:
+        """``float32``, ``float16`` or ``int8``."""
 
     @property
-    def executor(self) -> str: ...
+    def executor(self) -> str:
+        """``default`` (the graph executor), or ``vm`` for dynamic shapes."""
 
 
 class NotKept(ValueError):

@@ -66,6 +66,7 @@ class Statement:
         self.called: set[tuple[Any, ...]] = set()
 
     def count(self, name: str) -> None:
+        """Add one operation of this kind, such as ``mul``, ``add`` or ``fma``."""
         self.operations[name] = self.operations.get(name, 0) + 1
 
     def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:

@@ -94,4 +94,5 @@ class ProbeCode(Protocol):
     (PROBE_ARGUMENT_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
     """
 
-    def get_function(self, name: str) -> PackedFunction: ...
+    def get_function(self, name: str) -> PackedFunction:
+        """Return one of the two functions."""

@@ -75,9 +75,12 @@ def _build_in_use() -> str:
 class BroughtBuild(Protocol):
     """A build of TVM that a kind of targets brings (`op_profiler.targets.target_kind.TargetKind`)."""
 
-    def activate_build(self, folder: Path) -> None: ...
+    def activate_build(self, folder: Path) -> None:
+        """Put the build in front of any other TVM of this process, before the first import; `folder` is the cache
+        folder."""
 
-    def prepare_build(self, tvm: ModuleType) -> None: ...
+    def prepare_build(self, tvm: ModuleType) -> None:
+        """Set up the build after ``tvm`` was imported."""
 
 
 def _brought_build() -> BroughtBuild:

@@ -18,6 +18,7 @@ a list of them, or what is of a tuple type.
 
 
 def shape_of(value: Any) -> list[int]:
+    """Extents of a tensor, which have to be static."""
     return [int(d) for d in value.ty.shape]
 
 
