@@ -123,7 +123,8 @@ class TimedModel(Protocol):
 class LoadedModel(TimedModel, Protocol):
     """A model on a machine whose tensors can be fetched too."""
 
-    def moved(self) -> LoadedModel: ...
+    def moved(self) -> LoadedModel:
+        """As in `TimedModel`."""
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         """Run the kernels in order; what each of them wrote, fetched before the next one runs."""
