@@ -116,9 +116,11 @@ class PoolResource(Resource):
     """A resource that the thread pool of the measuring process takes from its order: nothing of the machine is set."""
 
     def check_settable(self) -> None:
+        """Accept: setting it needs no permission."""
         return
 
     def applied(self, value: Any) -> contextlib.AbstractContextManager[None]:
+        """Change nothing: the measuring process sets its own thread pool."""
         return contextlib.nullcontext()
 
 
