@@ -1,7 +1,7 @@
-"""The contract of a compiler: from models to kernels, and what the rest of the package asks about the way there.
+"""The contract of a compiler: import a model, lower it to operators, build its kernels, store and read builds.
 
-A process holds one build of TVM, and so one compiler: `compiler_in_use` gives it. What a compiler returns are the types
-of `op_profiler.compilers.compiled_model`; the functions, tasks and libraries in them are its own, and go back to it.
+A process uses one build of TVM, and so one compiler, which `compiler_in_use` returns. Compilers return the types of
+`op_profiler.compilers.compiled_model`; only the compiler reads the functions, tasks and libraries in them.
 
 A compiler is a module in a folder of its own, and an entry of `op_profiler.compilers.COMPILERS`.
 """

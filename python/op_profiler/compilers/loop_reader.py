@@ -1,4 +1,4 @@
-"""Loops and indices of a function of TIR, read into plain values; TVM's classes have other places in other versions."""
+"""Reads the loops and indices of a TIR function into plain values, for either TVM's node classes (`Language`)."""
 
 from __future__ import annotations
 

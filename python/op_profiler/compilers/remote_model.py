@@ -1,4 +1,4 @@
-"""A built model on a machine behind RPC: what a compiler gives of it. Times and lost sessions are the caller's."""
+"""The contract of a built model on a machine behind RPC. The caller times single kernels and handles lost sessions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What this package uses of TVM's objects, which have no types of their own.
+"""Protocols of the TVM objects that this package uses, which have no types of their own.
 
-Whatever goes from one part of the package to another has one of these types. A compiler asks more of the nodes of its
-programs: it tells their kinds by `isinstance`, and what it then reads is as untyped as TVM itself.
+What one part of the package passes to another has one of these types. Compilers go further: they distinguish nodes of
+programs by `isinstance`, and what they read from these is as untyped as TVM itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Models of Relay behind RPC, and the functions that ask a machine of itself."""
+"""Relay models on a machine behind RPC, and functions that read a file and set the thread count there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task of AutoTVM's with its space."""
+"""A task of AutoTVM with the space of its template."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 
 class AutoTvmTask(Task):
-    """Attributes:
-    autotvm: the `autotvm.task.Task`, whose space has the same points.
+    """A task of AutoTVM; its points are AutoTVM's configuration indices.
+
+    Attributes:
+        autotvm: the `autotvm.task.Task`, whose space has the same points.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""What one op of Relay is converted with."""
+"""The type of a converter of one Relay op, and helpers that several converters use."""
 
 from __future__ import annotations
 

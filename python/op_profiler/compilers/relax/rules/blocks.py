@@ -1,4 +1,4 @@
-"""What all rules ask of a TIR function: its blocks, their loops and sizes."""
+"""Queries of a TIR schedule's blocks and loops, and schedule steps that several rules use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AutoTVM's own searches that need no cost model, and how its searches become tuners."""
+"""Tuners of AutoTVM without a cost model, and the adapter that all of its tuners share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AutoTVM's search by a cost model of gradient-boosted trees, with features computed in this process.
+"""Tuners of AutoTVM with a cost model of gradient-boosted trees, whose features are computed in this process.
 
 AutoTVM starts new processes for the features at every training, which takes seconds and loses templates that are not
 TVM's. Features other than knobs need every point lowered, so the search over them takes fewer steps.
