@@ -1,4 +1,4 @@
-"""Files of the user's: TorchScript, torch.export programs, ONNX, TFLite; and functions that return a torch module."""
+"""The source ``file``: TorchScript, torch.export programs, ONNX, TFLite, and functions that return a torch module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""TVM's model zoo, recurrent and randomly wired networks, and models of torchvision, pretrainedmodels and libreyolo."""
+"""The source ``local``: TVM's test networks, recurrent and randomly wired networks, and models of torchvision,
+pretrainedmodels and libreyolo."""
 
 from __future__ import annotations
 

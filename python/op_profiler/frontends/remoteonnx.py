@@ -1,4 +1,4 @@
-"""ONNX models behind an address, in an archive, in a file, or in the onnx package itself."""
+"""The source ``remoteonnx``: ONNX models behind an address, in an archive, in a file, or in the onnx package itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single operators with sizes that are common in networks; every size can be set with --inputshape.
+"""The source ``simple``: single operators with sizes that are common in networks; --inputshape sets every size.
 
 The first operand is the data. Weights are constants, as in a network, so that the compiler may change their layout.
 """

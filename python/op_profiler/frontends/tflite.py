@@ -1,4 +1,4 @@
-"""TFLite models, by path."""
+"""The source ``tflite``: TFLite models by path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the transformers library: by configuration name with random weights, or a local checkpoint folder.
+"""The source ``transformers``: models by configuration name with random weights, or a local checkpoint folder.
 
 Nothing is downloaded. Names are read from the sources of the installed package, without importing it.
 """

@@ -1,4 +1,4 @@
-"""Rewriting an ONNX graph node by node."""
+"""Rewrites an ONNX graph node by node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Attributes and inputs of ONNX nodes that TVM's converters never look up: a node that has one is refused.
+"""Refuses ONNX nodes with an attribute or an input that TVM's converters never look up.
 
-It would be another program without a word. What a converter looks up and then leaves out is not found here.
+TVM would silently import another program. A value that a converter looks up and then ignores is not found here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""TFLite files whose tensors can be told apart by their names. Imported where the package tflite is installed.
+"""Readers of TFLite files that give every tensor a unique name. Imported where the package tflite is installed.
 
-TFLite tells tensors by their numbers and needs no names; the importers of TVM tell them by their names.
+TFLite identifies tensors by number and needs no names; TVM's importers identify them by name.
 """
 
 from __future__ import annotations
