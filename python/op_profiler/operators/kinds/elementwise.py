@@ -1,4 +1,4 @@
-"""What computes each element from its like: activations, sums, values for whole channels, gates of recurrent cells."""
+"""Element-wise operators: activations, sums, per-channel scales and shifts, gates of recurrent cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One operator to measure, and what its kinds share when they are written in Relay."""
+"""The contract of a point (one operator to sample), and parts that several kinds use in Relay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling, with a margin and without."""
+"""Pooling, with and without padding."""
 
 from __future__ import annotations
 

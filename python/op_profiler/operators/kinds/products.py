@@ -1,4 +1,4 @@
-"""Products of matrices: with weights, and of activations alone; and the packing of weights."""
+"""Matrix products with weights and of activations, and the packing of weights at run time."""
 
 from __future__ import annotations
 

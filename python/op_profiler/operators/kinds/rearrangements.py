@@ -1,4 +1,5 @@
-"""Data in another order or another layout: heads of attention, windows, blocks of channels, turned positions."""
+"""Operators that reorder data or change its layout: heads of attention, windows, blocks of channels, rotary
+positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes: random ones, drawn log-uniformly and mostly rounded to what networks use; and blocks of channels."""
+"""Random sizes, drawn log-uniformly and mostly rounded to values that networks use, and blocks of channels."""
 
 from __future__ import annotations
 
