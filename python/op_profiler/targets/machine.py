@@ -1,4 +1,5 @@
-"""What a machine offers to those who measure on it."""
+"""The contract of a machine, its threads and the models that are loaded on it; and how to reach one behind RPC
+(`Place`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library (NVML) tells of a GPU, as far as it answers."""
+"""Clocks, power, energy and driver of a GPU, from NVIDIA's management library (NVML)."""
 
 from __future__ import annotations
 

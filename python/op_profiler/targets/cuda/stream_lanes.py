@@ -1,4 +1,4 @@
-"""The cores of a plan are streams of this machine's GPU."""
+"""Plan lanes that are streams of this machine's GPU, and the CUDA graphs that record their launches."""
 
 from __future__ import annotations
 

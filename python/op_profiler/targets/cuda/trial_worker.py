@@ -1,4 +1,4 @@
-"""The worker whose candidates run on this machine's GPU."""
+"""The worker that times candidates of a search on this machine's GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cores of a plan are cores of this machine's processor."""
+"""Plan lanes that are cores of this machine's processor."""
 
 from __future__ import annotations
 

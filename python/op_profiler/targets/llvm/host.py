@@ -1,4 +1,4 @@
-"""The processor of this machine."""
+"""This machine's processor as a `Machine`."""
 
 from __future__ import annotations
 

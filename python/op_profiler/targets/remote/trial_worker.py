@@ -1,4 +1,4 @@
-"""The worker whose candidates run on a board."""
+"""The worker that builds candidates here and times them on a board."""
 
 from __future__ import annotations
 
