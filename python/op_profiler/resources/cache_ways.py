@@ -1,4 +1,4 @@
-"""Ways of the last-level cache."""
+"""The resource ``cache_ways``: ways of the last-level caches, set through resctrl."""
 
 from __future__ import annotations
 

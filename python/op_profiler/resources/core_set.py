@@ -1,4 +1,4 @@
-"""The cores that threads run on."""
+"""The resource ``core_set``: the cores that threads are bound to."""
 
 from __future__ import annotations
 

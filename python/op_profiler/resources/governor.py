@@ -1,4 +1,4 @@
-"""What decides the clock of the cores."""
+"""The resource ``governor``: the frequency governor of the cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clock of a GPU."""
+"""The resource ``gpu_clock_mhz``: the SM clock of a GPU, locked through NVML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node that memory comes from."""
+"""The resource ``numa_node``: the node that memory is bound to."""
 
 from __future__ import annotations
 

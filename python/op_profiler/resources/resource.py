@@ -1,4 +1,4 @@
-"""The contract of a resource: what this machine has of it, what is in use, and how that is changed for a while."""
+"""The contract of a resource: its range, its present value, and how to set it temporarily."""
 
 from __future__ import annotations
 

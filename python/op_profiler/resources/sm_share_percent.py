@@ -1,4 +1,4 @@
-"""Share of a GPU's SMs."""
+"""The resource ``sm_share_percent``: the share of a GPU's SMs, set through CUDA's Multi-Process Service."""
 
 from __future__ import annotations
 

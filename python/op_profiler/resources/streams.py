@@ -1,4 +1,4 @@
-"""Streams of a GPU."""
+"""The resource ``streams``: streams of a GPU, which the collector reports and cannot set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads of a kernel."""
+"""The resource ``threads``: the number of threads that run a kernel."""
 
 from __future__ import annotations
 
