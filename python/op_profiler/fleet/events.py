@@ -1,4 +1,4 @@
-"""What workers and clients tell the scheduler, for whoever listens to it."""
+"""Events that workers and clients log at the scheduler, and their topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster can be asked for, in plain values that travel to a worker."""
+"""The tasks of a cluster, as plain values that are sent to a worker: collect, sample, calibrate and co-run."""
 
 from __future__ import annotations
 
