@@ -1,1 +1,1 @@
-"""From a request to a built model."""
+"""From a request to a built model: loading, checking the outputs, building, and the cache of builds."""

@@ -50,10 +50,12 @@ class Difference:
 
     @property
     def agrees(self) -> bool:
+        """Whether both are of one kind and the error is at most what rounding explains."""
         return not self.why and self.error <= self.allowed
 
     @property
     def is_decided(self) -> bool:
+        """Whether the values can be judged: rounding explains errors of at most 0.2, or the kinds differ."""
         return bool(self.why) or self.allowed <= _UNDECIDED
 
 

@@ -1,4 +1,4 @@
-"""From models to kernels, with the schedule records that a request asks for; an earlier build is used again."""
+"""Builds models and operators with the schedule records that a request asks for; an earlier build is reused."""
 
 from __future__ import annotations
 

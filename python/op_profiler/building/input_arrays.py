@@ -1,4 +1,4 @@
-"""The arrays of ``--inputdata``."""
+"""Reads the arrays of ``--inputdata``."""
 
 from __future__ import annotations
 

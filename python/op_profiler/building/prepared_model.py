@@ -1,4 +1,4 @@
-"""The one way from a request to a built model and to the machine that it runs on, each when it is its turn."""
+"""A request with its model, its build and its machine, each of which is made on first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a model was built, kept with what was measured of it, so that the same kernels can be had again later.
+"""How a model was built, stored with its measurements, so that the same kernels can be built again later.
 
-The kept build comes first: it is there whatever has become of the model's files and of this package since. Where it is
-gone, the model is built again from its source, as long as that still has the same content.
+The cached build comes first: it remains whatever becomes of the model's files and of this package. If it is gone, the
+model is built again from its source, provided that the source has the same content.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Times of calls of a compiler's kernels.
+"""Times kernels back to back in native code.
 
-What is timed in its place among others is timed by a loop in native code: one reading of the clock and one call after
-the other, and nothing of Python between two kernels, which pushed their data and code out of the caches. The loop is a
-function that TVM compiles for this processor, so it takes no C compiler. What it calls is the compiler's: the parts of
-`op_profiler.compilers.runtime_contract` about calls.
+Kernels of a walk are timed by a loop in native code that alternates between reading the clock and calling a kernel.
+Python between two kernels would push their data and code out of the caches. TVM compiles the loop for this processor,
+so it takes no C compiler. The compiler in use provides the calls themselves (`op_profiler.compilers.runtime_contract`).
 """
 
 from __future__ import annotations

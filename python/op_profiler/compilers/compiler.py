@@ -1,7 +1,7 @@
-"""The contract of a compiler: from models to kernels, and what the rest of the package asks about the way there.
+"""The contract of a compiler: import a model, lower it to operators, build its kernels, store and read builds.
 
-A process holds one build of TVM, and so one compiler: `compiler_in_use` gives it. What a compiler returns are the types
-of `op_profiler.compilers.compiled_model`; the functions, tasks and libraries in them are its own, and go back to it.
+A process uses one build of TVM, and so one compiler, which `compiler_in_use` returns. Compilers return the types of
+`op_profiler.compilers.compiled_model`; only the compiler reads the functions, tasks and libraries in them.
 
 A compiler is a module in a folder of its own, and an entry of `op_profiler.compilers.COMPILERS`.
 """
@@ -50,19 +50,24 @@ class BuildOptions(Protocol):
     """What a compiler is told of a request (`op_profiler.building.request.BuildRequest`)."""
 
     @property
-    def model(self) -> ModelRequest: ...
+    def model(self) -> ModelRequest:
+        """The model and how it is imported."""
 
     @property
-    def kind(self) -> TargetOptions: ...
+    def kind(self) -> TargetOptions:
+        """The kind of target that the kernels are compiled for."""
 
     @property
-    def place(self) -> object | None: ...
+    def place(self) -> object | None:
+        """The machine behind RPC that runs the kernels; None for this machine."""
 
     @property
-    def precision(self) -> str: ...
+    def precision(self) -> str:
+        """``float32``, ``float16`` or ``int8``."""
 
     @property
-    def executor(self) -> str: ...
+    def executor(self) -> str:
+        """``default`` (the graph executor), or ``vm`` for dynamic shapes."""
 
 
 class NotKept(ValueError):

@@ -1,4 +1,4 @@
-"""A model as sources of models give it and the compiler takes it."""
+"""An imported model: its module, its inputs, and the reference in its own framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops and indices of a function of TIR, read into plain values; TVM's classes have other places in other versions."""
+"""Reads the loops and indices of a TIR function into plain values, for either TVM's node classes (`Language`)."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ class Statement:
         self.called: set[tuple[Any, ...]] = set()
 
     def count(self, name: str) -> None:
+        """Add one operation of this kind, such as ``mul``, ``add`` or ``fma``."""
         self.operations[name] = self.operations.get(name, 0) + 1
 
     def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:

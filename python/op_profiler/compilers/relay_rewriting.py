@@ -1,5 +1,5 @@
-"""Changing calls of a module of Relay in Python, without the recursion of TVM's own mutators, which deep models exceed;
-among it the layers that spans of calls name."""
+"""Rewrites calls of a Relay module, without the recursion of TVM's own mutators, which deep models exceed. Also sets
+and reads the spans that name the layers of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A built model on a machine behind RPC: what a compiler gives of it. Times and lost sessions are the caller's."""
+"""The contract of a built model on a machine behind RPC. The caller times single kernels and handles lost sessions."""
 
 from __future__ import annotations
 
@@ -94,4 +94,5 @@ class ProbeCode(Protocol):
     (PROBE_ARGUMENT_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
     """
 
-    def get_function(self, name: str) -> PackedFunction: ...
+    def get_function(self, name: str) -> PackedFunction:
+        """Return one of the two functions."""

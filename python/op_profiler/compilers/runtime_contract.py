@@ -1,4 +1,4 @@
-"""The part of a compiler's contract about running what it built: memory, kernels, whole models."""
+"""The part of a compiler's contract that runs what it built: memory, kernels, whole models."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Which calls of a graph took the place of which, behind a pass of the compiler that does not tell.
+"""Finds which calls of a graph replaced which, after a compiler pass that does not report it.
 
-Calls that have kept their numbers stand around a region of new calls as they stood around a region of old ones. Within
-the two, calls of the same op belong together, in their order; what is left over on the old side went into all of the
-new side. A region without an old side was put in by the compiler, such as a layout transformation: it belongs to those
-that read it.
+Calls that kept their numbers delimit a region of new calls as they delimited a region of old ones. Within the two
+regions, calls of the same op are paired in order; each remaining old call belongs to all calls of the new region. A
+region without old calls was inserted by the compiler, such as a layout transformation: it belongs to its readers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sums of products: kernels that tell how fast a machine is, the same loops under every compiler."""
+"""Sums of products: reference kernels whose loops are the same under every compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a compiler's contract about the search for schedules."""
+"""The part of a compiler's contract that a search for schedules needs: tunable operators and their tasks."""
 
 from __future__ import annotations
 

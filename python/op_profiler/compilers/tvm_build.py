@@ -1,16 +1,16 @@
-"""The only module that knows which build of TVM is in use.
+"""Selects the build of TVM that a process uses, and imports it.
 
-TVM reads its environment when it is imported, so everything that has to be set before is set here, in `load_tvm`:
+TVM reads its environment when it is imported, so `load_tvm` sets these variables first:
 
-- ``TOPHUB_LOCATION=NONE``: without it every extraction asks the network for tuned schedules, and on arm the failure is
-  swallowed in a thread and tasks vanish.
-- ``TVM_NUM_THREADS``: TVM counts half the logical cores and caps its thread pool there without a word.
-- ``TEST_DATA_ROOT_PATH``: TVM makes this folder during its import; by default it lies in the home folder, which may not
+- ``TOPHUB_LOCATION=NONE``: otherwise every extraction queries the network for tuned schedules, and on arm a thread
+  swallows the failure and tasks are lost.
+- ``TVM_NUM_THREADS``: otherwise TVM limits its thread pool to half of the logical cores without a message.
+- ``TEST_DATA_ROOT_PATH``: TVM creates this folder during its import; the default is in the home folder, which may not
   be writable.
-- ``HOME``: TVM asks for it, also where the user has none.
+- ``HOME``: TVM needs it, also where the user has none.
 
-One process holds one TVM. Which one, compiler and target decide before the first import (`use_build`); processes that
-this one starts take the same.
+A process uses one TVM. Compiler and target decide which before the first import (`use_build`); child processes use the
+same.
 """
 
 from __future__ import annotations
@@ -75,9 +75,12 @@ def _build_in_use() -> str:
 class BroughtBuild(Protocol):
     """A build of TVM that a kind of targets brings (`op_profiler.targets.target_kind.TargetKind`)."""
 
-    def activate_build(self, folder: Path) -> None: ...
+    def activate_build(self, folder: Path) -> None:
+        """Put the build in front of any other TVM of this process, before the first import; `folder` is the cache
+        folder."""
 
-    def prepare_build(self, tvm: ModuleType) -> None: ...
+    def prepare_build(self, tvm: ModuleType) -> None:
+        """Set up the build after ``tvm`` was imported."""
 
 
 def _brought_build() -> BroughtBuild:

@@ -1,4 +1,4 @@
-"""What TVM says when it refuses something."""
+"""Short messages from errors of TVM, and whether a text means anything to the user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What this package uses of TVM's objects, which have no types of their own.
+"""Protocols of the TVM objects that this package uses, which have no types of their own.
 
-Whatever goes from one part of the package to another has one of these types. A compiler asks more of the nodes of its
-programs: it tells their kinds by `isinstance`, and what it then reads is as untyped as TVM itself.
+What one part of the package passes to another has one of these types. Compilers go further: they distinguish nodes of
+programs by `isinstance`, and what they read from these is as untyped as TVM itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ class Named(Protocol):
     """What has a name: a ``tvm.ir.Op``, the kind of a target, information on a pass."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Such as ``nn.conv2d`` for an op, ``llvm`` for the kind of a target."""
 
 
 class Target(Protocol):
     """A ``tvm.target.Target``: what is compiled for. Inside a ``with`` of it, it is the target of whatever asks TVM."""
 
     @property
-    def kind(self) -> Named: ...
+    def kind(self) -> Named:
+        """Its ``name`` is the code generator, such as ``llvm`` or ``cuda``."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -53,14 +55,16 @@ class Node(Protocol):
     def handle(self) -> Any:
         """A ctypes pointer to it: the same one whenever TVM hands out this node."""
 
-    def same_as(self, other: object) -> bool: ...
+    def same_as(self, other: object) -> bool:
+        """Return whether both are one object in TVM, not merely equal."""
 
 
 class Variable(Node, Protocol):
     """A ``tvm.relay.Var``."""
 
     @property
-    def name_hint(self) -> str: ...
+    def name_hint(self) -> str:
+        """Name that the importer gave; several variables may have one name."""
 
 
 class Call(Node, Protocol):
@@ -71,14 +75,16 @@ class Call(Node, Protocol):
         """A ``tvm.ir.Op``, a function, or a variable that holds one."""
 
     @property
-    def args(self) -> Sequence[Any]: ...
+    def args(self) -> Sequence[Any]:
+        """Expressions of the operands, in order."""
 
     @property
     def attrs(self) -> Any:
         """An object with a field for each attribute of the op."""
 
     @property
-    def type_args(self) -> Any: ...
+    def type_args(self) -> Any:
+        """Type arguments that inference filled in: for a call of an op, the types of `args`."""
 
     @property
     def span(self) -> Any:
@@ -89,13 +95,16 @@ class Function(Node, Protocol):
     """A ``tvm.relay.Function``, a ``tvm.relax.Function``."""
 
     @property
-    def params(self) -> Sequence[Any]: ...
+    def params(self) -> Sequence[Any]:
+        """Variables of the parameters, in order."""
 
     @property
-    def body(self) -> Any: ...
+    def body(self) -> Any:
+        """Expression of the result."""
 
     @property
-    def ret_type(self) -> Any: ...
+    def ret_type(self) -> Any:
+        """Declared type of the result; None where none was declared."""
 
     @property
     def attrs(self) -> Any:
@@ -110,7 +119,8 @@ class IRModule(Protocol):
         """By the ``tvm.ir.GlobalVar`` that calls name."""
 
     @property
-    def type_definitions(self) -> Mapping[Any, Any]: ...
+    def type_definitions(self) -> Mapping[Any, Any]:
+        """Algebraic data types by their ``tvm.ir.GlobalTypeVar``; only modules of Relay have them."""
 
     @property
     def attrs(self) -> Any:
@@ -119,7 +129,8 @@ class IRModule(Protocol):
     def __getitem__(self, name: Any) -> Any:
         """A function, by its name or by its ``tvm.ir.GlobalVar``."""
 
-    def get_global_var(self, name: str) -> Any: ...
+    def get_global_var(self, name: str) -> Any:
+        """Return the ``tvm.ir.GlobalVar`` of a function. TVM raises an error if the module has no such function."""
 
     def functions_items(self) -> Sequence[tuple[Any, Any]]:
         """`functions`, ordered by their names."""
@@ -132,29 +143,36 @@ class RuntimeDevice(Protocol):
     """A ``tvm.runtime.Device``; what is told of its kind is told of a GPU."""
 
     @property
-    def device_type(self) -> int: ...
+    def device_type(self) -> int:
+        """DLPack's code of the kind of device, plus a multiple of 128 for a device behind RPC."""
 
     @property
-    def device_id(self) -> int: ...
+    def device_id(self) -> int:
+        """Index among the devices of this kind, from 0."""
 
     @property
-    def device_name(self) -> str: ...
+    def device_name(self) -> str:
+        """Product name, as the driver reports it."""
 
     @property
-    def compute_version(self) -> str: ...
+    def compute_version(self) -> str:
+        """CUDA's compute capability, such as ``9.0``."""
 
     @property
-    def multi_processor_count(self) -> int: ...
+    def multi_processor_count(self) -> int:
+        """Number of streaming multiprocessors."""
 
     @property
     def max_clock_rate(self) -> int:
         """Kilohertz."""
 
     @property
-    def warp_size(self) -> int: ...
+    def warp_size(self) -> int:
+        """Threads per warp."""
 
     @property
-    def max_threads_per_block(self) -> int: ...
+    def max_threads_per_block(self) -> int:
+        """Largest number of threads that a block can be launched with."""
 
     @property
     def max_shared_memory_per_block(self) -> int:
@@ -163,9 +181,11 @@ class RuntimeDevice(Protocol):
     def sync(self, stream: int | None = None) -> None:
         """Wait for what was launched on a stream; None is the default one."""
 
-    def create_raw_stream(self) -> int: ...
+    def create_raw_stream(self) -> int:
+        """Create a stream and return its handle, which `free_raw_stream` releases."""
 
-    def free_raw_stream(self, stream: int) -> None: ...
+    def free_raw_stream(self, stream: int) -> None:
+        """Destroy a stream of `create_raw_stream`."""
 
     def set_raw_stream(self, stream: int | None) -> None:
         """What this thread launches from now on is launched there."""
@@ -175,10 +195,12 @@ class DeviceArray(Protocol):
     """A ``tvm.nd.NDArray``: a tensor in the memory of a device."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis; empty for a scalar."""
 
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """Such as ``float32``."""
 
     @property
     def handle(self) -> Any:
@@ -212,7 +234,8 @@ class RuntimeModule(Protocol):
         """The function of a module that was built from one."""
 
     @property
-    def entry_name(self) -> str: ...
+    def entry_name(self) -> str:
+        """Name under which `get_function` returns `entry_func`."""
 
     @property
     def type_key(self) -> str:
@@ -222,7 +245,8 @@ class RuntimeModule(Protocol):
     def imported_modules(self) -> Sequence[RuntimeModule]:
         """Such as the code of a GPU that its functions launch."""
 
-    def import_module(self, module: RuntimeModule) -> None: ...
+    def import_module(self, module: RuntimeModule) -> None:
+        """Make the functions of another module available to this one."""
 
     def save(self, path: str, form: str) -> None:
         """Write it, without linking."""
@@ -235,7 +259,8 @@ class RuntimeModule(Protocol):
 
     def __getitem__(self, name: str) -> PackedFunction: ...
 
-    def get_function(self, name: str) -> PackedFunction: ...
+    def get_function(self, name: str) -> PackedFunction:
+        """Return a compiled function. Raise AttributeError if the module has no function of this name."""
 
     def time_evaluator(self, name: str, device: RuntimeDevice, **options: Any) -> Callable[..., Any]:
         """A function that times another by the device's own clock; its answer has ``results`` in seconds."""
@@ -247,7 +272,8 @@ class RuntimeModule(Protocol):
 class RemoteSession(Protocol):
     """A ``tvm.rpc.RPCSession``."""
 
-    def device(self, name: str, number: int) -> RuntimeDevice: ...
+    def device(self, name: str, number: int) -> RuntimeDevice:
+        """Return a device of the remote machine, such as ``cpu`` 0."""
 
     def get_function(self, name: str) -> PackedFunction:
         """A function of the runtime over there."""

@@ -1,6 +1,5 @@
-"""Many machines that measure into one dataset: Dask's distributed brings the work to them.
+"""Many machines that measure into one dataset, with Dask's distributed.
 
-A scheduler hands out requests, workers carry them out with the same supervisor that a plain command uses, and write
-straight into the dataset. What a client gets back is the report; what was measured is in the dataset even where the
-client is gone.
+A scheduler hands out requests. Workers carry them out with the same supervisor that a plain command uses, and write
+to the dataset directly. The client receives reports; measurements are in the dataset even if the client is gone.
 """

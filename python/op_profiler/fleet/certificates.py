@@ -1,4 +1,4 @@
-"""Certificates for a cluster: who has them may give it work, which is to run code on every machine of it."""
+"""TLS certificates of a cluster: whoever has them may run code on every machine of it."""
 
 from __future__ import annotations
 

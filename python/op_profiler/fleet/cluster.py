@@ -1,4 +1,4 @@
-"""A cluster as its user sees it: named by an address, given requests, asked what it is doing."""
+"""A cluster as its user sees it: opens it at an address, submits requests, and returns its state."""
 
 from __future__ import annotations
 

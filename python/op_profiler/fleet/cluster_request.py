@@ -1,4 +1,4 @@
-"""Which machines of a cluster are asked, checked before there is one."""
+"""The options that choose machines of a cluster, checked before one is started or contacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers and clients tell the scheduler, for whoever listens to it."""
+"""Events that workers and clients log at the scheduler, and their topics."""
 
 from __future__ import annotations
 
@@ -82,15 +82,19 @@ class Announcing:
         self._next = 0.0
 
     def start(self, models: int) -> None:
+        """Do nothing: progress is reported per task."""
         return
 
     def stop(self) -> None:
+        """Do nothing: the scheduler reports the end of a task."""
         return
 
     def note(self, text: str) -> None:
+        """Keep a note in `messages`, which the task returns."""
         self.messages.append(f"note: {text}")
 
     def problem(self, text: str) -> None:
+        """Keep a problem in `messages`, which the task returns."""
         self.messages.append(text)
 
     def step(self, description: str, done_models: float) -> None:

@@ -1,4 +1,5 @@
-"""What dask-kubernetes' operator asks a scheduler: since when it is idle. Dask's other pages for it change things."""
+"""The page of a scheduler that dask-kubernetes' operator reads: since when the cluster is idle. Dask's other pages for
+the operator can change things."""
 
 from distributed.http.scheduler.api import CheckIdleHandler
 

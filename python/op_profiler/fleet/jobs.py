@@ -1,4 +1,4 @@
-"""Tasks on their way through a cluster."""
+"""Tasks of a run and their state between the client and the workers."""
 
 from __future__ import annotations
 

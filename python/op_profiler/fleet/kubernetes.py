@@ -1,7 +1,7 @@
-"""Workers as pods of Kubernetes, one on a node, for as long as a command runs; dask-kubernetes' operator starts them.
+"""Workers as pods of Kubernetes, one per node, for the duration of a command; dask-kubernetes' operator starts them.
 
-What dask-kubernetes has for clients, its ``KubeCluster``, speaks no TLS. So its resource ``DaskCluster`` is made here.
-The certificates go along as a Secret, which Kubernetes removes with it.
+dask-kubernetes' client, ``KubeCluster``, does not support TLS, so its resource ``DaskCluster`` is created here. The
+certificates are a Secret of the resource, which Kubernetes removes with it.
 """
 
 from __future__ import annotations

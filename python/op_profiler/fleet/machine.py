@@ -1,4 +1,4 @@
-"""What a worker tells of its machine."""
+"""The description of a worker's machine that the worker reports to a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine has that work can ask for, as Dask's resources: a scheduler gives work to nobody else."""
+"""What a machine offers and what work needs, as Dask's resources, by which the scheduler assigns work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that took workers down in a command before: they are not carried out again unless that is asked for."""
+"""Quarantined requests: they took workers down in an earlier command, and are not carried out again by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands do with a cluster: models collected, operators sampled, machines calibrated."""
+"""Runs of the commands on a cluster: models are collected, operators sampled, machines calibrated."""
 
 from __future__ import annotations
 

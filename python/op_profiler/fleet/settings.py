@@ -1,4 +1,4 @@
-"""How Dask is set up on machines that measure: nothing of it may run beside a kernel that needs not to."""
+"""Dask's settings on machines that measure, chosen so that Dask runs as little as possible beside a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers as jobs of a SLURM cluster, for as long as a command runs; dask-jobqueue submits them.
+"""Workers as jobs of a SLURM cluster for the duration of a command; dask-jobqueue submits them.
 
 python -m op_profiler.fleet.slurm SCHEDULER --name NAME ...     (what a job runs; dask-jobqueue writes the line)
 """

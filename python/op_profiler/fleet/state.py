@@ -1,4 +1,4 @@
-"""What a cluster is doing, as plain values."""
+"""The state of a cluster as plain values: its machines, and what they are doing and have done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster can be asked for, in plain values that travel to a worker."""
+"""The tasks of a cluster, as plain values that are sent to a worker: collect, sample, calibrate and co-run."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
 
     @property
     def name(self) -> str:
+        """Name of the model."""
         return self.request.build.model.name
 
     def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport:
@@ -89,6 +90,7 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
 
     @property
     def name(self) -> str:
+        """Label of the draw and number of the batch."""
         return f"{self.draw.label}-{self.number}"
 
     def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
@@ -123,6 +125,7 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
 
     @property
     def name(self) -> str:
+        """``calibration``, whichever machine takes the task."""
         return "calibration"
 
     def _carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
@@ -149,6 +152,7 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
 
     @property
     def name(self) -> str:
+        """Names of the models and the policy, such as ``mlp+lstm-nash``."""
         return f"{'+'.join(model.name for model in self.request.models)}-{self.request.policy}"
 
     @property

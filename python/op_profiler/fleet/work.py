@@ -1,4 +1,4 @@
-"""What a worker does with a task that the scheduler gives it."""
+"""Carries out a task on a worker, retries it, and reports what became of it."""
 
 from __future__ import annotations
 

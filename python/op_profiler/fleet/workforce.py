@@ -1,4 +1,4 @@
-"""The workers of a cluster, as a run sees them: who is there, who drifts, who may be asked for what."""
+"""The workers of a cluster during a run: who is connected, who has drifted, and who may be given which task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files from addresses and archives, kept in the cache folder."""
+"""Downloads files and unpacks archives into the cache folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the user's: TorchScript, torch.export programs, ONNX, TFLite; and functions that return a torch module."""
+"""The source ``file``: TorchScript, torch.export programs, ONNX, TFLite, and functions that return a torch module."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class FileFrontend(Frontend):
     source = "file"
 
     def names(self) -> list[str]:
+        """Return an empty list: models are given by path or as ``package.module:function``."""
         return []
 
     def _check(self, request: ModelRequest) -> None:
@@ -50,6 +51,7 @@ class FileFrontend(Frontend):
             )
 
     def fingerprint(self, request: ModelRequest) -> str | None:
+        """Hash the model's files, the external data of ONNX included; None for a function."""
         self.check(request)
         kind = kind_of(request.name)
         if kind == "function":
@@ -62,6 +64,11 @@ class FileFrontend(Frontend):
         return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        """Import the file with the importer of its kind, or the module that the function returns.
+
+        Raises:
+            UsageError, MissingPackageError, ModelError: as `check`; ModelError also if an operator is not supported.
+        """
         self.check(request)
         kind, path = kind_of(request.name), Path(request.name)
         if kind == "tflite":

@@ -1,4 +1,4 @@
-"""Fingerprints of what a model is made from."""
+"""Fingerprints of the files, package versions and requests that models are made from."""
 
 from __future__ import annotations
 

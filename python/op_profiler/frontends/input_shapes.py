@@ -1,4 +1,4 @@
-"""Which input gets which of the shapes that a user gave."""
+"""Assigns the shapes that a user gave to the inputs of a model."""
 
 from __future__ import annotations
 

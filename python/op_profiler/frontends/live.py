@@ -1,6 +1,6 @@
-"""Models that live in the caller's Python: written to a file in the cache folder, which every process reads.
+"""Writes models from the caller's Python to files in the cache folder, which every process can read.
 
-Nothing is pickled. A module of torch becomes a program of `torch.export`, an ``onnx.ModelProto`` an ONNX file.
+Nothing is pickled: a module of torch becomes a program of `torch.export`, an ``onnx.ModelProto`` an ONNX file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""TVM's model zoo, recurrent and randomly wired networks, and models of torchvision, pretrainedmodels and libreyolo."""
+"""The source ``local``: TVM's test networks, recurrent and randomly wired networks, and models of torchvision,
+pretrainedmodels and libreyolo."""
 
 from __future__ import annotations
 
@@ -44,12 +45,14 @@ class LocalFrontend(Frontend):
     source = "local"
 
     def names(self) -> list[str]:
+        """The default models, and those of torchvision, pretrainedmodels and libreyolo where these are installed."""
         darknet = classifiers.DARKNET_NAMES if classifiers.installed("libreyolo") else ()
         return sorted(
             {*self.default_names(), *classifiers.torchvision_names(), *classifiers.pretrainedmodels_names(), *darknet}
         )
 
     def default_names(self) -> list[str]:
+        """TVM's test networks, the recurrent networks, and one randomly wired network."""
         return [*_TESTING, *_RECURRENT, f"{randwire.PREFIX}0"]
 
     def _check(self, request: ModelRequest) -> None:
@@ -73,15 +76,24 @@ class LocalFrontend(Frontend):
         raise UnknownNameError("local model", name, self.names(), hint)
 
     def takes_sequence_length(self, name: str) -> bool:
+        """Only the recurrent networks do."""
         return name in _RECURRENT
 
     def has_framework(self, request: ModelRequest) -> bool:
+        """Whether torch runs the model; the networks that are written in Relay have no framework."""
         return bool(_packages(request.name))
 
     def fingerprint(self, request: ModelRequest) -> str:
+        """Hash the request and the versions of the packages that define the model."""
         return fingerprint(request, packages=_packages(request.name))
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        """Build the network in the package that defines it and import it, with random weights.
+
+        Raises:
+            UsageError, UnknownNameError, MissingPackageError: as `check`.
+            ModelError: an operator is not supported.
+        """
         self.check(request)
         if request.name in _RECURRENT:
             return _recurrent(request)

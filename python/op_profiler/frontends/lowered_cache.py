@@ -1,7 +1,7 @@
-"""Lowered modules on disk: importing a large ONNX or torch model takes longer than reading what came out of it.
+"""Caches lowered modules on disk: importing a large ONNX or torch model takes longer than reading the result.
 
-Only models that were slow to lower are kept. What is read back is TVM's own JSON and parameter format, never pickle,
-from a folder of the user's.
+Only models that were slow to lower are cached. The files are TVM's own JSON and parameter format, never pickle, in a
+folder of the user.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ONNX models behind an address, in an archive, in a file, or in the onnx package itself."""
+"""The source ``remoteonnx``: ONNX models behind an address, in an archive, in a file, or in the onnx package itself."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ class RemoteOnnxFrontend(Frontend):
     source = "remoteonnx"
 
     def names(self) -> list[str]:
+        """Names of the graphs that the onnx package brings."""
         return sorted(_shipped_graphs())
 
     def default_names(self) -> list[str]:
+        """All of `names`."""
         return self.names()
 
     def _check(self, request: ModelRequest) -> None:
@@ -40,6 +42,7 @@ class RemoteOnnxFrontend(Frontend):
         check_file(Path(name))
 
     def fingerprint(self, request: ModelRequest) -> str:
+        """Hash the file or the archive, downloaded first if the name is an address."""
         from op_profiler.frontends.importers import onnx as onnx_importer
 
         self.check(request)
@@ -48,6 +51,12 @@ class RemoteOnnxFrontend(Frontend):
         return fingerprint(request, packages=("onnx",), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        """Download or unpack where needed, and import the one graph.
+
+        Raises:
+            UnknownNameError, MissingPackageError: as `check`.
+            ModelError: the download fails, the archive has not one graph, or an operator is not supported.
+        """
         from op_profiler.frontends.importers import onnx as onnx_importer
 
         self.check(request)

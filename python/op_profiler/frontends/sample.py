@@ -153,15 +153,18 @@ class SampleFrontend(Frontend):
     has_precisions = True
 
     def names(self) -> list[str]:
+        """Names of the batches in the cache folder."""
         return sorted(path.stem for path in (cache_folder() / "samples").glob("*.jsonl"))
 
     def _check(self, request: ModelRequest) -> None:
         check_file(batch_path(request.name))
 
     def has_framework(self, request: ModelRequest) -> bool:
+        """Return False: fused functions have no model in a framework."""
         return False
 
     def fingerprint(self, request: ModelRequest) -> str:
+        """Hash the file of the batch."""
         self.check(request)
         return fingerprint(request, files=[batch_path(request.name)])
 

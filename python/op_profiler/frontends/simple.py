@@ -1,4 +1,4 @@
-"""Single operators with sizes that are common in networks; every size can be set with --inputshape.
+"""The source ``simple``: single operators with sizes that are common in networks; --inputshape sets every size.
 
 The first operand is the data. Weights are constants, as in a network, so that the compiler may change their layout.
 """
@@ -151,9 +151,11 @@ class SimpleFrontend(Frontend):
     source = "simple"
 
     def names(self) -> list[str]:
+        """Names of `OPERATORS`, sorted."""
         return sorted(OPERATORS)
 
     def default_names(self) -> list[str]:
+        """Names of `OPERATORS`, in their order there."""
         return list(OPERATORS)
 
     def _check(self, request: ModelRequest) -> None:
@@ -173,12 +175,20 @@ class SimpleFrontend(Frontend):
                 )
 
     def has_framework(self, request: ModelRequest) -> bool:
+        """Return False: the operators are written in Relay."""
         return False
 
     def fingerprint(self, request: ModelRequest) -> str:
+        """Hash the request alone, which decides shapes and operator."""
         return fingerprint(request)
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        """Write the operator in Relay; operands without a given shape get one that fits the first.
+
+        Raises:
+            UsageError: the shapes do not fit together, or an operand has another name.
+            UnknownNameError: no such operator.
+        """
         self.check(request)
         tvm = load_tvm()
         operator = OPERATORS[request.name]

@@ -1,4 +1,4 @@
-"""TFLite models, by path."""
+"""The source ``tflite``: TFLite models by path."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ class TfliteFrontend(Frontend):
     source = "tflite"
 
     def names(self) -> list[str]:
+        """Return an empty list: models are given by path."""
         return []
 
     def _check(self, request: ModelRequest) -> None:
         tflite_importer.check_tflite(Path(request.name))
 
     def fingerprint(self, request: ModelRequest) -> str:
+        """Hash the file and the version of the package tflite."""
         self.check(request)
         return fingerprint(request, packages=("tflite",), files=[Path(request.name)])
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        """Import the file.
+
+        Raises:
+            ModelError: the file is no TFLite model, or an operator is not supported.
+        """
         return tflite_importer.lower(Path(request.name), request)
 
 

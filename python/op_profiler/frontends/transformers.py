@@ -1,4 +1,4 @@
-"""Models of the transformers library: by configuration name with random weights, or a local checkpoint folder.
+"""The source ``transformers``: models by configuration name with random weights, or a local checkpoint folder.
 
 Nothing is downloaded. Names are read from the sources of the installed package, without importing it.
 """
@@ -35,15 +35,18 @@ class TransformersFrontend(Frontend):
     source = "transformers"
 
     def names(self) -> list[str]:
+        """Names of the library's configurations, and of parts of models; empty where it is not installed."""
         known = _configuration_names()
         return sorted({*known, *_PARTS}) if known else []
 
     def default_names(self) -> list[str]:
+        """Seven language models and a vision transformer."""
         return list(_DEFAULTS)
 
     steps_of = f"Steps are there for {', '.join(DECODERS)}, and for folders with a config.json of one of them."
 
     def takes_past(self, name: str) -> bool:
+        """Whether the type of the model is one of `DECODERS`."""
         return _type_of(name) in DECODERS
 
     def _check(self, request: ModelRequest) -> None:
@@ -64,9 +67,11 @@ class TransformersFrontend(Frontend):
         return source is None or "input_ids" in source.read_text(encoding="utf-8")
 
     def has_framework(self, request: ModelRequest) -> bool:
+        """Return False for a step of a decoder, which torch does not run; else True."""
         return request.past is None
 
     def fingerprint(self, request: ModelRequest) -> str | None:
+        """Hash the request, package versions and a checkpoint's files; None for an adapter without its base model."""
         files: list[Path] = []
         if request.past is not None:
             config = Path(request.name) / "config.json"
@@ -79,6 +84,12 @@ class TransformersFrontend(Frontend):
         return fingerprint(request, packages=("transformers", "torch"), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
+        """Make the model with random weights of seed 0, or read a checkpoint folder, and trace it with torch.
+
+        Raises:
+            UnknownNameError, MissingPackageError: as `check`.
+            ModelError: transformers cannot make the model, or an operator is not supported.
+        """
         self.check(request)
         from op_profiler.frontends.importers import torch as torch_importer
         from op_profiler.frontends.zoo import transformers as transformers_zoo

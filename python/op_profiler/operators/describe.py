@@ -1,4 +1,4 @@
-"""From the ops of a fused function, told one after the other, to the `Operator` that they are together."""
+"""Builds the `Operator` of a fused function from its ops, which are given one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people call an operator: ``conv2d + gelu`` for the nine ops that a compiler fused."""
+"""Short titles of operators, such as ``conv2d + gelu`` for nine ops that a compiler fused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Operators side by side.
+"""Operators side by side: plans, the executors that run them, and the measurements that plans are made from.
 
-- `planning`: kernels with their order and costs go in, a plan comes out. It knows nothing of TVM and of who runs plans.
-- `runtime`: runs a plan on a processor's cores or a GPU's streams. It knows nothing of policies.
-- `corun`: what a user asks for, from models to a plan that was measured beside running one operator after the other.
+- `planning`: makes a plan from kernels with their order and costs. It depends on neither TVM nor an executor.
+- `runtime`: runs a plan on a processor's cores or a GPU's streams. It depends on no policy.
+- `corun`: from the user's request to a plan that was measured next to running one operator after the other.
 """

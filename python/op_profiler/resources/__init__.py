@@ -1,4 +1,4 @@
-"""What this machine has that decides how fast a kernel runs: how much of each, and how to set it for a while."""
+"""Resources of this machine that affect kernel times: what there is of each, and how to set it temporarily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways of the last-level cache."""
+"""The resource ``cache_ways``: ways of the last-level caches, set through resctrl."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class CacheWays(Resource):
         self._resctrl = root / "fs/resctrl"
 
     def range(self) -> dict[str, int]:
+        """Number of ways that a group may fill: the kernel's minimum to all of the cache."""
         if not self._resctrl.is_dir():
             raise ResourceError(f"there is no {self._resctrl}: this kernel or processor has no resctrl")
         info = self._resctrl / "info/L3"
@@ -66,10 +67,12 @@ class CacheWays(Resource):
         return min(mask.bit_count() for mask in self._masks().values())
 
     def check_settable(self) -> None:
+        """Raise ResourceError if the group's schemata cannot be written."""
         check_writable(self._schemata())
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
+        """Give the group the lowest ways of every L3 cache."""
         self.check_settable()
         schemata = self._schemata()
         mask = (1 << value) - 1

@@ -1,4 +1,4 @@
-"""The cores that threads run on."""
+"""The resource ``core_set``: the cores that threads are bound to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ class CoreSet(PoolResource):
     name = "core_set"
 
     def range(self) -> list[int]:
+        """Cores that this process may use."""
         return list(available_cores())
 
     def read(self) -> list[int]:
+        """Cores that this process may use: threads are bound for each run."""
         return list(available_cores())
 
     def parse(self, text: str) -> tuple[int, ...]:

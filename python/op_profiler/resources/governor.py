@@ -1,4 +1,4 @@
-"""What decides the clock of the cores."""
+"""The resource ``governor``: the frequency governor of the cores."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ class Governor(Resource):
         return ", ".join(sorted({read_text(path) for path in self._files("scaling_governor")}))
 
     def check_settable(self) -> None:
+        """Raise ResourceError if the governor of any core cannot be written."""
         for path in self._files("scaling_governor"):
             check_writable(path)
 
     @contextlib.contextmanager
     def applied(self, value: str) -> Iterator[None]:
+        """Write the governor of every core."""
         self.check_settable()
         before = {path: read_text(path) for path in self._files("scaling_governor")}
         with restored(before):

@@ -1,4 +1,4 @@
-"""Clock of a GPU."""
+"""The resource ``gpu_clock_mhz``: the SM clock of a GPU, locked through NVML."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class GpuClock(Resource):
             return int(module.nvmlDeviceGetClockInfo(gpu, module.NVML_CLOCK_SM))
 
     def check_settable(self) -> None:
+        """Raise ResourceError unless this process runs as root."""
         if os.geteuid() != 0:
             raise ResourceError("only root may lock a GPU's clocks")
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
+        """Lock the SM clock, MHz; afterwards any lock is removed."""
         self.check_settable()
         with nvml() as (module, gpu):
             module.nvmlDeviceSetGpuLockedClocks(gpu, value, value)

@@ -1,4 +1,4 @@
-"""The node that memory comes from."""
+"""The resource ``numa_node``: the node that memory is bound to."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class NumaNode(Resource):
         self._nodes = root / "devices/system/node"
 
     def range(self) -> list[int]:
+        """Numbers of the nodes."""
         found = sorted(int(path.name.removeprefix("node")) for path in self._nodes.glob("node[0-9]*"))
         if not found:
             raise ResourceError(f"there is no {self._nodes}/node*: this kernel knows no NUMA nodes")
@@ -45,12 +46,14 @@ class NumaNode(Resource):
         return nodes[0]
 
     def check_settable(self) -> None:
+        """Raise ResourceError if there is one node only, or libnuma is missing."""
         if len(self.range()) < 2:
             raise ResourceError("all memory is at one node")
         _policy()
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
+        """Bind memory of this thread, and of processes that it starts, to the node."""
         self.check_settable()
         mode, nodes = _policy()
         _set_policy(_BIND, [value])

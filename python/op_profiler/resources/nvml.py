@@ -1,4 +1,4 @@
-"""The GPU that the collector measures on, and NVIDIA's management library for it."""
+"""Opens NVIDIA's management library (NVML) for the GPU that the collector measures on."""
 
 from __future__ import annotations
 

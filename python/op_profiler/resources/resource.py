@@ -1,4 +1,4 @@
-"""The contract of a resource: what this machine has of it, what is in use, and how that is changed for a while."""
+"""The contract of a resource: its range, its present value, and how to set it temporarily."""
 
 from __future__ import annotations
 
@@ -116,9 +116,11 @@ class PoolResource(Resource):
     """A resource that the thread pool of the measuring process takes from its order: nothing of the machine is set."""
 
     def check_settable(self) -> None:
+        """Accept: setting it needs no permission."""
         return
 
     def applied(self, value: Any) -> contextlib.AbstractContextManager[None]:
+        """Change nothing: the measuring process sets its own thread pool."""
         return contextlib.nullcontext()
 
 

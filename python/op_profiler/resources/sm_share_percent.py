@@ -1,4 +1,4 @@
-"""Share of a GPU's SMs."""
+"""The resource ``sm_share_percent``: the share of a GPU's SMs, set through CUDA's Multi-Process Service."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class SmShare(Resource):
     of_gpu = True
 
     def range(self) -> dict[str, int]:
+        """1 to 100 percent. Raise ResourceError without a GPU."""
         bus_id()
         return {"least": 1, "most": 100}
 
@@ -41,11 +42,13 @@ class SmShare(Resource):
         return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or usual) / "control").exists()
 
     def check_settable(self) -> None:
+        """Raise ResourceError unless the Multi-Process Service runs."""
         if not self._runs():
             raise ResourceError("CUDA's Multi-Process Service does not run; start it with: nvidia-cuda-mps-control -d")
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
+        """Set the variable of the environment that started processes read."""
         self.check_settable()
         before = os.environ.get(_VARIABLE)
         os.environ[_VARIABLE] = str(value)

@@ -1,4 +1,4 @@
-"""Streams of a GPU."""
+"""The resource ``streams``: streams of a GPU, which the collector reports and cannot set."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ class Streams(Resource):
     of_gpu = True
 
     def range(self) -> dict[str, int]:
+        """1 to 128 streams. Raise ResourceError without a GPU."""
         bus_id()
         return {"least": 1, "most": _MOST}
 
     def read(self) -> int:
+        """Return 1: the collector launches on one stream."""
         bus_id()
         return 1
 
     def check_settable(self) -> None:
+        """Raise ResourceError: the collector uses one stream only."""
         raise ResourceError(_REASON)
 
     def applied(self, value: int) -> contextlib.AbstractContextManager[None]:
+        """Raise ResourceError: the collector uses one stream only."""
         raise ResourceError(_REASON)

@@ -1,4 +1,4 @@
-"""Threads of a kernel."""
+"""The resource ``threads``: the number of threads that run a kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ class ThreadsResource(PoolResource):
     name = "threads"
 
     def range(self) -> dict[str, int]:
+        """1 to the number of cores that this process may use."""
         return {"least": 1, "most": len(available_cores())}
 
     def read(self) -> int:
+        """Number of cores that this process may use."""
         return len(available_cores())

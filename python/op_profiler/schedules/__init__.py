@@ -1,0 +1,1 @@
+"""Schedules, their factors, and the files of schedule records."""

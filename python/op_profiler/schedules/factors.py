@@ -1,4 +1,4 @@
-"""What a schedule does to the loops, in the same columns for every template."""
+"""Factors of a schedule (what it does to the loops), in the same columns for every template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where schedule records lie, and how they are read and kept; names the logs of other tuners, which look like them."""
+"""Finds, reads and updates files of schedule records, and recognizes logs of other tuners, which look alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule records that a build may use, and what the compiler asks of them while it compiles."""
+"""The schedule records that a build may use, one for each computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a machine offers to those who measure on it."""
+"""The contract of a machine, its threads and the models that are loaded on it; and how to reach one behind RPC
+(`Place`)."""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ class TimedModel(Protocol):
 class LoadedModel(TimedModel, Protocol):
     """A model on a machine whose tensors can be fetched too."""
 
-    def moved(self) -> LoadedModel: ...
+    def moved(self) -> LoadedModel:
+        """As in `TimedModel`."""
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         """Run the kernels in order; what each of them wrote, fetched before the next one runs."""

@@ -1,4 +1,4 @@
-"""Which machine a target is measured on."""
+"""Opens the machine that a target is measured on: this one, or another behind RPC."""
 
 from __future__ import annotations
 

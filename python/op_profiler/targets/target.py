@@ -1,4 +1,4 @@
-"""Targets by their name: of which kind they are, and what TVM is given for them."""
+"""From a target as the user writes it to its kind, to TVM's target, and to the TVM that compiles for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a kind of target: whatever the package does differently for llvm, cuda, pynq, ..., it asks here.
+"""The contract of a kind of target: everything that differs between ``llvm``, ``cuda``, ``pynq`` and others.
 
 A kind is a module in a folder of its own, and an entry of `op_profiler.targets.TARGETS`.
 """

@@ -1,4 +1,4 @@
-"""What is told of kernels once they are scheduled: their code, and how their parallel loops can be cut."""
+"""The code of scheduled kernels as text, and the iterations of their parallel loops."""
 
 from __future__ import annotations
 

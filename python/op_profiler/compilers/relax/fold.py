@@ -1,4 +1,4 @@
-"""What is computed from weights alone, computed with numpy.
+"""Computes what depends on weights alone with numpy, before TVM would.
 
 This TVM compiles a kernel for each such computation, which is most of the time that lowering takes.
 """

@@ -33,9 +33,11 @@ class RelaxKernels(InPlaceKernels):
     machine: Any
 
     def moved(self) -> RelaxKernels:
+        """Return this object: the virtual machine allocates the buffers, so there are no copies in other memory."""
         return self
 
     def output_arrays(self) -> list[np.ndarray]:
+        """Run the model once and return its outputs on the host."""
         outputs = self.machine[_RUN]()
         return [np.asarray(output.numpy()) for output in ([outputs] if hasattr(outputs, "numpy") else outputs)]
 

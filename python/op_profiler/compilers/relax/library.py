@@ -1,4 +1,4 @@
-"""What a model of Relax is built into."""
+"""The library of a built Relax model: the virtual machine's executable, the kernels and the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines that are not ours: TVM's own and the user's, looked at while they run."""
+"""Runs TVM's own pipeline, or the user's, and records the lowered module on the way."""
 
 from __future__ import annotations
 

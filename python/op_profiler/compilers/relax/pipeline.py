@@ -1,4 +1,4 @@
-"""From a module of Relax to kernels."""
+"""The default pipeline: from a module of Relax to fused functions, scheduled kernels and an executable."""
 
 from __future__ import annotations
 

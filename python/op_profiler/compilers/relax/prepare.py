@@ -1,4 +1,4 @@
-"""What is done to a model's graph before it is lowered: batch norms folded, channels in blocks."""
+"""Passes over a model's graph before it is lowered: batch norms are folded, channels are blocked."""
 
 from __future__ import annotations
 

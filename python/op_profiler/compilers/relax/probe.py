@@ -1,5 +1,5 @@
-"""Functions of TIR that ask a machine of itself. TVM's parser reads their source, so they stand in a module of their
-own."""
+"""TIR functions that read a file and set the thread count on a machine behind RPC. TVM's parser reads their source, so
+they are in a module of their own."""
 
 from __future__ import annotations
 

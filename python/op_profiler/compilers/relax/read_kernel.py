@@ -1,4 +1,4 @@
-"""What a kernel is like under its default schedule: its loops, and what its code executes."""
+"""Reads the loops of a kernel under its default schedule, and counts the instructions of its code."""
 
 from __future__ import annotations
 

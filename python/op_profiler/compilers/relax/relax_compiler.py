@@ -74,6 +74,7 @@ class RelaxCompiler(Compiler):
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
     def check(self, request: BuildOptions) -> None:
+        """Raise UsageError for options that Relax does not support, OpProfilerError if its TVM is missing."""
         tvm_package.check()
         if request.kind.name not in _TARGETS:
             raise UsageError(f"--compiler relax compiles for --target {', '.join(_TARGETS)}")
@@ -98,30 +99,37 @@ class RelaxCompiler(Compiler):
             raise OpProfilerError(f"target cuda under --compiler relax: this machine lacks {'; '.join(lacking)}")
 
     def tvm_identity(self, packages: Sequence[str]) -> str:
+        """Return ``apache-tvm VERSION`` of the TVM in `own_packages`, ``none`` without one."""
         version = tvm_package.version()
         return "none" if version is None else f"apache-tvm {version}"
 
     def own_packages(self) -> Path | None:
+        """Return the folder of the TVM with Relax, whether it exists or not."""
         return tvm_package.folder()
 
     def activate_tvm(self) -> None:
+        """Import the TVM with Relax, and put its folder first in ``sys.path`` and ``PYTHONPATH``."""
         tvm_package.activate()
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
+        """Import ``relax``, ``s_tir`` and ``tirx``, which only a TVM with Relax has."""
         from tvm import relax, s_tir, tirx  # noqa: F401
 
     def target(self, text: str) -> Target:
+        """Convert the line of options to the table that this TVM's ``Target`` takes."""
         import tvm
 
         return tvm.target.Target(fields_of(text))
 
     def expect_model(self, request: ModelRequest) -> None:
+        """Start the process that imports with Relay; decoder steps and ``--importer relax`` need none."""
         if request.past is None and request.importer != _ITSELF:
             from op_profiler.compilers.relax.relay_models import begin
 
             begin(request)
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
+        """Import with Relay, then with Relax where Relay refuses; ``--importer`` restricts this to one."""
         from op_profiler.compilers.relax.relay_models import load_from_relay
 
         if request.past is not None:
@@ -136,21 +144,25 @@ class RelaxCompiler(Compiler):
             return load_refused(frontend, request, refused)
 
     def load_step(self, request: ModelRequest) -> ImportedModel:
+        """Make the step from the sizes in the decoder's configuration, with random weights."""
         from op_profiler.compilers.relax.decoder.model import load_step
 
         return load_step(request)
 
     @interrupts_wait()
     def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
+        """Import with Relax's own importers; never returns None."""
         module: IRModule = own_importers.import_program(form, name, program, inputs)
         return module
 
     def structural_hash(self, module: IRModule) -> str:
+        """Hash with ``tvm_ffi``, where this TVM has the function."""
         import tvm_ffi
 
         return str(tvm_ffi.structural_hash(module))
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
+        """Return ``branches`` if any function has an ``If``; Relax has no loops."""
         from tvm import relax
 
         found: set[str] = set()
@@ -166,10 +178,12 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
+        """Lower with the model's pipeline and return the calls of kernels; `layers` is ignored."""
         return _called(_lowered(model, target), model.pipeline)
 
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
+        """Lower; records are looked up for the functions of the default pipeline only."""
         occurrences = lower()
         ours = [one for one in occurrences if one.function is not None and one.pipeline == DEFAULT_PIPELINE]
         by_label = {one.label: one.function for one in ours}
@@ -179,6 +193,7 @@ class RelaxCompiler(Compiler):
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
+        """Compile with the model's pipeline, and the attention kernels of a decoder; `executor` is ignored."""
         from op_profiler.compilers.relax.finished import FinishedKernels, built_model, finished_kernels, launches_of
         from op_profiler.compilers.relax.other_pipelines import run_pipeline
 
@@ -197,48 +212,57 @@ class RelaxCompiler(Compiler):
     def load_remote(
         self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
     ) -> RemoteModel:
+        """Upload the kernels, and the virtual machine where the remote runtime has one."""
         from op_profiler.compilers.relax.remote import RemoteVm
 
         return RemoteVm(compiled, machine, inputs)
 
     def probe_code(self, target: Target) -> RuntimeModule:
+        """Compile the two functions of `relax.probe`."""
         from op_profiler.compilers.relax.remote import probe_code
 
         code: RuntimeModule = probe_code(target)
         return code
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
+        """Look the function up in the library of kernels."""
         library: VmLibrary = compiled.library
         return library.kernel(name)
 
     def bound_kernel(
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
+        """Bind a call by ``TVMFFIFunctionCall``."""
         from op_profiler.compilers.relax.calls import FfiCall
 
         return FfiCall(name, label, function, arrays)
 
     def call_library(self) -> RuntimeModule:
+        """Return a module that is built once per process."""
         from op_profiler.compilers.relax.calls import call_library
 
         return call_library()
 
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
+        """Build the chain as a function of Relax and run it once in the virtual machine."""
         from op_profiler.compilers.relax.kernels import chain
 
         return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
+        """Copy with ``tvm.runtime.tensor``."""
         array: DeviceArray = load_tvm().runtime.tensor(values, device)
         return array
 
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        """View the memory through DLPack, without a copy."""
         array: DeviceArray = load_tvm().runtime.from_dlpack(memory.view(dtype).reshape(shape))
         return array
 
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
     ) -> LoadedModel:
+        """Run a model, or a decoder step, once in the virtual machine; `copies` is ignored."""
         from op_profiler.compilers.relax.decoder.library import DecoderLibrary, load_step
         from op_profiler.compilers.relax.kernels import load_kernels
 
@@ -247,29 +271,36 @@ class RelaxCompiler(Compiler):
         return load_kernels(compiled.library.executable, device, inputs)
 
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
+        """Return a new dict of the library's arrays."""
         return dict(compiled.library.weights)
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
+        """Copy the weights to memory of the processor."""
         return dataclasses.replace(compiled, library=compiled.library.with_own_weights())
 
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
+        """Link the kernels only; the virtual machine's code stays as it is."""
         return dataclasses.replace(compiled, library=compiled.library.exported(path))
 
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
+        """Schedule the sums in TIR."""
         from op_profiler.compilers.relax.sums import build_sums
 
         return build_sums(sums, target)
 
     def vector_lanes(self, target: Target) -> int:
+        """Return float32 values per vector register of the target (`vectors_of`)."""
         return vectors_of(target).lanes
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
+        """Wrap the kernel in a model; raise ModelError for attention, which needs a KV cache."""
         if occurrence.function is None:
             raise ModelError(f"{occurrence.operator.name} runs over a KV cache, and so in its model only")
         return operator_model(occurrence)
 
     @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
+        """Build `single_operator`; raise ModelError also where a record no longer fits the kernel."""
         from op_profiler.compilers.relax.finished import built_model, finished_kernels
 
         started = time.perf_counter()
@@ -284,15 +315,18 @@ class RelaxCompiler(Compiler):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
+        """Lower the model; each kernel with knobs is tunable once."""
         from op_profiler.compilers.relax.tuning.tunables import tunables
 
         occurrences = self.operators(model, target)
         return tunables(occurrences, target, keys, space), occurrences
 
     def anchor(self, occurrence: Occurrence) -> Operator:
+        """Return the whole operator: a task of Relax schedules the fused function."""
         return occurrence.operator
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
+        """Return a task of MetaSchedule's sketch, or of the rule with this name."""
         from op_profiler.compilers.relax.tuning.automatic import PREFIX, SketchTask
         from op_profiler.compilers.relax.tuning.task import KernelTask
 
@@ -300,6 +334,7 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
+        """Return the task of the default rule, if the rule has knobs and the kernel writes one tensor."""
         from op_profiler.compilers.relax.tuning.tunables import spec_of
 
         spec = spec_of(occurrence, target)
@@ -307,6 +342,7 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
+        """Read the loops of the operator's function; raise ModelError on GPUs and over a KV cache."""
         from op_profiler.compilers.relax.gpu import is_gpu
         from op_profiler.compilers.relax.read_kernel import read_kernel
 
@@ -315,11 +351,13 @@ class RelaxCompiler(Compiler):
         return read_kernel(occurrence.function, target, self.vector_lanes(target))
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
+        """Write the virtual machine's code, the kernels as LLVM bitcode, and the weights."""
         from op_profiler.compilers.relax.compiled_files import write_compiled
 
         write_compiled(folder, compiled)
 
     def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
+        """Read these files, without a linker and without executing code."""
         from op_profiler.compilers.relax.compiled_files import read_compiled
 
         return read_compiled(folder, like)

@@ -1,4 +1,4 @@
-"""Models that the TVM with Relay imports, taken over by a process of its own."""
+"""Imports models with Relay, in a process that loads the other TVM, and rebuilds them in Relax."""
 
 from __future__ import annotations
 

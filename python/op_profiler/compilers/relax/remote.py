@@ -75,6 +75,7 @@ class RemoteVm:
 
     @property
     def outputs(self) -> list[DeviceArray]:
+        """Arrays of the last run: of the virtual machine, or of the kernels where the runtime has none."""
         if self._vm is None:
             return self._answers
         found = self._vm.get_outputs(_MAIN)
@@ -82,12 +83,14 @@ class RemoteVm:
 
     @property
     def timed_run(self) -> Callable[[], float] | None:
+        """Time one run in the virtual machine with the remote time evaluator, microseconds; None without one."""
         if self._vm is None:
             return None
         evaluator = self._vm.time_evaluator("invoke_stateful", self._device, number=1, repeat=1)
         return lambda: float(evaluator(_MAIN).results[0]) * 1e6
 
     def set_input(self, name: str, value: np.ndarray) -> None:
+        """Copy the values into the arrays of the kernels and into the virtual machine."""
         self._inputs[name] = value
         for planned, buffer in zip(self._planned, self.buffers):
             if planned.given == name:
@@ -96,6 +99,7 @@ class RemoteVm:
             self._give(self._vm)
 
     def run(self) -> None:
+        """Run the virtual machine once; where the runtime has none, call the kernels in order."""
         if self._vm is not None:
             self._vm.invoke_stateful(_MAIN)
             return
@@ -103,9 +107,11 @@ class RemoteVm:
             function(*arrays)
 
     def profile(self) -> list[tuple[str, float]]:
+        """Raise MeasureError: the virtual machine of Relax has no profiler."""
         raise MeasureError("the virtual machine has no profiler")
 
     def release(self, *, session_lost: bool) -> None:
+        """Drop all references to remote arrays and functions, which frees them."""
         del self.buffers, self.kernels, self._answers, self._functions, self._vm, self.library
 
 

@@ -1,4 +1,4 @@
-"""Passes that give calls of ops another form."""
+"""Helpers for passes that rewrite calls of ops."""
 
 from __future__ import annotations
 

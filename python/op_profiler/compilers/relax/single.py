@@ -1,4 +1,4 @@
-"""One operator as a model of its own."""
+"""One operator as a model with that operator only."""
 
 from __future__ import annotations
 

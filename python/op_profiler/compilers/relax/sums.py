@@ -1,4 +1,4 @@
-"""Sums of products that tell how fast a machine is, by schedules of TIR."""
+"""Schedules of the reference kernels (sums of products) in TIR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the TVM with Relax lies, and how a process comes to use it.
+"""Finds the TVM with Relax, and makes a process use it.
 
 It has the same module name as the TVM with Relay, so it is in a folder of its own, and a process uses one of them.
 """

@@ -1,4 +1,4 @@
-"""The vector unit that the default schedules reckon with."""
+"""Vector registers of a processor, as the default schedules assume them."""
 
 from __future__ import annotations
 

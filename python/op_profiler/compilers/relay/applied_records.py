@@ -1,4 +1,4 @@
-"""Schedule records while Relay compiles: what it asks for, and what it is given."""
+"""Applies schedule records while Relay compiles, and notes which computations it looks up."""
 
 from __future__ import annotations
 

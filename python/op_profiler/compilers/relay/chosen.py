@@ -1,4 +1,4 @@
-"""Which schedule the compiler took for each operator, noted while it compiles."""
+"""Notes the schedule that the compiler chooses for each operator while it compiles."""
 
 from __future__ import annotations
 

@@ -44,12 +44,15 @@ class Library:
     params: dict[str, DeviceArray]
 
     def get_graph_json(self) -> str:
+        """Return `graph`, as TVM's executor factory does."""
         return self.graph
 
     def get_lib(self) -> RuntimeModule:
+        """Return `kernels`, as TVM's executor factory does."""
         return self.kernels
 
     def get_params(self) -> dict[str, DeviceArray]:
+        """Return `params` without copying the weights, which TVM's executor factory does."""
         return self.params
 
 

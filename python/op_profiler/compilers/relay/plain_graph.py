@@ -1,4 +1,4 @@
-"""A model in Relay as plain data: what another compiler, in another process, makes the same model of."""
+"""A Relay model as plain data, from which another compiler rebuilds it in another process."""
 
 from __future__ import annotations
 

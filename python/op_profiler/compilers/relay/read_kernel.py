@@ -1,4 +1,4 @@
-"""What a kernel is like: the loops that its schedule gives, read from TIR, and what its code executes."""
+"""Reads the loops or launches of a kernel from TIR, and counts the instructions of its code."""
 
 from __future__ import annotations
 

@@ -68,9 +68,11 @@ class RelayCompiler(Compiler):
     )
 
     def check_search(self, build: BuildOptions, *, tuned: bool, vendor: bool) -> None:
+        """Accept every search: AutoTVM tunes for processors, GPUs and boards."""
         return
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
+        """Import AutoTVM, Relay and TOPI, and replace schedules and defaults of theirs that are slow or wrong."""
         from tvm import autotvm, relay, topi
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
@@ -91,28 +93,34 @@ class RelayCompiler(Compiler):
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
+        """Convert with Relay's mixed-precision pass (float16) or its quantizer (int8)."""
         from op_profiler.compilers.relay.precision import in_precision
 
         return in_precision(model, precision, inputs, host)
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
+        """Return ``loops`` if the module has a recursive function, else ``branches`` if it has an ``If``."""
         return open_control(module)
 
     @interrupts_wait()
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
+        """Merge with Relay's CombineParallel passes."""
         return merged(model)
 
     @interrupts_wait()
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
+        """Run the passes of a build up to code generation; weights of heavy operators are not folded."""
         return lower.optimize(model, target, layers=layers)
 
     @interrupts_wait()
     def operators_of_module(
         self, module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
     ) -> list[Occurrence]:
+        """Optimize and fuse the module as a build would."""
         return lower.fuse(module, target, params, weights)
 
     def describe(self, function: Function, constant: tuple[bool, ...]) -> Operator:
+        """Describe the ops, tensors and constants of the function."""
         return describe(function, constant)
 
     @interrupts_wait()
@@ -128,6 +136,7 @@ class RelayCompiler(Compiler):
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
+        """Run one `relay.build`, under AutoTVM's records."""
         compiled, choices, asked = _compile(model, target, records, executor)
         schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
         return BuiltModel(compiled, schedules, asked)
@@ -135,6 +144,7 @@ class RelayCompiler(Compiler):
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
     ) -> GraphKernels:
+        """Load the model in TVM's graph executor, with up to `copies` copies of its memory."""
         from op_profiler.compilers.relay import graph_executor
 
         if copies == 1:
@@ -144,6 +154,7 @@ class RelayCompiler(Compiler):
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> Bound:
+        """Bind in the graph executor, with the caller's storage plan in its graph."""
         from op_profiler.compilers.bound_kernel import Bound
         from op_profiler.compilers.relay.graph_executor import bind_graph
 
@@ -151,15 +162,18 @@ class RelayCompiler(Compiler):
         return Bound(bound.kernels, bound.outputs)
 
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
+        """Return a new dict of the library's arrays."""
         return dict(compiled.library.get_params())
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
+        """Copy each weight on its own device."""
         library = compiled.library
         params = {name: array.copyto(array.device) for name, array in library.get_params().items()}
         own = compiled_files.Library(library.get_graph_json(), library.get_lib(), params)
         return dataclasses.replace(compiled, library=own)
 
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
+        """Link the kernels; the graph and the weights stay as they are."""
         library = compiled.library
         library.get_lib().export_library(str(path), fcompile=make_library)
         kernels = load_tvm().runtime.load_module(str(path))
@@ -169,6 +183,7 @@ class RelayCompiler(Compiler):
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
+        """Load the model in Relay's virtual machine, and profile one run for the shapes."""
         from op_profiler.compilers.relay.virtual_machine import VmKernels, operators_at_run_time
 
         loaded = VmKernels(compiled, device, list(inputs.values()))
@@ -177,53 +192,64 @@ class RelayCompiler(Compiler):
     def load_remote(
         self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
     ) -> RemoteModel:
+        """Upload the kernels to a remote graph executor, the debug executor where there is one."""
         from op_profiler.compilers.relay.remote import RemoteGraph
 
         return RemoteGraph(compiled, machine, inputs)
 
     def probe_code(self, target: Target) -> RuntimeModule:
+        """Compile the two functions from tensor expressions."""
         from op_profiler.compilers.relay.remote import probe_code
 
         code: RuntimeModule = probe_code(target)
         return code
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
+        """Look the function up in the library of kernels."""
         function: PackedFunction = compiled.library.get_lib().get_function(name, True)
         return function
 
     def bound_kernel(
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
+        """Bind a call by ``TVMFuncCall``."""
         from op_profiler.compilers.relay.calls import PackedCall
 
         return PackedCall(name, label, function, arrays)
 
     def call_library(self) -> RuntimeModule:
+        """Return a module that is built once per process."""
         from op_profiler.compilers.relay.calls import call_library
 
         return call_library()
 
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
+        """Write the chain as a graph of TVM's graph executor."""
         from op_profiler.compilers.relay.calls import chain
 
         return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
+        """Copy with ``tvm.nd.array``."""
         array: DeviceArray = load_tvm().nd.array(values, device)
         return array
 
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        """View the memory through DLPack, without a copy; `dtype` may be ``bool``."""
         everything = load_tvm().nd.from_dlpack(memory)  # of truth values it would make numbers of 8 bits
         array: DeviceArray = everything._create_view(shape, dtype)
         return array
 
     def assembly(self, compiled: CompiledModel) -> str:
+        """Return the assembly of the library; empty for a model of the executor ``vm``."""
         return str(compiled.library.get_lib().get_source("asm")) if compiled.executor == "graph" else ""
 
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
+        """Schedule the sums as tensor expressions."""
         return build_sums(sums, target)
 
     def vector_lanes(self, target: Target) -> int:
+        """Return 16, 8 or 4, by the features of the target, as TOPI's schedules for x86 do."""
         load_tvm()
         from tvm.target.x86 import get_simd_32bit_lanes
 
@@ -231,15 +257,18 @@ class RelayCompiler(Compiler):
             return int(get_simd_32bit_lanes())
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
+        """Wrap the function in a model; it stays marked as primitive."""
         return lower.single_operator_model(occurrence)
 
     @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
+        """Build `single_operator` for the graph executor."""
         compiled, choices, asked = _compile(self.single_operator(occurrence), target, records, "graph")
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
 
     @interrupts_wait()
     def read_kernel(self, operator: Operator, target: Target) -> Kernel:
+        """Lower the function that the description stands for, and read its loops or launches."""
         from op_profiler.compilers.relay.read_kernel import read_kernel
 
         return read_kernel(relay_function(operator), target, self.vector_lanes(target))
@@ -248,6 +277,7 @@ class RelayCompiler(Compiler):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
+        """Weigh all implementations of each heavy operator; one with a task is tunable."""
         register_templates()
         occurrences = self.operators(model, target)
         heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
@@ -258,17 +288,21 @@ class RelayCompiler(Compiler):
         return tunables(wanted, choices), occurrences
 
     def anchor(self, occurrence: Occurrence) -> Operator:
+        """Return the call of the heavy op alone, with the types of its arguments."""
         return anchor_of(occurrence)
 
     @interrupts_wait()
     def described_anchor(self, operator: Operator) -> Operator:
+        """Rebuild the function from the description; an operator of one op is its own anchor."""
         alone = len(operator.op_names) == 1
         return operator if alone else anchor_of(rebuilt_operator(operator))
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
+        """Return a task of each template in `compilers.relay.templates` that fits."""
         return own_tasks(anchor)
 
     def prepare_search(self) -> None:
+        """Import AutoTVM's features, Relay and TOPI, and register the project's templates."""
         import tvm.autotvm.feature
         import tvm.relay
         import tvm.topi.testing  # noqa: F401
@@ -276,12 +310,15 @@ class RelayCompiler(Compiler):
         register_templates()
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
+        """Return a task of AutoTVM."""
         from op_profiler.compilers.relay.search_task import AutoTvmTask
 
         return AutoTvmTask(spec, target)
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
+        """Weigh the operator's implementations and return those of the project's templates; empty for light
+        operators."""
         if occurrence.operator.anchor not in HEAVY:
             return ()
         register_templates()
@@ -291,9 +328,11 @@ class RelayCompiler(Compiler):
         return tuple(TaskSpec(name, arguments) for name, arguments in found if name.endswith(OWN_TEMPLATE))
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
+        """Write graph, weights and the kernels as LLVM bitcode, PTX or cubin."""
         compiled_files.write_compiled(folder, compiled)
 
     def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
+        """Read these files, without a linker and without executing code."""
         return compiled_files.read_compiled(folder, like)
 
 

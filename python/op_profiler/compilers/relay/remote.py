@@ -1,4 +1,4 @@
-"""Models of Relay behind RPC, and the functions that ask a machine of itself."""
+"""Relay models on a machine behind RPC, and functions that read a file and set the thread count there."""
 
 from __future__ import annotations
 
@@ -53,21 +53,26 @@ class RemoteGraph:
         raise MeasureError("its runtime has no graph executor")
 
     def set_input(self, name: str, value: np.ndarray) -> None:
+        """Copy an input of the model to the graph executor."""
         self._executor.set_input(name, value)
 
     def run(self) -> None:
+        """Run the model once in the graph executor."""
         self._run()
 
     @property
     def timed_run(self) -> Callable[[], float]:
+        """Time one run with the remote time evaluator, microseconds."""
         evaluator = self._module.time_evaluator("run", self._device, number=1, repeat=1)
         return lambda: float(evaluator().results[0]) * 1e6
 
     def profile(self) -> list[tuple[str, float]]:
+        """Run the model once in the debug executor: name and microseconds of each call."""
         report = json.loads(self._module["profile_rpc"]())
         return [(call["Name"]["string"], float(call["Duration (us)"]["microseconds"])) for call in report["calls"]]
 
     def release(self, *, session_lost: bool) -> None:
+        """Drop all references; if the session is lost, mark the arrays as views first, so that TVM frees none."""
         for array in self.buffers if session_lost else ():
             array.is_view = True  # TVM frees no views, and would print an error for every array
         del self.buffers, self.kernels, self.outputs

@@ -1,4 +1,4 @@
-"""A task of AutoTVM's with its space."""
+"""A task of AutoTVM with the space of its template."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 
 class AutoTvmTask(Task):
-    """Attributes:
-    autotvm: the `autotvm.task.Task`, whose space has the same points.
+    """A task of AutoTVM; its points are AutoTVM's configuration indices.
+
+    Attributes:
+        autotvm: the `autotvm.task.Task`, whose space has the same points.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:
@@ -41,9 +43,11 @@ class AutoTvmTask(Task):
         }
 
     def is_valid(self, point: int) -> bool:
+        """Check AutoTVM's constraints; on a GPU also threads, registers and shared memory (`gpu_tiles.fits`)."""
         return bool(self._space.is_index_valid(point)) and (not self._on_gpu or self._fits(point))
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
+        """Find the point; the outermost part of a split matches whether it is given as -1 or as a number."""
         return super().point({name: self._as_listed(name, value) for name, value in knobs.items()}, nearest=nearest)
 
     def _as_listed(self, name: str, value: Any) -> Any:
@@ -61,14 +65,17 @@ class AutoTvmTask(Task):
         return fits(splits, np.dtype(self.autotvm.args[0][2]).itemsize, self._window)
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
+        """Read the factors from the project's nest, or from the knob names of TVM's templates."""
         return factors_of(self._space, knobs)
 
     def default(self) -> Schedule:
+        """Return the fallback configuration as the template fills it in."""
         config = self._filled_in()
         knobs = knob_values(config)
         return Schedule(self.spec.template, knobs, "trial", factors_of(config, knobs))
 
     def config(self, point: int | None) -> Config:
+        """Return AutoTVM's own JSON of the configuration; index -1 for the default."""
         if point is not None:
             return dict(self._space.get(point).to_json_dict())
         from tvm.autotvm.task.space import ConfigEntity
@@ -77,6 +84,7 @@ class AutoTvmTask(Task):
         return dict(ConfigEntity(-1, None, dict(config._entity_map), list(config._constraints)).to_json_dict())
 
     def build(self, point: int | None) -> BuiltPoint:
+        """Instantiate and compile the template; InvalidPointError carries what the template raised."""
         with self._target, _in_tuning():
             try:
                 config = self._fallback() if point is None else self._space.get(point)

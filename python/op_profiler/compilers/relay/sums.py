@@ -1,4 +1,4 @@
-"""Sums of products that tell how fast a machine is, by schedules of tensor expressions."""
+"""Schedules of the reference kernels (sums of products) as tensor expressions."""
 
 from __future__ import annotations
 

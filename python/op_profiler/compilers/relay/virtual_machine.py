@@ -50,6 +50,7 @@ class VmKernels:
         return [c for c in report.calls if "Hash" in c and "shape_func" not in str(c["Name"])]
 
     def run_model(self) -> None:
+        """Run the model once without the profiler."""
         self._machine.invoke_stateful("main")
 
     def output_arrays(self) -> list[np.ndarray]:
@@ -62,6 +63,7 @@ class VmKernels:
         return
 
     def time_model(self) -> float:
+        """Microseconds of one run without the profiler, Python's call included."""
         started = time.perf_counter_ns()
         self.run_model()
         return (time.perf_counter_ns() - started) / 1e3
@@ -78,12 +80,15 @@ class VmKernels:
         return [float(c["Duration (us)"].microseconds) if t else float("nan") for c, t in zip(calls, timed)]
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Return False: the virtual machine cannot call a kernel in isolation."""
         return False
 
     def moved(self) -> VmKernels:
+        """Return this object: the virtual machine allocates the buffers."""
         return self
 
     def launch_gap_us(self) -> None:
+        """Return None: launches are not timed here."""
         return
 
     def call_overhead_us(self) -> None:
@@ -91,6 +96,7 @@ class VmKernels:
         return
 
     def kernel_error(self, index: int) -> str | None:
+        """Return None: a kernel cannot be called in isolation, and so is not checked."""
         return None
 
     def cache_mechanism(self, cache: Cache) -> str:

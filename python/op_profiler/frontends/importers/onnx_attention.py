@@ -1,7 +1,7 @@
-"""Attention of ONNX, written in operators that every importer has.
+"""Rewrites ONNX's Attention in operators that every importer has.
 
-ONNX 1.18 defines it as a function that loses dimensions, takes heads for positions, and bounds scores only behind the
-mask. Here it is as in onnxruntime.
+ONNX 1.18 defines Attention as a function that loses dimensions, confuses heads with positions, and limits scores only
+after the mask. The rewritten form computes what onnxruntime computes.
 """
 
 from __future__ import annotations

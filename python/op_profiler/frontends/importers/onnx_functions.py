@@ -1,7 +1,7 @@
-"""Functions of ONNX models: calls of them become the nodes that they stand for.
+"""Replaces calls of functions in ONNX models by the nodes of the function.
 
-A model may define functions, as exporters write one for every module of torch. And ONNX defines some of its newer
-operators as functions, among them those that TVM's importers do not know.
+A model may define functions; exporters write one for every module of torch. ONNX also defines some of its newer
+operators as functions, among them operators that TVM's importers lack.
 """
 
 from __future__ import annotations

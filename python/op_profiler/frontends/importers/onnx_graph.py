@@ -1,4 +1,4 @@
-"""What is known of an ONNX graph before it runs: the sizes of its tensors, and values that are constant."""
+"""Static facts of an ONNX graph: sizes and types of tensors, and constant values."""
 
 from __future__ import annotations
 

@@ -54,6 +54,7 @@ class NodeWriter:
         return self._constants[key]
 
     def reshape(self, data: str, shape: list[int], output: str = "") -> str:
+        """Write a Reshape to a constant shape and return the name of its output."""
         return self.add("Reshape", data, self.constant(shape, "int64"), output=output)
 
     def take(self, data: str, index: Any, axis: int = 0, output: str = "") -> str:

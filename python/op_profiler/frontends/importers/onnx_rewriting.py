@@ -1,4 +1,4 @@
-"""Rewriting an ONNX graph node by node."""
+"""Rewrites an ONNX graph node by node."""
 
 from __future__ import annotations
 
@@ -54,14 +54,17 @@ class Rewriting:
 
     @property
     def opset(self) -> int:
+        """Version of ONNX's own operators that the model imports; 1 where it imports none."""
         return next((one.version for one in self.model.opset_import if one.domain in ("", "ai.onnx")), 1)
 
     @functools.cached_property
     def sizes(self) -> dict[str, Dims]:
+        """Sizes of each tensor by its name, inferred once by onnx; tensors that onnx cannot infer are missing."""
         return sizes_in(self.model, self.shapes)
 
     @functools.cached_property
     def types(self) -> dict[str, Any]:
+        """``TypeProto`` of each value by its name, inferred once by onnx."""
         return types_in(self.model, self.shapes)
 
     def known(self, node: Any, place: int, what: str) -> Any:

@@ -1,6 +1,6 @@
-"""Attributes and inputs of ONNX nodes that TVM's converters never look up: a node that has one is refused.
+"""Refuses ONNX nodes with an attribute or an input that TVM's converters never look up.
 
-It would be another program without a word. What a converter looks up and then leaves out is not found here.
+TVM would silently import another program. A value that a converter looks up and then ignores is not found here.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ class RecordingAttributes(dict[str, Any]):
         return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
+        """Look the attribute up, whether it is present or not."""
         self.looked_up.add(name)
         return super().get(name, default)
 
     def pop(self, name: str, *default: Any) -> Any:
+        """Look the attribute up and remove it."""
         self.looked_up.add(name)
         return super().pop(name, *default)
 
@@ -57,10 +59,12 @@ class RecordingAttributes(dict[str, Any]):
         return super().__iter__()
 
     def items(self) -> Any:
+        """Look all attributes up."""
         self.looked_up |= set(self)
         return super().items()
 
     def values(self) -> Any:
+        """Look all attributes up."""
         self.looked_up |= set(self)
         return super().values()
 
@@ -87,6 +91,7 @@ class RecordingInputs(list[Any]):
         return [*self, *others]
 
     def pop(self, place: Any = -1) -> Any:
+        """Look the input up and remove it; a negative place counts from the end."""
         self.looked_up.add(place if place >= 0 else len(self) + place)
         return super().pop(place)
 

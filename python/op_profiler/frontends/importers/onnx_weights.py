@@ -1,4 +1,4 @@
-"""Reading the tensors of an ONNX file: complete, and a large one that lies beside the file only when it is used."""
+"""Reads the tensors of an ONNX file; a large one in a file of its own is read only when it is used."""
 
 from __future__ import annotations
 

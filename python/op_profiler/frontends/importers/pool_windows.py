@@ -1,6 +1,6 @@
-"""Windows of pools that stick out, where their count is rounded up.
+"""Pooling windows beyond the end of the data, where the output size is rounded up (``ceil_mode``).
 
-torch and ONNX leave out those that would begin in the padding behind the data. TVM keeps them.
+torch and ONNX drop windows that would begin in the padding behind the data. TVM keeps them.
 """
 
 from __future__ import annotations

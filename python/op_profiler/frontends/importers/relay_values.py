@@ -1,4 +1,4 @@
-"""What converters of torch's operators ask about values of Relay."""
+"""Shapes, types and constants of Relay values, for converters of torch's operators."""
 
 from __future__ import annotations
 

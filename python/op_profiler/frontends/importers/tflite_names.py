@@ -1,6 +1,6 @@
-"""TFLite files whose tensors can be told apart by their names. Imported where the package tflite is installed.
+"""Readers of TFLite files that give every tensor a unique name. Imported where the package tflite is installed.
 
-TFLite tells tensors by their numbers and needs no names; the importers of TVM tell them by their names.
+TFLite identifies tensors by number and needs no names; TVM's importers identify them by name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class NamedModel(tflite.Model):
     __slots__ = ("outputs",)
 
     def Subgraphs(self, j: int) -> Any:  # noqa: N802 - the library's name
+        """Return subgraph `j` with unique tensor names and the outputs of this model."""
         graph = _as(NamedGraph(), super().Subgraphs(j))
         graph.outputs = getattr(self, "outputs", None)
         return graph
@@ -38,6 +39,7 @@ class NamedGraph(tflite.SubGraph):
     __slots__ = ("names", "outputs")
 
     def Init(self, buf: Any, pos: int) -> None:  # noqa: N802
+        """Give each tensor without a name, or with one that occurred before, a name that no other has."""
         super().Init(buf, pos)
         given = [super(NamedGraph, self).Tensors(number).Name() for number in range(self.TensorsLength())]
         inputs = {self.Inputs(place): f"input_{place}" for place in range(self.InputsLength())}
@@ -54,9 +56,11 @@ class NamedGraph(tflite.SubGraph):
             seen.add(name)
 
     def OutputsAsNumpy(self) -> Any:  # noqa: N802
+        """Return the numbers of the output tensors, int32."""
         return super().OutputsAsNumpy() if self.outputs is None else np.array(self.outputs, "int32")
 
     def Tensors(self, j: int) -> Any:  # noqa: N802
+        """Return tensor `j` with its unique name."""
         tensor = NamedTensor()
         tensor.own_name = self.names[j]
         return _as(tensor, super().Tensors(j))
@@ -68,9 +72,11 @@ class NamedTensor(tflite.Tensor):
     __slots__ = ("own_name",)
 
     def Name(self) -> bytes:  # noqa: N802
+        """Return the unique name, as bytes."""
         return self.own_name
 
     def ShapeAsNumpy(self) -> Any:  # noqa: N802
+        """Return the sizes, int32; an empty array for a scalar."""
         return np.zeros(0, "int32") if self.ShapeIsNone() else super().ShapeAsNumpy()
 
 

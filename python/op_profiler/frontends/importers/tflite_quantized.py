@@ -23,6 +23,7 @@ class QuantizedConverter(OperatorConverter):
         self.convert_map |= {name: self._over_floats(self.convert_map[name]) for name in _OVER_FLOATS}
 
     def get_tensors(self, tensors_idx_list: Any) -> Any:
+        """As TVM's, without quantization parameters while an operator is converted over floats."""
         found = super().get_tensors(tensors_idx_list)
         for one in found if self._as_floats else ():
             one.qnn_params = None

@@ -1,4 +1,4 @@
-"""Reading and writing the graph of a trace."""
+"""Helpers to read and write nodes in the graph of a trace."""
 
 from __future__ import annotations
 

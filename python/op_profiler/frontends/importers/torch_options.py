@@ -1,6 +1,6 @@
-"""Options of torch's operators that TVM's importer reads and overlooks: without this another program comes of them.
+"""Options of torch's operators that TVM's importer reads and ignores, which would silently change the program.
 
-What plainer operators can say is rewritten in the graph of the trace; the rest are converters.
+Options that plainer operators can express are rewritten in the graph of the trace; converters handle the rest.
 """
 
 from __future__ import annotations

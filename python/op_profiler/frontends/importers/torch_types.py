@@ -1,4 +1,4 @@
-"""Types of numbers that torch calculates in and TVM's importer does not: without this other numbers come of them."""
+"""Number types that torch computes in and TVM's importer ignores, which would change the results."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Writing in place, in the graph of a trace, said without it.
+"""Rewrites in-place operators in the graph of a trace as operators that return new tensors.
 
-Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that goes on with the
-tensor that was written to gets the old values, without a word. Here every later use is pointed at what the operator
-returned. Where a part of a tensor is written to, the whole is put together again, and other parts are taken of that.
-torch's schemas tell which operators write and which give views; what cannot be said without writing is an error.
+Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that goes on with
+the written tensor would silently read the old values. Here every later use refers to what the operator returned. Where
+a part of a tensor is written, the whole is assembled again, and other views are taken from that. torch's schemas list
+the operators that write and those that return views; a write that cannot be expressed this way is an error.
 """
 
 from __future__ import annotations

@@ -39,9 +39,11 @@ class OnnxReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """Run the model in a process of its own, in onnxruntime or in onnx's evaluator."""
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        """Run the model with the outputs of all nodes, and import it with those that depend on the inputs."""
         ran = self._run(batches, nodes=True)
         kept = varying(ran.outputs)
         names = [ran.names[place] for place in kept]

@@ -1,5 +1,8 @@
-"""onnxruntime and LiteRT, in a process of their own: a crash of theirs ends no command, and their threads, which go on
-looking for work, and their copy of the weights are gone before anything is measured."""
+"""Runs onnxruntime and LiteRT in a process of their own.
+
+A crash there ends no command. Their threads, which keep polling for work, and their copy of the weights are gone
+before anything is measured.
+"""
 
 from __future__ import annotations
 

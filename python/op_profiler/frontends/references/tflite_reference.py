@@ -32,9 +32,11 @@ class TfliteReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """Run the model in LiteRT, in a process of its own."""
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        """Run the model with all tensors preserved, and import it with those that depend on the inputs as outputs."""
         ran = self._run(batches, nodes=True)
         kept = varying(ran.outputs)
         model, names = self._lower([int(ran.names[place]) for place in kept])

@@ -35,10 +35,12 @@ class TorchReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """Run the module in this process, without gradients."""
         model = self._load()
         return [self._run(model, batch) for batch in batches]
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
+        """Run the module with the values of its nodes or innermost modules as outputs; None for TorchScript."""
         import torch
 
         model = self._load()

@@ -1,4 +1,4 @@
-"""Values of the nodes of a model, as its own framework computes them."""
+"""Which values of a model's nodes can be compared: tensors of numbers that depend on the inputs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Models that are made here or by an installed library."""
+"""Builders of models: networks of this package, and those of installed libraries."""

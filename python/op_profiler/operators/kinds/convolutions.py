@@ -49,14 +49,17 @@ class Convolution:
 
     @property
     def out_shape(self) -> tuple[int, ...]:
+        """Shape of the output, with channels first or last."""
         return self._shape(self.out_channels, self.out_sizes)
 
     @property
     def data_shape(self) -> tuple[int, ...]:
+        """Shape of the input, with channels first or last."""
         return self._shape(self.in_channels, self.sizes)
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
+        """Shape of the weight in the layout that `transposed` and `channels_last` select."""
         if self.transposed:
             return (self.in_channels, self.out_channels // self.groups, *self.kernel)
         outer, inner = self.out_channels, self.in_channels // self.groups
@@ -159,6 +162,7 @@ class Conv2d(_Convolving):
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Height and width of the input."""
         return self.height, self.width
 
 
@@ -191,6 +195,7 @@ class Conv1d(_Convolving):
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Length of the input."""
         return (self.length,)
 
 
@@ -209,6 +214,7 @@ class Conv3d(_Convolving):
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Depth, height and width of the input."""
         return self.depth, self.size, self.size
 
 
@@ -224,10 +230,12 @@ class Conv2dTranspose(_Convolving):
 
     @property
     def convolution(self) -> Convolution:
+        """As in other kinds, with stride 2 and a padding that doubles an even kernel's input."""
         padding = (self.kernel // 2 - 1,) * 4
         return dataclasses.replace(super().convolution, stride=(2, 2), padding=padding, transposed=True)
 
     def expression(self, scope: Scope) -> Node:
+        """The transposed convolution, then relu."""
         return scope.relay.nn.relu(self.convolution.expression(scope))
 
 
@@ -250,6 +258,7 @@ class Conv2dNHWC(_Convolving):
 
     @property
     def convolution(self) -> Convolution:
+        """As in other kinds, with channels last and as many groups as channels where `depthwise` is set."""
         groups = self.in_channels if self.depthwise else 1
         return dataclasses.replace(super().convolution, groups=groups, channels_last=True)
 
@@ -268,6 +277,7 @@ class Int8Conv2d(_Convolving):
     groups: int = 1
 
     def expression(self, scope: Scope) -> Node:
+        """The convolution with int32 sums, plus an int32 bias [out_channels, 1, 1], requantized to int8."""
         sums = self.convolution.expression(scope.in_dtype("int8", "int32"))
         return requantized(scope, scope.relay.add(sums, scope.weight(self.out_channels, 1, 1, dtype="int32")))
 

@@ -1,4 +1,4 @@
-"""What computes each element from its like: activations, sums, values for whole channels, gates of recurrent cells."""
+"""Element-wise operators: activations, sums, per-channel scales and shifts, gates of recurrent cells."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Elementwise(Point):
     shape: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
+        """`op` of one or two inputs of `shape`; activations are written out in basic ops (`activate`)."""
         relay = scope.relay
         x = scope.input(*self.shape)
         if self.op in (*UNARY, *ACTIVATIONS):
@@ -44,6 +45,7 @@ class Elementwise(Point):
         return getattr(relay, self.op)(x, y)
 
     def work(self) -> tuple[float, float]:
+        """One operation per element; every operand and the result move once."""
         elements = float(math.prod(self.shape))
         return elements, (3 if self.op in BINARY else 2) * elements
 
@@ -58,6 +60,7 @@ class Int8Elementwise(Point):
     shape: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
+        """Multiply, round, clip and cast; cast and multiply; or add in int32 and requantize."""
         relay = scope.relay
         if self.op == "quantize":
             scaled = relay.round(relay.multiply(scope.input(*self.shape), relay.const(16.0)))
@@ -69,6 +72,7 @@ class Int8Elementwise(Point):
         return requantized(scope, relay.add(relay.cast(left, "int32"), relay.cast(right, "int32")))
 
     def work(self) -> tuple[float, float]:
+        """Four operations per element; every operand and the result move once."""
         elements = float(math.prod(self.shape))
         return 4 * elements, (3 if self.op == "add" else 2) * elements
 
@@ -87,6 +91,7 @@ class Broadcast(Point):
     channels: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
+        """`op` of an input of `shape` and of weights, inputs or a constant that are broadcast to it."""
         relay = scope.relay
         x = scope.input(*self.shape)
         if self.op.startswith("scale_shift"):
@@ -104,6 +109,7 @@ class Broadcast(Point):
         return relay.nn.relu(x) if self.op.endswith("relu") else x
 
     def work(self) -> tuple[float, float]:
+        """Two operations per element; tensors as large as `shape` move once, the smaller ones count nothing."""
         tensors = {"table": 3, "scaled_table": 3, "sum": 4, "sum_relu": 4}.get(self.op, 2)
         return 2.0 * math.prod(self.shape), float(tensors * math.prod(self.shape))
 
@@ -118,6 +124,7 @@ class Gates(Point):
     hidden: int
 
     def expression(self, scope: Scope) -> Node:
+        """The next hidden state from the sums of both products and the state before, for an LSTM or a GRU cell."""
         relay = scope.relay
         count = 4 if self.cell == "lstm" else 3
         ofs = [relay.split(scope.input(self.batch, count * self.hidden), count, axis=1) for _ in range(2)]
@@ -132,6 +139,7 @@ class Gates(Point):
         return relay.add(relay.multiply(relay.subtract(scope.constant(1.0), kept), new), relay.multiply(kept, before))
 
     def work(self) -> tuple[float, float]:
+        """Twelve operations and ten moved values per element of the hidden state, whichever the cell."""
         elements = float(self.batch * self.hidden)
         return 12 * elements, 10 * elements
 

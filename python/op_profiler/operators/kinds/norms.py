@@ -28,9 +28,11 @@ class Softmax(Point):
     columns: int
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.softmax`` over the last axis of one input."""
         return scope.relay.nn.softmax(scope.input(self.outer, self.rows, self.columns), axis=-1)
 
     def work(self) -> tuple[float, float]:
+        """Five operations per element; input and output move once."""
         elements = float(self.outer * self.rows * self.columns)
         return 5 * elements, 2 * elements
 
@@ -44,10 +46,12 @@ class LayerNorm(Point):
     columns: int
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.layer_norm`` with a scale and a shift per column as weights, and epsilon 1e-5."""
         x = scope.input(1, self.rows, self.columns)
         return scope.relay.nn.layer_norm(x, scope.weight(self.columns), scope.weight(self.columns), epsilon=1e-5)
 
     def work(self) -> tuple[float, float]:
+        """Eight operations and four moved values per element."""
         elements = float(self.rows * self.columns)
         return 8 * elements, 4 * elements
 
@@ -69,6 +73,7 @@ class ImageNorm(Point):
     groups: int = 1
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.group_norm``; or ``nn.layer_norm`` over channels last, transposed to channels first."""
         relay, scale, shift = scope.relay, scope.weight(self.channels), scope.weight(self.channels)
         if self.norm == "group":
             x = scope.input(1, self.channels, self.size, self.size)
@@ -77,6 +82,7 @@ class ImageNorm(Point):
         return relay.transpose(relay.nn.layer_norm(x, scale, shift, epsilon=1e-6), (0, 3, 1, 2))
 
     def work(self) -> tuple[float, float]:
+        """Eight operations and four moved values per element."""
         elements = float(self.channels * self.size**2)
         return 8 * elements, 4 * elements
 
@@ -91,10 +97,12 @@ class LocalResponseNorm(Point):
     window: int
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.lrn`` over the channels with bias 1, alpha 1e-4 and beta 0.75."""
         x = scope.input(1, self.channels, self.size, self.size)
         return scope.relay.nn.lrn(x, size=self.window, axis=1, bias=1.0, alpha=1e-4, beta=0.75)
 
     def work(self) -> tuple[float, float]:
+        """An operation per value of the window and twenty for the power; four moved values per element."""
         elements = float(self.channels * self.size**2)
         return elements * (self.window + 20), 4 * elements  # the power takes as long as twenty operations
 
@@ -108,9 +116,11 @@ class Mean(Point):
     columns: int
 
     def expression(self, scope: Scope) -> Node:
+        """``mean`` over the last axis of [1, rows, columns], which stays with the length 1."""
         return scope.relay.mean(scope.input(1, self.rows, self.columns), axis=-1, keepdims=True)
 
     def work(self) -> tuple[float, float]:
+        """One operation and one moved value per element of the input."""
         return float(self.rows * self.columns), float(self.rows * self.columns)
 
 
@@ -124,9 +134,11 @@ class Reduction(Point):
     axes: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
+        """`op` over `axes` of one input of `shape`."""
         return getattr(scope.relay, self.op)(scope.input(*self.shape), axis=list(self.axes), keepdims=True)
 
     def work(self) -> tuple[float, float]:
+        """One operation and one moved value per element of the input."""
         elements = float(math.prod(self.shape))
         return elements, elements
 

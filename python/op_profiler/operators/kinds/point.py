@@ -1,4 +1,4 @@
-"""One operator to measure, and what its kinds share when they are written in Relay."""
+"""The contract of a point (one operator to sample), and parts that several kinds use in Relay."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ class Scope:
         self.out_dtype = "" if dtype == "float32" else dtype
 
     def input(self, *shape: int, dtype: str = "") -> Variable:
+        """Add and return a variable for an activation of this shape."""
         self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype or self.dtype))
         return self.inputs[-1]
 
     def weight(self, *shape: int, dtype: str = "") -> Variable:
+        """Add and return a variable for a weight of this shape."""
         self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape, dtype=dtype or self.dtype))
         return self.weights[-1]
 
@@ -58,6 +60,7 @@ class Scope:
         return largest_divisor(channels, self.lanes)
 
     def constant(self, value: float) -> Node:
+        """Return a scalar of `dtype` that the expression itself contains."""
         return self.relay.const(value, self.dtype)
 
 
@@ -104,12 +107,15 @@ class InFloat16(Point):
     point: Point
 
     def expression(self, scope: Scope) -> Node:
+        """The expression of `point`, over float16 variables and with float16 sums."""
         return self.point.expression(scope.in_dtype("float16"))
 
     def work(self) -> tuple[float, float]:
+        """As of `point`: elements are counted, not bytes."""
         return self.point.work()
 
     def identity(self) -> list[object]:
+        """The identity of `point` behind the name of this class."""
         return [type(self).__name__, *self.point.identity()]
 
 

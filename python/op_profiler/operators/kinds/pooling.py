@@ -1,4 +1,4 @@
-"""Pooling, with a margin and without."""
+"""Pooling, with and without padding."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Pool2d(Point):
     mode: str = "max"
 
     def expression(self, scope: Scope) -> Node:
+        """Pooling over [batch, blocks, height, width, block]; half of a window is padded on each side."""
         nn = scope.relay.nn
         block = scope.block(self.channels)
         x = scope.input(self.batch, self.channels // block, self.height, self.width, block)
@@ -46,6 +47,7 @@ class Pool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
+        """One operation per value of each window; input and output count as twice the input."""
         elements = float(self.batch * self.channels * self.height * self.width)
         return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
 
@@ -63,6 +65,7 @@ class UnpaddedPool2d(Point):
     block: int
 
     def expression(self, scope: Scope) -> Node:
+        """Pooling of one image without padding; windows that overlap the end count (``ceil_mode``)."""
         nn = scope.relay.nn
         pool = nn.max_pool2d if self.mode == "max" else nn.avg_pool2d
         return pool(
@@ -74,6 +77,7 @@ class UnpaddedPool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
+        """One operation per value of each window; input and output count as twice the input."""
         elements = float(self.channels * self.size**2)
         return elements * self.window**2 / self.stride**2, 2 * elements
 

@@ -1,4 +1,4 @@
-"""Products of matrices: with weights, and of activations alone; and the packing of weights."""
+"""Matrix products with weights and of activations, and the packing of weights at run time."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Dense(Point):
     epilogue: str = "none"
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.dense`` of an input [rows, in_features] and a weight [out_features, in_features], then the epilogue."""
         x = scope.relay.nn.dense(
             scope.input(self.rows, self.in_features),
             scope.weight(self.out_features, self.in_features),
@@ -35,6 +36,7 @@ class Dense(Point):
         return epilogue(scope, x, (self.rows, self.out_features), self.epilogue)
 
     def work(self) -> tuple[float, float]:
+        """One multiply-add per row, input feature and output feature; each matrix moves once."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + k * n + m * n)
 
@@ -53,6 +55,7 @@ class BatchMatmul(Point):
     transposed: bool = True
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.batch_matmul`` of two inputs."""
         left = scope.input(self.batch, self.rows, self.inner)
         shape = (self.columns, self.inner) if self.transposed else (self.inner, self.columns)
         right = scope.input(self.batch, *shape)
@@ -60,6 +63,7 @@ class BatchMatmul(Point):
         return nn.batch_matmul(left, right, out_dtype=scope.out_dtype, transpose_a=False, transpose_b=self.transposed)
 
     def work(self) -> tuple[float, float]:
+        """One multiply-add per row, column and inner index of each product; each matrix moves once."""
         m, k, n = self.rows, self.inner, self.columns
         return 2.0 * self.batch * m * k * n, float(self.batch * (m * k + k * n + m * n))
 
@@ -79,6 +83,7 @@ class DenseOfActivations(Point):
     transposed: bool = False
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.dense`` of two inputs, the second behind a transposition where `transposed` is set."""
         relay = scope.relay
         if self.transposed:
             weight = relay.transpose(scope.input(self.in_features, self.out_features), axes=[1, 0])
@@ -87,6 +92,7 @@ class DenseOfActivations(Point):
         return relay.nn.dense(scope.input(self.rows, self.in_features), weight, out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
+        """Operations as of `Dense`; the weight moves three times, since it is packed on the way."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
 
@@ -101,10 +107,12 @@ class GatedDense(Point):
     out_features: int
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.dense`` of a hardswish of an input [1, in_features] and a weight."""
         x = activate(scope, scope.input(1, self.in_features), "hardswish")
         return scope.relay.nn.dense(x, scope.weight(self.out_features, self.in_features), out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
+        """Operations as of `Dense` with one row; the weight moves three times, since it is packed on the way."""
         k, n = self.in_features, self.out_features
         return 2.0 * k * n, float(k + 3 * k * n + n)
 
@@ -128,6 +136,7 @@ class AttentionEinsum(Point):
     scores: bool
 
     def expression(self, scope: Scope) -> Node:
+        """The scores, divided by the root of `width`; or the weighted values with the heads joined again."""
         relay, together = scope.relay, self.heads * self.width
         if self.scores:
             product = relay.einsum([self._heads(scope, self.rows), self._heads(scope, self.keys)], "bhlk,bhtk->bhlt")
@@ -142,6 +151,7 @@ class AttentionEinsum(Point):
         return relay.transpose(relay.reshape(x, (self.windows, tokens, self.heads, self.width)), (0, 2, 1, 3))
 
     def work(self) -> tuple[float, float]:
+        """One multiply-add per window, head, row, key and element of the width; scores and tokens move once."""
         products = float(self.windows * self.heads * self.rows * self.keys)
         tokens = self.windows * self.heads * self.width * (self.rows + self.keys)
         return 2.0 * products * self.width, products + tokens
@@ -161,10 +171,12 @@ class Repacking(Point):
     block: int
 
     def expression(self, scope: Scope) -> Node:
+        """``layout_transform`` from NC to ``NC{block}n``."""
         x = scope.input(self.rows, self.columns)
         return scope.relay.layout_transform(x, src_layout="NC", dst_layout=f"NC{self.block}n")
 
     def work(self) -> tuple[float, float]:
+        """No operations; input and output move once."""
         return 0.0, 2.0 * self.rows * self.columns
 
 
@@ -179,6 +191,7 @@ class Int8Dense(Point):
     out_features: int
 
     def expression(self, scope: Scope) -> Node:
+        """``nn.dense`` of int8 with int32 sums, plus an int32 bias [1, out_features], requantized to int8."""
         relay = scope.relay
         data = scope.input(self.rows, self.in_features, dtype="int8")
         weight = scope.weight(self.out_features, self.in_features, dtype="int8")
@@ -186,6 +199,7 @@ class Int8Dense(Point):
         return requantized(scope, relay.add(sums, scope.weight(1, self.out_features, dtype="int32")))
 
     def work(self) -> tuple[float, float]:
+        """One multiply-add per row, input feature and output feature; each matrix moves once."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + k * n + m * n)
 

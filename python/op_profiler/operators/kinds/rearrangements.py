@@ -1,4 +1,5 @@
-"""Data in another order or another layout: heads of attention, windows, blocks of channels, turned positions."""
+"""Operators that reorder data or change its layout: heads of attention, windows, blocks of channels, rotary
+positions."""
 
 from __future__ import annotations
 
@@ -25,9 +26,11 @@ class Transpose(Point):
     axes: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
+        """``transpose`` of one input."""
         return scope.relay.transpose(scope.input(*self.shape), axes=self.axes)
 
     def work(self) -> tuple[float, float]:
+        """No operations; input and output move once."""
         return 0.0, 2.0 * math.prod(self.shape)
 
 
@@ -40,9 +43,11 @@ class Concatenate(Point):
     parts: int
 
     def expression(self, scope: Scope) -> Node:
+        """``concatenate`` of `parts` inputs."""
         return scope.relay.concatenate([scope.input(*self.shape) for _ in range(self.parts)], axis=1)
 
     def work(self) -> tuple[float, float]:
+        """No operations; all inputs and the output move once."""
         return 0.0, 2.0 * self.parts * math.prod(self.shape)
 
 
@@ -56,10 +61,12 @@ class GrowingPast(Point):
     width: int
 
     def expression(self, scope: Scope) -> Node:
+        """``concatenate`` of [heads, past, width] and [heads, 1, width] along the tokens."""
         kept, new = scope.input(self.heads, self.past, self.width), scope.input(self.heads, 1, self.width)
         return scope.relay.concatenate([kept, new], axis=1)
 
     def work(self) -> tuple[float, float]:
+        """No operations; both inputs and the output move once."""
         return 0.0, 2.0 * self.heads * (self.past + 1) * self.width
 
 
@@ -79,6 +86,7 @@ class Relayout(Point):
     relu: bool = False
 
     def expression(self, scope: Scope) -> Node:
+        """``layout_transform`` of an image, then relu where `relu` is set."""
         shape = sizes.blocked(self.channels, self.size, self.before)
         x = scope.relay.layout_transform(
             scope.input(*shape), sizes.layout_name(self.before), sizes.layout_name(self.after)
@@ -86,6 +94,7 @@ class Relayout(Point):
         return scope.relay.nn.relu(x) if self.relu else x
 
     def work(self) -> tuple[float, float]:
+        """No operations; input and output move once."""
         return 0.0, 2.0 * self.channels * self.size**2
 
 
@@ -111,6 +120,7 @@ class Rearranged(Point):
     added: bool = False
 
     def expression(self, scope: Scope) -> Node:
+        """Reshape to `parts`, transpose by `axes`, reshape to `result`; `added` and `block` add ops to these."""
         relay = scope.relay
         if self.from_blocked:
             _, channels, height, width = self.shape
@@ -126,6 +136,7 @@ class Rearranged(Point):
         return x
 
     def work(self) -> tuple[float, float]:
+        """No operations; input and output move once, and so does the tensor that is added."""
         return 0.0, (3.0 if self.added else 2.0) * math.prod(self.shape)
 
 
@@ -138,11 +149,13 @@ class JoinedSlices(Point):
     kept: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
+        """``concatenate`` of the first `kept` channels of each input."""
         relay = scope.relay
         slices = [relay.strided_slice(scope.input(*self.shape), begin=[0], end=[kept], axes=[1]) for kept in self.kept]
         return relay.concatenate(slices, axis=1)
 
     def work(self) -> tuple[float, float]:
+        """No operations; the kept channels are read and written once."""
         return 0.0, 2.0 * sum(self.kept) * math.prod(self.shape) / self.shape[1]
 
 
@@ -160,6 +173,7 @@ class LayerScale(Point):
     blocked: bool
 
     def expression(self, scope: Scope) -> Node:
+        """Reshape and transpose the tokens, multiply by a weight [channels, 1, 1], and add the other image."""
         relay = scope.relay
         tokens = relay.reshape(scope.input(self.size**2, self.channels), (1, self.size, self.size, self.channels))
         image = relay.multiply(relay.transpose(tokens, (0, 3, 1, 2)), scope.weight(self.channels, 1, 1))
@@ -170,6 +184,7 @@ class LayerScale(Point):
         return relay.add(relay.layout_transform(image, "NCHW", f"NCHW{block}c"), other)
 
     def work(self) -> tuple[float, float]:
+        """Two operations per element; both inputs and the output move once."""
         elements = float(self.channels * self.size**2)
         return 2 * elements, 3 * elements
 
@@ -192,6 +207,7 @@ class TurnedPositions(Point):
     transposed: bool
 
     def expression(self, scope: Scope) -> Node:
+        """x * cosines + turned(x) * sines, without the batch axis; both tables are weights [1, 1, rows, width]."""
         relay, shape = scope.relay, (1, self.heads, self.rows, self.width)
         x = scope.input(*shape)
         cosines, sines = (scope.weight(1, 1, self.rows, self.width) for _ in range(2))
@@ -211,6 +227,7 @@ class TurnedPositions(Point):
         return relay.reshape(x, (self.heads, self.rows, self.width))
 
     def work(self) -> tuple[float, float]:
+        """Four operations and three moved values per element."""
         elements = float(self.heads * self.rows * self.width)
         return 4 * elements, 3 * elements
 

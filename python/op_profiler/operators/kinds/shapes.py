@@ -1,6 +1,6 @@
-"""What tables of others can say about an operator, in plain layouts; the operator that this is; and the way back.
+"""Converts between operators and the plain sizes that tables of other tools have.
 
-A table knows sizes; an `Operator` is a Relay function. `operator_of` makes the function that Relay would make of the
+A table has sizes; an `Operator` is a Relay function. `operator_of` makes the function that Relay would make of the
 sizes, with the same workload key as if it had been compiled without blocked layouts. `shape_of` gives the sizes of an
 operator, whatever layouts the compiler chose.
 """

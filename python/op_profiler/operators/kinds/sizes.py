@@ -1,4 +1,4 @@
-"""Sizes: random ones, drawn log-uniformly and mostly rounded to what networks use; and blocks of channels."""
+"""Random sizes, drawn log-uniformly and mostly rounded to values that networks use, and blocks of channels."""
 
 from __future__ import annotations
 
@@ -58,24 +58,29 @@ def windows(
 
 
 def log_uniform(rng: random.Random, low: int, high: int, multiple: int = 1) -> int:
+    """A multiple of `multiple`, drawn log-uniformly between `low` and `high` and rounded; at least one multiple."""
     value = math.exp(rng.uniform(math.log(low), math.log(high)))
     return max(multiple, round(value / multiple) * multiple)
 
 
 def channels(rng: random.Random, low: int = 16, high: int = 1024) -> int:
+    """A number of channels, log-uniform, most often a multiple of 32, 16 or 8."""
     multiple = rng.choices((32, 16, 8, 4, 2), (0.42, 0.28, 0.18, 0.07, 0.05))[0]
     return log_uniform(rng, low, high, multiple)
 
 
 def size(rng: random.Random, low: int = 5, high: int = 160) -> int:
+    """Height or width of an image: three of four times one of the usual sizes, else log-uniform."""
     return rng.choice(_USUAL_SIZES) if rng.random() < 0.75 else log_uniform(rng, low, high)
 
 
 def batch(rng: random.Random) -> int:
+    """A batch size of 1, 2, 4 or 8; 1 four of five times."""
     return rng.choices((1, 2, 4, 8), (0.8, 0.1, 0.05, 0.05))[0]
 
 
 def sequence(rng: random.Random) -> int:
+    """Tokens of a sequence: three of four times one of the usual lengths, else 8 to 512, log-uniform."""
     return rng.choice(_SEQUENCES) if rng.random() < 0.75 else log_uniform(rng, 8, 512)
 
 

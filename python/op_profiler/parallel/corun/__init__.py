@@ -1,9 +1,9 @@
-"""From what a user asks for to a plan that was measured.
+"""From a user's request to a plan that was measured.
 
-`run.corun` does it in this order: `request` is checked, `models` are loaded, `costs` are measured, policies make
-`candidates`, of which the fastest is chosen, and `comparison` runs it and sequential in turn. `storing` writes what
-operators lost by running side by side to the dataset. What is timed is timed by `timing`.
+`run.corun` checks the request (`request`), loads the models (`models`), measures costs (`costs`), lets policies make
+plans and chooses the fastest (`candidates`), runs it in turn with the sequential plan (`comparison`), and stores the
+slow-down of operators side by side in the dataset (`storing`). `timing` does the timing.
 
-The policy ``collaborate``, which measures while it plans, is in `collaborate`, with `schedule_proposals`;
-models that choose between targets are in `several_targets`.
+`collaborate` is the policy that measures while it plans; `schedule_variants` builds the kernels it chooses from.
+`several_targets` lets models choose between targets.
 """

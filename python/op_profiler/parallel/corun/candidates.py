@@ -1,4 +1,4 @@
-"""Plans that policies make for models, and the choice between them."""
+"""Makes the plans of all policies for models, and chooses between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request in a process of its own, for a process that must neither import TVM nor die of a kernel."""
+"""Runs a request in a child process, for callers that must not import TVM and must survive a crashing kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan beside running one operator after the other: their times in the same rounds, and their outputs."""
+"""Compares a plan with running one operator after the other: times of the same rounds, and outputs."""
 
 from __future__ import annotations
 

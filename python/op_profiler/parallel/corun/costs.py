@@ -1,4 +1,5 @@
-"""What operators cost: measured where they run, alone, on another core than before, and side by side; or predicted."""
+"""Costs of operators for plans: measured in place, in isolation, after a change of cores and side by side, or
+predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models, loaded twice: for TVM's graph executor, which runs one kernel after the other, and for plans."""
+"""Loads models twice: in TVM's graph executor, which runs one kernel after the other, and for plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators lost by running side by side, as it enters the dataset."""
+"""Stores the slow-down of operators that ran side by side in the dataset."""
 
 from __future__ import annotations
 

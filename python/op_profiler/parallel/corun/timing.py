@@ -1,6 +1,6 @@
-"""Ways to run the same models, timed in turn in one run, so that all of them see the same minutes of the machine.
+"""Times several ways to run the same models in turn, so that all see the same background load.
 
-Whatever is timed here is timed in rounds, and rounds under the load of others are repeated.
+Timing is in rounds; rounds under background load are repeated.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ class Way:
 
 @dataclasses.dataclass(frozen=True)
 class TimedWays:
-    """Attributes:
-    samples_us: shape (rounds, ways).
+    """Times of several ways to run the same models, from the same rounds.
+
+    Attributes:
+        samples_us: shape (rounds, ways).
     """
 
     samples_us: np.ndarray

@@ -1,4 +1,4 @@
-"""What operators cost side by side, and a simulation of a plan that is made of it."""
+"""Costs of operators that run side by side, and the simulation of a plan from them."""
 
 from __future__ import annotations
 

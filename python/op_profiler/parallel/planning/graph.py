@@ -1,4 +1,4 @@
-"""The kernels of one or several models and who reads whose output: what a plan is made for."""
+"""The kernels of one or several models and their data dependences, which a plan is made for."""
 
 from __future__ import annotations
 

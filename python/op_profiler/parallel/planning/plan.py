@@ -1,4 +1,4 @@
-"""A plan: which operator runs when, beside which others, on which cores with how many threads; and its file."""
+"""A plan and its file: when each operator runs, beside which others, on which cores, and with how many threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to cut an operator for several cores, so that each finds in its own cache what it reads.
+"""Cuts an operator by rows for several cores, so that each core finds its inputs in its own cache.
 
 The parallel loops of TVM's kernels for packed tensors (NCHWc) go over channels and, inside them, over rows. Cut into
 blocks, as TVM does it, each core computes some of the channels, and the next convolution, which needs all of them,

@@ -1,4 +1,4 @@
-"""What runs a plan."""
+"""The contract of an executor, which runs models by a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs models by a plan on this machine's cores."""
+"""The executor of plans on this machine's cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of what the cores of a plan are: cores of this machine's processor, or streams of its GPU."""
+"""The contract of plan lanes: cores of this machine's processor, or streams of its GPU."""
 
 from __future__ import annotations
 

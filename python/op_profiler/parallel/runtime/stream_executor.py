@@ -1,9 +1,8 @@
-"""Runs models by a plan on a GPU, where the cores of a plan are streams.
+"""The executor of plans on a GPU, whose plan lanes are streams.
 
-One thread launches the kernels. Those of a stream run one after the other; the GPU runs those of different streams side
-by side where it has room, and an event stands wherever an operator waits for one of another stream. What a run
-launches is recorded once, as a graph of CUDA, which is then launched as a whole: so small kernels do not wait for their
-launches.
+One thread launches the kernels. Kernels of one stream run one after the other; the GPU runs kernels of different
+streams side by side where it has room, and an event precedes each operator that waits for another stream. The launches
+of a run are recorded once as a CUDA graph and launched as a whole, so small kernels do not wait for their launches.
 """
 
 from __future__ import annotations

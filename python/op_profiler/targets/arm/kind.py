@@ -31,6 +31,7 @@ class ArmBoard(TargetKind):
     usual_threads: ClassVar[tuple[int, ...]] = (1,)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
+        """Raise UsageError unless the board is reached over RPC or nothing is measured."""
         if not remote and not dry_run:
             raise UsageError(
                 f"target {self.name!r} is measured on a board: give --host and --port of its tracker or RPC server "
@@ -38,18 +39,23 @@ class ArmBoard(TargetKind):
             )
 
     def resolve(self, target: str) -> Target:
+        """Return a target of LLVM for ARM, with the user's options in place of `usual_options`."""
         return checked(f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options_of(target) or self.usual_options}")
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        """Return `usual_threads`."""
         return self.usual_threads
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
+        """Raise MeasureError: a board is opened over RPC only."""
         self._not_here()
 
     def machine_identity(self) -> str:
+        """Raise MeasureError: only the board itself has an identity."""
         self._not_here()
 
     def processor_name(self) -> str:
+        """Return the name of the kind, by which the records of all its boards are kept."""
         return self.name
 
     def lock(self) -> None:
@@ -57,9 +63,11 @@ class ArmBoard(TargetKind):
         return
 
     def plan_lanes(self) -> PlanLanes:
+        """Raise UsageError: a plan for one board is not supported."""
         raise UsageError(NO_PLANS_FOR_BOARDS)
 
     def trial_worker(self) -> type[Worker]:
+        """Raise MeasureError: candidates are timed over RPC only."""
         self._not_here()
 
     def _not_here(self) -> NoReturn:

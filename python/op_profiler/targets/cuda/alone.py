@@ -1,4 +1,4 @@
-"""Single calls of a kernel by the GPU's clock, from hot or from cold caches."""
+"""Times single calls of a kernel in isolation, with hot or cold caches, by the GPU's clock."""
 
 from __future__ import annotations
 

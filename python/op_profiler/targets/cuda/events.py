@@ -1,4 +1,4 @@
-"""Marks on the clock of a GPU, and a stream that waits while it is being filled."""
+"""CUDA events, and a stream that is held while kernels are queued on it."""
 
 from __future__ import annotations
 

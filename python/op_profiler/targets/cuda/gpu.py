@@ -38,19 +38,24 @@ class LaunchedGraph(Protocol):
     kernels: tuple[Any, ...]
 
     @property
-    def labels(self) -> list[str]: ...
+    def labels(self) -> list[str]:
+        """The compiler's hash of each kernel, in execution order."""
 
     @property
     def whole(self) -> Runs:
         """Launches the whole model."""
 
-    def repeat_kernel(self, index: int, calls: int) -> bool: ...
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Launch one kernel `calls` times; False where a launch failed."""
 
-    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]: ...
+    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
+        """Launch every kernel; microseconds of the host per launch, NaN for kernels that are not timed."""
 
-    def kernel_outputs(self) -> Iterator[np.ndarray]: ...
+    def kernel_outputs(self) -> Iterator[np.ndarray]:
+        """Run the kernels in order and yield the output of each on the host."""
 
-    def output_arrays(self) -> list[np.ndarray]: ...
+    def output_arrays(self) -> list[np.ndarray]:
+        """The outputs of the last run on the host."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -79,9 +84,15 @@ class GpuKernels:
 
     @property
     def labels(self) -> list[str]:
+        """As of the graph."""
         return self.graph.labels
 
     def run_model(self) -> None:
+        """Launch the model and wait for the GPU.
+
+        Raises:
+            MeasureError: a launch failed.
+        """
         ran = self.graph.whole.run()
         self.runtime.sync()
         if not ran:
@@ -92,6 +103,7 @@ class GpuKernels:
         return
 
     def time_model(self) -> float:
+        """Microseconds between an event before the launch and one behind it; NaN where the launch failed."""
         return self._timed(self.graph.whole.run)
 
     def _timed(self, launch: Callable[[], bool]) -> float:
@@ -103,6 +115,11 @@ class GpuKernels:
         return us if ran else float("nan")
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
+        """Time kernels in place (``model``), or one at a time with hot or flushed caches; in microseconds.
+
+        Raises:
+            MeasureError: the host does not launch the kernels while the GPU is held.
+        """
         if cache == "model":
             return self._in_model(timed)
         times = []
@@ -136,20 +153,27 @@ class GpuKernels:
         return float("nan")
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Launch one kernel `calls` times and wait for the GPU."""
         ran = self.graph.repeat_kernel(index, calls)
         self.runtime.sync()
         return ran
 
     def moved(self) -> GpuKernels:
+        """Return this object: CUDA's allocator places the tensors."""
         return self
 
     def call_overhead_us(self) -> float | None:
+        """Measure what the events around a kernel add to its time, microseconds; None without NVRTC."""
         if self.spin is None:
             return None
         self._cost = launch_cost(self.spin, self.events)
         return self._cost.event_us
 
     def launch_gap_us(self) -> float | None:
+        """Place the kernels behind separately timed launches; microseconds that the GPU waits per run.
+
+        None without NVRTC, and where a kernel fails. `launch_cost.timeline_us` has the model.
+        """
         if self.spin is None:
             return None
         cost = self._cost or launch_cost(self.spin, self.events)  # of this window, where there is one
@@ -182,6 +206,7 @@ class GpuKernels:
         return timeline_us(kernels_us, np.repeat(launches_us / each, each), cost.turn_us)
 
     def kernel_error(self, index: int) -> str | None:
+        """Run one kernel with checks and wait, so that errors on the GPU are reported too."""
         error = self.graph.kernels[index].error()
         if error is None:
             try:
@@ -191,12 +216,15 @@ class GpuKernels:
         return error
 
     def cache_mechanism(self, cache: Cache) -> str:
+        """Return ``in-graph``, ``repeat`` or how the L2 cache is flushed."""
         return {"model": "in-graph", "hot": "repeat", "cold": flush_mechanism()}[cache]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
+        """As of the graph."""
         return self.graph.kernel_outputs()
 
     def output_arrays(self) -> list[np.ndarray]:
+        """As of the graph."""
         return self.graph.output_arrays()
 
 
@@ -204,15 +232,19 @@ class NoThreads:
     """A GPU's kernels have blocks and threads of their own, which the schedule decides (`launch` in the dataset)."""
 
     def use(self, threads: int) -> None:
+        """Ignore the count."""
         return
 
     def effective_threads(self) -> None:
+        """Return None: threads of the host do not run kernels."""
         return
 
     def core_set(self, threads: int | None = None) -> tuple[int, ...]:
+        """Return an empty tuple."""
         return ()
 
     def effective_core_set(self) -> tuple[int, ...]:
+        """Return an empty tuple."""
         return ()
 
 
@@ -235,26 +267,33 @@ class Gpu:
         self.limits = Limits()
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
+        """Load the model on the GPU; `copies` is ignored."""
         graph = cast("LaunchedGraph", compiler_in_use().load(compiled, self.runtime, inputs))
         launches = compiled.launch_counts(graph.labels)
         return GpuKernels(graph, self.runtime, Events(), self._flush, launches, self._spin)
 
     def running_seconds(self) -> None:
+        """Return None: only boards separate running from reaching the machine."""
         return
 
     def steadiness_probe(self) -> None:
+        """Return None: a GPU has no reference kernels."""
         return
 
     def meter(self, threads: int | None = None) -> GpuMeter:
+        """Return a meter of other processes on the GPU and of the cores that launch; `threads` is ignored."""
         return self._nvml.meter()
 
     def conditions(self) -> dict[str, Any] | None:
+        """Read clocks, temperature, power and throttling from NVML; None without NVML."""
         return self._nvml.conditions()
 
     def energy_mj(self) -> float | None:
+        """Return NVML's energy counter, millijoules; None where it has none."""
         return self._nvml.energy_mj()
 
     def close(self) -> None:
+        """Shut NVML down."""
         self._nvml.close()
 
 

@@ -42,16 +42,19 @@ class CudaKind(TargetKind):
     dry_run_builds = True
 
     def activate_build(self, folder: Path) -> None:
+        """Activate the TVM with CUDA; without a driver, a stub compiled in `folder` stands in for it."""
         from op_profiler.targets.cuda.tvm_build import activate
 
         activate(folder / "driver-stub")
 
     def prepare_build(self, tvm: ModuleType) -> None:
+        """Let TVM compile CUDA code with NVRTC, or with nvcc where NVRTC is missing."""
         from op_profiler.targets.cuda import machine_code
 
         machine_code.use(tvm)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
+        """Check the architecture's form, and that there is a GPU to measure on or to compile for."""
         from op_profiler.targets.cuda import tvm_build
 
         architecture = re.search(r"-arch=(\S*)", target)
@@ -67,6 +70,7 @@ class CudaKind(TargetKind):
             )
 
     def check_build(self) -> None:
+        """Raise OpProfilerError if the TVM with CUDA or a library of it is missing."""
         from op_profiler.targets.cuda import tvm_build
 
         lacking = tvm_build.missing()
@@ -74,14 +78,17 @@ class CudaKind(TargetKind):
             raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
+        """Return TVM's target of the text, as the user wrote it."""
         from op_profiler.targets.target import tvm_target
 
         return tvm_target(target)
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        """Return 0, which stands for the threads that the schedule decides."""
         return (0,)
 
     def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
+        """Raise UsageError for any count but 0."""
         if min(counts) < 0:
             raise UsageError(f"--threads {min(counts)} is out of range")
         if tuple(counts) != (0,):
@@ -90,10 +97,12 @@ class CudaKind(TargetKind):
             )
 
     def check_resource(self, resource: Resource) -> None:
+        """Raise UsageError for ``core_set``; other resources of the processor affect the launching thread."""
         if resource.name == "core_set":
             raise UsageError("--sweep core_set has no meaning for cuda: kernels run on the GPU's SMs")
 
     def check_vendor(self, place: Place | None) -> None:
+        """Require also a torch that was built with CUDA."""
         from op_profiler.targets.cuda.vendor import cuda_of_torch
 
         super().check_vendor(place)
@@ -101,37 +110,44 @@ class CudaKind(TargetKind):
             raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
+        """Open GPU 0 of those that this process sees; `cores` is ignored."""
         from op_profiler.targets.cuda.gpu import Gpu
 
         return Gpu(target)
 
     def machine_identity(self) -> str:
+        """Return the fingerprint of the host and the UUID of the GPU."""
         from op_profiler.targets.cuda.tvm_build import device_uuid
         from op_profiler.targets.llvm.identity import host_fingerprint
 
         return f"{host_fingerprint()} {device_uuid()}"
 
     def processor_name(self) -> str:
+        """Return the driver's name of the GPU; ``gpu`` without one."""
         from op_profiler.targets.cuda.tvm_build import device_name
 
         return device_name() or "gpu"
 
     def lock(self) -> str:
+        """Return the UUID of the GPU."""
         from op_profiler.targets.cuda.tvm_build import device_uuid
 
         return device_uuid()
 
     def plan_lanes(self) -> PlanLanes:
+        """Return lanes that are streams."""
         from op_profiler.targets.cuda.stream_lanes import StreamLanes
 
         return StreamLanes()
 
     def trial_worker(self) -> type[Worker]:
+        """Return the worker that times on this GPU."""
         from op_profiler.targets.cuda.trial_worker import GpuWorker
 
         return GpuWorker
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device:
+        """Describe the GPU by what TVM's runtime reports of it, and by the address."""
         from op_profiler.targets.cuda.gpu import describe_remote_gpu
 
         return describe_remote_gpu(target, runtime, address)

@@ -35,6 +35,7 @@ class GpuMeter:
         self._seen_us = int(time.time() * 1e6)
 
     def read(self) -> ForeignLoad | None:
+        """Return the load since the last reading; None where the processor's load cannot be read."""
         load = self._processor.cores()
         if load is None:
             return None

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library (NVML) tells of a GPU, as far as it answers."""
+"""Clocks, power, energy and driver of a GPU, from NVIDIA's management library (NVML)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ class NoNvml:
     """Knows nothing; for a GPU of another machine."""
 
     def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
+        """Return None."""
         return None
 
     def driver(self) -> str | None:
+        """Return None."""
         return None
 
     def energy_mj(self) -> float | None:
+        """Return None."""
         return None
 
 
@@ -56,9 +59,11 @@ class Nvml(NoNvml):
         return self.ask("MaxClockInfo" if maximum else "ClockInfo", clock)
 
     def driver(self) -> str | None:
+        """Version of NVIDIA's driver, such as ``550.54.15``; None without NVML."""
         return None if self._handle is None else str(self._library.nvmlSystemGetDriverVersion())
 
     def energy_mj(self) -> float | None:
+        """Energy since the driver was loaded, millijoules; None where the GPU does not count it."""
         answer = self.ask("TotalEnergyConsumption")
         return None if answer is None else float(answer)
 
@@ -81,6 +86,7 @@ class Nvml(NoNvml):
         return GpuMeter(self._library, self._handle, available_cores())
 
     def close(self) -> None:
+        """Shut the library down; later calls return None."""
         if self._handle is not None:
             self._library.nvmlShutdown()
             self._handle = None

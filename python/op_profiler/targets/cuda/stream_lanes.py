@@ -1,4 +1,4 @@
-"""The cores of a plan are streams of this machine's GPU."""
+"""Plan lanes that are streams of this machine's GPU, and the CUDA graphs that record their launches."""
 
 from __future__ import annotations
 
@@ -35,16 +35,19 @@ class StreamLanes(PlanLanes):
     usual_count = 4
 
     def first(self, count: int) -> tuple[int, ...]:
+        """Return the numbers of 1 to 32 streams."""
         if not 1 <= count <= _MOST_STREAMS:
             raise UsageError(f"--streams {count} is not possible here: give 1 to {_MOST_STREAMS}")
         return tuple(range(count))
 
     def thread_counts(self, count: int) -> tuple[int, ...]:
+        """Return 1: an operator runs on one stream."""
         return (1,)
 
     def executor(
         self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> StreamExecutor:
+        """Return an executor that launches on all streams, as one CUDA graph."""
         return StreamExecutor(graph, compiled, plan, device, inputs, Events(), Graphs())
 
 

@@ -1,4 +1,4 @@
-"""The worker whose candidates run on this machine's GPU."""
+"""The worker that times candidates of a search on this machine's GPU."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class BuiltAlone(Built):
     clock: Callable[[], SingleCalls]
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
+        """Each sample is the mean of at most 5 single calls, microseconds."""
         assert self.kernel is not None
         run, clock = self.kernel.run, self.clock()
         each = range(min(calls, _MOST_CALLS))

@@ -1,4 +1,4 @@
-"""The cores of a plan are cores of this machine's processor."""
+"""Plan lanes that are cores of this machine's processor."""
 
 from __future__ import annotations
 
@@ -31,21 +31,26 @@ class CoreLanes(PlanLanes):
 
     @property
     def usual_count(self) -> int:
+        """Number of cores that this process may use."""
         return usable_cores()
 
     def first(self, count: int) -> tuple[int, ...]:
+        """Return cores in the order in which threads are bound to them."""
         cores = binding_order()
         if not 1 <= count <= len(cores):
             raise UsageError(f"--threads {count} is not possible here: this process may use 1 to {len(cores)} cores")
         return cores[:count]
 
     def thread_counts(self, count: int) -> tuple[int, ...]:
+        """Return the powers of two up to `count`, and `count`."""
         return default_thread_counts(count)
 
     def check(self) -> None:
+        """Raise MeasureError if there is no C compiler, which plans are linked with."""
         compiler()
 
     def prepared(self, compiled: Sequence[CompiledModel]) -> tuple[CompiledModel, ...]:
+        """Link each distinct model into a library whose parallel loops run on the plan's worker threads."""
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
             distinct = {id(one): on_lanes(one, Path(folder)) for one in compiled}
         return tuple(distinct[id(one)] for one in compiled)
@@ -57,4 +62,5 @@ class CoreLanes(PlanLanes):
     def executor(
         self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> PlanExecutor:
+        """Return an executor with one worker thread per core."""
         return PlanExecutor(graph, compiled, plan, device, inputs)

@@ -1,4 +1,4 @@
-"""The processor of this machine."""
+"""This machine's processor as a `Machine`."""
 
 from __future__ import annotations
 
@@ -45,24 +45,31 @@ class Host:
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> LoadedModel:
+        """Load the model with the compiler in use, with up to `copies` copies in other memory."""
         return compiler_in_use().load(compiled, self.runtime, inputs, copies)
 
     def running_seconds(self) -> None:
+        """Return None: only boards separate running from reaching the machine."""
         return
 
     def steadiness_probe(self) -> ReferenceKernels:
+        """Return the reference kernels, built on the first call."""
         if self._steadiness_probe is None:  # not everybody who opens a machine times a model on it
             self._steadiness_probe = ReferenceKernels(self._target)
         return self._steadiness_probe
 
     def meter(self, threads: int | None = None) -> CoreMeter:
+        """Return a meter of the cores that so many threads are bound to."""
         return CoreMeter(self.threads.core_set(threads))
 
     def conditions(self) -> None:
+        """Return None: no clock, temperature or power is read per window."""
         return
 
     def energy_mj(self) -> float | None:
+        """Return the RAPL counter, millijoules; None where it cannot be read."""
         return self._rapl.energy_mj()
 
     def close(self) -> None:
+        """Do nothing: no session or library is open."""
         return

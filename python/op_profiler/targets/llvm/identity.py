@@ -1,4 +1,4 @@
-"""What this machine is, as far as the operating system tells."""
+"""Identity and description of this machine, read from the operating system."""
 
 from __future__ import annotations
 

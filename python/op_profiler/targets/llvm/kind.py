@@ -23,6 +23,7 @@ class LlvmKind(TargetKind):
     on_host = True
 
     def resolve(self, target: str) -> Target:
+        """Return a target with the user's options, else with LLVM's name of this processor."""
         from op_profiler.targets.llvm.options import checked
 
         options = options_of(target)
@@ -36,6 +37,7 @@ class LlvmKind(TargetKind):
         return load_tvm().target.Target({**target.export(), "mattr": attributes})
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        """Return 1 for a machine behind RPC, else the usual counts of this processor."""
         if place is not None:
             return (1,)
         from op_profiler.measure.threads import default_thread_counts
@@ -43,6 +45,7 @@ class LlvmKind(TargetKind):
         return default_thread_counts()
 
     def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
+        """Compare the counts with the cores that this process may use, unless a place is given."""
         if place is not None:
             super().check_threads(counts, place)
             return
@@ -51,6 +54,7 @@ class LlvmKind(TargetKind):
         check_thread_counts(tuple(counts))
 
     def expect_machine(self) -> None:
+        """Query the processor's identity in the background."""
         from op_profiler.targets.llvm.identity import ask_ahead
 
         ask_ahead()
@@ -68,26 +72,31 @@ class LlvmKind(TargetKind):
         return host
 
     def machine_identity(self) -> str:
+        """Return the fingerprint of the host and its identifier."""
         from op_profiler.targets.llvm.identity import host_fingerprint, host_id
 
         return f"{host_fingerprint()} {host_id()}"
 
     def processor_name(self) -> str:
+        """Return name, family and model of this processor."""
         from op_profiler.targets.llvm.identity import processor_name
 
         return processor_name()
 
     def lock(self) -> str:
+        """Return the one name of this machine's processor."""
         from op_profiler.measure.turns import PROCESSOR
 
         return PROCESSOR
 
     def plan_lanes(self) -> PlanLanes:
+        """Return lanes that are cores."""
         from op_profiler.targets.llvm.core_lanes import CoreLanes
 
         return CoreLanes()
 
     def trial_worker(self) -> type[Worker]:
+        """Return the worker that times on this processor."""
         from op_profiler.tuning.trials.worker import Worker
 
         return Worker

@@ -1,7 +1,7 @@
-"""What LLVM makes of the options of a target.
+"""Refuses options of a target that LLVM would ignore or crash on.
 
-LLVM ignores a processor and a feature that it does not know, and the code is then for another processor than the one
-that was asked for; on a triple that it does not know, and on a feature without its sign, it ends the process.
+LLVM ignores a processor and a feature that it does not know, and then compiles for another processor than the one
+that was asked for. A triple that it does not know, and a feature without its sign, end the process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a processor can do at most: multiply-adds in registers, and reading from each cache and from no cache.
+"""Measures the peak rates of a processor: multiply-adds in registers, and reads from each cache and from memory.
 
-A handful of kernels at each thread count, a few seconds in all. The peaks are kept by the device in the cache folder,
-and in the device's properties go wherever it is stored.
+A few kernels at each thread count take seconds in all. The peaks are cached per device in the cache folder, and are
+stored with the device's properties.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reference kernels on this machine's processor, whose times tell how fast it is at the moment."""
+"""Reference kernels on this machine's processor, whose times measure its present state."""
 
 from __future__ import annotations
 

@@ -85,12 +85,19 @@ class Board:
             raise BoardLostError(f"the session on {self.address} ended while {doing}: {last_line(error)}") from error
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> BoardKernels:
+        """Send the compiled model to the board and load it there; `copies` is ignored.
+
+        Raises:
+            MeasureError: the board's runtime lacks what the model takes.
+            BoardLostError: the session ended.
+        """
         with self.guard("loading the model"):
             loaded = BoardKernels(self, compiled, inputs)
         self._loaded.add(loaded)
         return loaded
 
     def conditions(self) -> None:
+        """Return None: a board's clocks and temperature are not read."""
         return
 
     def energy_mj(self) -> float | None:
@@ -102,6 +109,7 @@ class Board:
         return int(text) / 1e3 if text.isdecimal() else None
 
     def running_seconds(self) -> float:
+        """Seconds spent in `running` so far, calls over the network included."""
         return self._running_seconds
 
     @contextlib.contextmanager
@@ -115,9 +123,11 @@ class Board:
             self._running_seconds += time.monotonic() - started
 
     def steadiness_probe(self) -> None:
+        """Return None: a board has no reference kernels."""
         return
 
     def meter(self, threads: int | None = None) -> None:
+        """Return None: background load cannot be read over RPC."""
         return
 
     def close(self) -> None:
@@ -175,15 +185,18 @@ class RemoteThreads:
             )
 
     def effective_threads(self) -> int | None:
+        """Threads of the board's pool; None for a remote GPU."""
         if self._board.probe is None:
             return None
         with self._board.guard("asking for its threads", ANSWER_SECONDS):
             return int(self._count())
 
     def core_set(self, threads: int) -> tuple[int, ...]:
+        """Return an empty tuple: TVM's pool over there chooses the cores."""
         return ()
 
     def effective_core_set(self) -> tuple[int, ...]:
+        """Return an empty tuple: affinity cannot be read over RPC."""
         return ()
 
 
@@ -218,6 +231,7 @@ class BoardKernels:
 
     @property
     def labels(self) -> list[str]:
+        """The compiler's hash of each kernel, in execution order."""
         return [label for _, label, _ in self._kernels]
 
     def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
@@ -227,6 +241,11 @@ class BoardKernels:
                 self._model.set_input(name, value)
 
     def run_model(self) -> None:
+        """Run the model on the board once.
+
+        Raises:
+            BoardLostError: the session ended, or the time limit passed.
+        """
         with self._board.running("running the model"):
             self._model.run()
 
@@ -242,6 +261,12 @@ class BoardKernels:
             return self._timed_run()
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
+        """Time kernels with the board's profiler (``model``), or one at a time with its time evaluator; microseconds.
+
+        Raises:
+            MeasureError: the profiler reports other kernels than the model has.
+            BoardLostError: the session ended.
+        """
         if cache == "model" and self._in_place():
             times = self._profiled()
             return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
@@ -279,9 +304,11 @@ class BoardKernels:
         return True
 
     def moved(self) -> BoardKernels:
+        """Return this object: the board's runtime places the tensors."""
         return self
 
     def launch_gap_us(self) -> None:
+        """Return None: nothing is launched."""
         return
 
     def call_overhead_us(self) -> None:
@@ -289,6 +316,11 @@ class BoardKernels:
         return
 
     def kernel_error(self, index: int) -> str | None:
+        """Call one kernel and return the last line of its error.
+
+        Raises:
+            BoardLostError: the session ended.
+        """
         name, _, arrays = self._kernels[index]
         try:
             with self._board.running(f"running {name}"):
@@ -300,6 +332,11 @@ class BoardKernels:
         return None
 
     def cache_mechanism(self, cache: Cache) -> str:
+        """Return how the state comes about; ``repeat: ...`` where the board cannot profile in place.
+
+        Raises:
+            MeasureError: TVM cannot flush the caches of a 32-bit board.
+        """
         triple = str(self._board.target.attrs.get("mtriple", ""))
         if cache == "cold" and triple.startswith(_32_BITS):
             raise MeasureError(
@@ -314,6 +351,7 @@ class BoardKernels:
         return "repeat" if cache == "hot" else COLD_MECHANISM
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
+        """Call the kernels in order and fetch the output of each."""
         for name, _, arrays in self._kernels:
             with self._board.running(f"running {name}"):
                 self._library.get_function(name)(*arrays)
@@ -321,5 +359,6 @@ class BoardKernels:
             yield output
 
     def output_arrays(self) -> list[np.ndarray]:
+        """Fetch the outputs of the last run."""
         with self._board.guard("fetching the outputs"):
             return [np.asarray(output.numpy()) for output in self._model.outputs]

@@ -1,4 +1,4 @@
-"""Hands candidates to boards, as many at a time as there are boards."""
+"""Distributes candidates of a search over the boards of a tracker, one at a time per board."""
 
 from __future__ import annotations
 

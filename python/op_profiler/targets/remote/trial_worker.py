@@ -1,4 +1,4 @@
-"""The worker whose candidates run on a board."""
+"""The worker that builds candidates here and times them on a board."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ class BuiltForDevice(Built):
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
+        """Microseconds by the device's time evaluator; with flushed caches each sample is one call."""
         calls = 1 if self.options else calls
         evaluator = self.function.time_evaluator(
             self.function.entry_name, device, number=calls, repeat=samples, **self.options

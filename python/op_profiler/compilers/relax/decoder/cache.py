@@ -55,6 +55,7 @@ def begin_step(cache: Any, sequences: int, tokens: int) -> None:
 
 
 def end_step(cache: Any) -> None:
+    """End the step that `begin_step` began, so that the next one can begin."""
     _builtin("kv_state_end_forward")(cache)
 
 

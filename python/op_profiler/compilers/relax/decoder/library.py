@@ -28,9 +28,11 @@ _OF_TVM = Schedule("tvm.relax")
 
 @dataclasses.dataclass(frozen=True)
 class DecoderLibrary(VmLibrary):
-    """Attributes (beside those of `VmLibrary`):
-    step: that it was built for.
-    attention: the ``tvm.runtime.Module`` with the kernels of attention.
+    """The library of a decoder step.
+
+    Attributes (beside those of `VmLibrary`):
+        step: that it was built for.
+        attention: the ``tvm.runtime.Module`` with the kernels of attention.
     """
 
     step: DecoderStep

@@ -1,4 +1,4 @@
-"""What is measured of a decoder: its sizes, and a step of it."""
+"""Sizes of a decoder, and the step of it that is measured."""
 
 from __future__ import annotations
 

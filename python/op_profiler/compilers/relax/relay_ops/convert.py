@@ -1,4 +1,4 @@
-"""What one op of Relay is converted with."""
+"""The type of a converter of one Relay op, and helpers that several converters use."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ a list of them, or what is of a tuple type.
 
 
 def shape_of(value: Any) -> list[int]:
+    """Extents of a tensor, which have to be static."""
     return [int(d) for d in value.ty.shape]
 
 

@@ -1,4 +1,4 @@
-"""What all rules ask of a TIR function: its blocks, their loops and sizes."""
+"""Queries of a TIR schedule's blocks and loops, and schedule steps that several rules use."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def blocks_of(schedule: Any) -> list[Any]:
 
 
 def name_of(schedule: Any, block: Any) -> str:
+    """Name hint of a block."""
     return str(schedule.get(block).name_hint)
 
 
@@ -32,10 +33,12 @@ def extent(schedule: Any, loop: Any) -> int | None:
 
 
 def kinds(schedule: Any, block: Any) -> list[int]:
+    """TVM's code of the iterator of each axis of a block: 0 spatial, `REDUCTION` reduced."""
     return [int(v.iter_type) for v in schedule.get(block).iter_vars]
 
 
 def reduces(schedule: Any, block: Any) -> bool:
+    """Whether a block has a reduction axis."""
     return REDUCTION in kinds(schedule, block)
 
 

@@ -38,19 +38,24 @@ class Anchored:
 
     @property
     def knobs(self) -> dict[str, list[int]]:
+        """Values of every knob by name; empty where an extent is known at run time only (`Nest.knobs`)."""
         return self.nest.knobs
 
     @property
     def default(self) -> Knobs:
+        """Knob values of the rule's own schedule."""
         return self.nest.default
 
     def is_valid(self, knobs: Knobs) -> bool:
+        """Whether the register tile fits the vector registers and consists of whole vectors (`Nest.is_valid`)."""
         return self.nest.is_valid(knobs)
 
     def factors(self, knobs: Knobs) -> Factors:
+        """Describe the knob values as the dataset's schedule factors."""
         return self.nest.factors(knobs)
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
+        """Tile, order, vectorize and unroll the anchor, and place its producers; `following` is scheduled by itself."""
         schedule, nest = self.schedule, self.nest
         if nest.producers and knobs["compute_at"] == INLINE:
             schedule.compute_inline(self.feeding[0])

@@ -107,6 +107,7 @@ class Rows:
 
     @functools.cached_property
     def default(self) -> Knobs:
+        """Knob values that the rule takes: one row per iteration, partial sums where the rows are long enough."""
         shortest = min(length or 1 for length in self.lengths) // self.width
         sums = self.width * divisor(shortest, min(_USUAL_SUMS, shortest // _STEPS)) if self.width > 1 else 1
         found = {"tile_row": 1, "split_k": sums, "fuse": self.common}
@@ -114,6 +115,7 @@ class Rows:
 
     @functools.cached_property
     def knobs(self) -> dict[str, list[int]]:
+        """Values of every knob by name; empty where an extent is known at run time only."""
         known = [length for length in self.lengths if length is not None]
         if None in self.counts or len(known) != len(self.lengths):
             return {}
@@ -148,10 +150,12 @@ class Rows:
         return not reduces(self.schedule, block) and _rank(self.schedule, block) > self.common
 
     def is_valid(self, knobs: Knobs) -> bool:
+        """Whether the partial sums are one value, or at most 8 whole vectors."""
         sums, width = knobs["split_k"], knobs["vectorize"]
         return sums == 1 or (sums % width == 0 and sums // width <= _MOST_SUMS)
 
     def factors(self, knobs: Knobs) -> Factors:
+        """Describe the knob values as the dataset's schedule factors."""
         where = {ROOT: "row", INLINE: "inline"}
         return Factors(
             tile={"row": knobs["tile_row"]},
@@ -164,6 +168,7 @@ class Rows:
         )
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
+        """Compute all blocks of a row in one parallel loop over rows, with partial sums and vectors by the knobs."""
         schedule = self.schedule
         kept = self._dear if knobs.get("compute_at") == ROOT else ()
         inline(schedule, [block for block in blocks_of(schedule)[:-1] if self._is_of_row(block)], kept)

@@ -1,4 +1,4 @@
-"""What a rule with knobs finds in a function of TIR: the values of each knob, and the schedules that they stand for."""
+"""The contract of a function that a rule can schedule: its knobs, their values, and how they are applied."""
 
 from __future__ import annotations
 

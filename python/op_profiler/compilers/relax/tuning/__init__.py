@@ -1,1 +1,1 @@
-"""Search for schedules of Relax's kernels, and what MetaSchedule's databases say of them."""
+"""Search for schedules of Relax's kernels, and their records in MetaSchedule's databases."""

@@ -1,4 +1,4 @@
-"""Schedule records while kernels are scheduled: what is looked for, and what a record does to a kernel."""
+"""Looks up schedule records while kernels are scheduled, and applies them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from op_profiler.schedules.usable_records import UsableRecords
 
 
 class AppliedRecords:
-    """Attributes:
-    asked: computations that were looked for so far, whether there was a record or not.
-    refused: those of them whose record no longer fits.
+    """Schedule records that are applied to functions one after the other.
+
+    Attributes:
+        asked: computations that were looked up so far, whether there was a record or not.
+        refused: those of them whose record no longer fits.
     """
 
     def __init__(self, records: UsableRecords, vectors: Vectors) -> None:

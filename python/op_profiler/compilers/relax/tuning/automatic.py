@@ -105,12 +105,15 @@ class SketchTask(FunctionTask):
         self.knobs = {name: values for name, (_, values) in knobs.items()}
 
     def is_valid(self, point: int) -> bool:
+        """Return True: only applying the decisions shows whether they go together."""
         return True
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
+        """Derive the factors from the knobs alone, without loops (`factors_of_sketch`)."""
         return factors_of_sketch(knobs)
 
     def applied(self, point: int) -> Schedule:
+        """Add the factors of the scheduled loops; return the schedule as it is where the point is invalid."""
         schedule = self.schedule(point)
         try:
             made = self._scheduled(schedule.knobs)

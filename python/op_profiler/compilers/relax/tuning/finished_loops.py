@@ -1,4 +1,4 @@
-"""What a scheduled function's loops tell, in the words of the dataset, whoever scheduled it.
+"""Schedule factors read from the loops of a scheduled function, whoever scheduled it.
 
 TVM names a loop by the axes that it was made of: of an axis ``oc`` that was split, the second part is ``oc_1``, and a
 fused loop has the names of all its parts.

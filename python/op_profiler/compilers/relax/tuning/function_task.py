@@ -46,6 +46,7 @@ class FunctionTask(Task):
         """
 
     def config(self, point: int | None) -> Config:
+        """Return the knobs as AutoTVM's entities, with the trace and the argument types that MetaSchedule stores."""
         knobs = self._values(point)
         return {
             "index": -1 if point is None else point,
@@ -55,6 +56,7 @@ class FunctionTask(Task):
         }
 
     def build(self, point: int | None) -> BuiltPoint:
+        """Compile the function under the schedule; the output is the last tensor."""
         return self._built(self._noted(self._values(point)).mod)
 
     def reference(self) -> Reference:

@@ -38,12 +38,15 @@ class KernelTask(FunctionTask):
         self.knobs = self._template.knobs
 
     def is_valid(self, point: int) -> bool:
+        """Check the knob values with the rule, without scheduling."""
         return self._template.is_valid(self._values(point))
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
+        """Describe the knob values with the rule."""
         return self._template.factors(knobs)
 
     def default(self) -> Schedule:
+        """Return the schedule that the rule chooses without a record."""
         knobs = dict(self._template.default)
         return Schedule(self.spec.template, knobs, "trial", self._template.factors(knobs))
 

@@ -1,4 +1,4 @@
-"""What can be tuned in a model."""
+"""Finds the kernels of a model that can be tuned, and makes a task of each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""AutoTVM's strategies as tuners: they propose configurations of its tasks, and are told costs in seconds."""
+"""AutoTVM's search strategies as tuners. They propose configurations of AutoTVM's tasks and learn from costs in
+seconds."""

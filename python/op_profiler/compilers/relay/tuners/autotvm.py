@@ -1,4 +1,4 @@
-"""AutoTVM's own searches that need no cost model, and how its searches become tuners."""
+"""Tuners of AutoTVM without a cost model, and the adapter that all of its tuners share."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ class AutoTvmTuner:
         self._task = task
 
     def has_next(self) -> bool:
+        """Whether AutoTVM's tuner has points left."""
         return bool(self._tuner.has_next())
 
     def next_batch(self, count: int) -> Sequence[int]:
+        """Indices of the next configurations; AutoTVM's indices are the points of the task."""
         return [int(config.index) for config in self._tuner.next_batch(count)]
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
+        """Pass the samples on in seconds; a failure costs 1e9 s, as in AutoTVM."""
         measure, task = load_tvm().autotvm.measure, self._task.autotvm
         now = time.time()
         inputs = [measure.MeasureInput(task.target, task, task.config_space.get(point)) for point in points]
@@ -63,6 +66,11 @@ def of_autotvm(task: Task) -> AutoTvmTask:
 
 
 def genetic(task: Task, seed: int) -> Tuner:
+    """AutoTVM's genetic algorithm over knob values, with a population of at most 50.
+
+    Raises:
+        UsageError: the task is another compiler's.
+    """
     from tvm.autotvm import tuner
 
     mine = of_autotvm(task)
@@ -70,6 +78,13 @@ def genetic(task: Task, seed: int) -> Tuner:
 
 
 def droplet(task: Task, seed: int) -> Tuner:
+    """Droplet Search: descent along the knobs from the first point of the space; may end early.
+
+    Canesche et al., The Droplet Search Algorithm for Kernel Scheduling, ACM TACO 2024.
+
+    Raises:
+        UsageError: the task is another compiler's.
+    """
     from tvm.autotvm import tuner
 
     mine = of_autotvm(task)

@@ -1,4 +1,4 @@
-"""AutoTVM's search by a cost model of gradient-boosted trees, with features computed in this process.
+"""Tuners of AutoTVM with a cost model of gradient-boosted trees, whose features are computed in this process.
 
 AutoTVM starts new processes for the features at every training, which takes seconds and loses templates that are not
 TVM's. Features other than knobs need every point lowered, so the search over them takes fewer steps.
@@ -24,18 +24,25 @@ _PLAN = 32
 
 
 def knob(task: Task, seed: int) -> Tuner:
+    """Search with a regression of the cost on knob values."""
     return _tuner(task, "knob", "reg")
 
 
 def itervar(task: Task, seed: int) -> Tuner:
+    """Search with a regression of the cost on features of each loop, which need every point lowered."""
     return _tuner(task, "itervar", "reg")
 
 
 def curve(task: Task, seed: int) -> Tuner:
+    """Search with a regression of the cost on sampled curves of reuse over the loops.
+
+    The context relation features of Chen et al., Learning to Optimize Tensor Programs, NeurIPS 2018.
+    """
     return _tuner(task, "curve", "reg")
 
 
 def rank(task: Task, seed: int) -> Tuner:
+    """Search with features of each loop and a pairwise rank objective."""
     return _tuner(task, "itervar", "rank-binary")  # xgboost 2 refuses graded relevance, which plain "rank" hands over
 
 

@@ -1,4 +1,4 @@
-"""The best of all ways to cut a graph into stages: what other policies can be held against."""
+"""The best of all ways to cut a small graph into stages, as a reference for other policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches choose their cores by themselves.
+"""A policy in which branches choose their own cores: a Nash equilibrium at each fork.
 
 At each fork of the graph the branches play a game (see `op_profiler.parallel.planning.games`): the players are the
 branches, the resources are parts of the cores that do not overlap, and each branch wants to end early. All ways to

@@ -1,4 +1,4 @@
-"""One operator after the other: on all cores, or each with a thread count of its own."""
+"""Policies that run one operator after the other: on all cores, or each with its own thread count."""
 
 from __future__ import annotations
 

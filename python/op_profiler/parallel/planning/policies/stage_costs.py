@@ -1,4 +1,4 @@
-"""What a set of operators costs as a stage, and how the stage shares the cores."""
+"""The cost of a set of operators as a stage, and how the stage divides the cores."""
 
 from __future__ import annotations
 
