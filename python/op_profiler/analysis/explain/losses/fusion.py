@@ -16,6 +16,11 @@ _SURELY = 0.7
 
 
 def losses(evidence: Evidence) -> list[Loss]:
+    """Return the whole time of an operator that only moves values or is element-wise.
+
+    Returns:
+        One `Loss` in microseconds, of cause ``layout`` or ``fusion``; none for operators with any other op.
+    """
     names = set(evidence.operator.op_names)
     if not names or not names <= _LAYOUTS | _ELEMENTWISE:
         return []
