@@ -36,12 +36,14 @@ class Command(TyperCommand):
     interrupted: ClassVar[str] = "interrupted"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; raise UsageError with the substitute for an option that was removed."""
         for option in (argument.partition("=")[0] for argument in args):
             if substitute := _REMOVED.get((self.name or "", option)):
                 raise UsageError(f"{option} was removed: {substitute}")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; on Ctrl-C print `interrupted` to stderr and exit with `EXIT_INTERRUPTED`."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # Typer would end without a word
@@ -49,6 +51,7 @@ class Command(TyperCommand):
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help text, with the names of the registries in place of kinds."""
         for parameter in self.params:
             parameter.help = filled(parameter.help or "")  # type: ignore[attr-defined]  # of options and arguments
         self.epilog = filled(self.epilog or "")
