@@ -36,6 +36,7 @@ class ThreadReport:
 
     @property
     def failed(self) -> int:
+        """Number of operators that have a recorded failure in place of a time."""
         return sum(1 for m in self.measurements.values() if m.error is not None)
 
     @property
@@ -94,6 +95,8 @@ class ModelReport:
 
     @property
     def exit_code(self) -> int:
+        """Exit code for this model: `error_code` after an error, `EXIT_FAILURES_RECORDED` if an operator or a study
+        failed."""
         if self.error is None and self.studies is not None and self.studies.failed:
             return EXIT_FAILURES_RECORDED
         if self.error is not None:

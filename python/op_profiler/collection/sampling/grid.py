@@ -38,6 +38,7 @@ class GridPoint:
 
     @property
     def is_stem(self) -> bool:
+        """Whether the convolution reads 3 channels, as the first layer of a network does."""
         return self.in_channels == _STEM_CHANNELS
 
     def convolution(self) -> Conv2d:
