@@ -58,9 +58,11 @@ class Json(types.TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return a value as JSON text without spaces; None stays NULL."""
         return None if value is None else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Return the value of JSON text; raises DatasetError as `parse_json` does."""
         return None if value is None else parse_json(value)
 
 

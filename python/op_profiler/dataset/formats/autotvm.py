@@ -145,9 +145,11 @@ class AutoTvm(LineFormat):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
+        """Store the trials of a log; `precision` is not used, as each line names the dtypes."""
         return import_autotvm(dataset, path, processor=device)
 
     def line(self, operator: Operator, row: dict[str, Any]) -> str:
+        """Return a measurement as a log line of the `tvm_version` that measured it."""
         record = record_of(
             operator,
             template=row["template"],

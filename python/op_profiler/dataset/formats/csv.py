@@ -34,11 +34,13 @@ class Csv(FlatTextFormat):
     """See the module."""
 
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
+        """Write the header line, and return a function that writes a row."""
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(column.name for column in columns)
         return lambda row: writer.writerow(_cell(column, row[column.name]) for column in columns)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        """Yield the rows of a CSV file; a row with too few or too many cells is None."""
         limit = csv.field_size_limit(sys.maxsize)  # one cell holds all samples of a measurement
         try:
             with open(path, newline="", encoding="utf-8") as file:

@@ -63,6 +63,7 @@ class FlatFormat(Format):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
+        """Store the rows of a file; `device` and `precision` are not used, as each row states both."""
         return store_flat(dataset, self.read(path), progress)
 
 
@@ -76,6 +77,7 @@ class FlatTextFormat(FlatFormat):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
+        """Write one line for each row of the flat table."""
         flat, count = flat_table(table), 0
         with whole_file(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
             write = self.writer(file, flat.columns)

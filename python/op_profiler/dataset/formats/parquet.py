@@ -42,6 +42,7 @@ class Parquet(FlatFormat):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
+        """Write row groups, each compressed with zstd while the next one is read from the dataset."""
         flat = flat_table(table)
         schema = _parquet_schema(flat.columns)
         batches = _Counted(_batches(dataset, flat, schema, where=where))
@@ -60,6 +61,7 @@ class Parquet(FlatFormat):
         return Exported(batches.rows)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        """Yield the rows of a Parquet file; columns that later versions added are None where the file lacks them."""
         check_columns(path, dict.fromkeys(_opened(path).schema.names))
         return self._numbered(path)
 
