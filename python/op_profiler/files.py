@@ -186,6 +186,7 @@ def _beside(path: Path) -> Path:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
+    """Turn an OSError of the block into an `OpProfilerError` that names `what` and advises another path."""
     try:
         yield
     except OSError as error:
