@@ -59,6 +59,7 @@ class InPlaceKernels(abc.ABC):
         return TimedCalls([self.whole])
 
     def call_overhead_us(self) -> float:
+        """Return the microseconds that timing adds to each call of a kernel, measured with empty kernels."""
         return call_overhead_us()
 
     def run(self) -> None:
@@ -70,20 +71,25 @@ class InPlaceKernels(abc.ABC):
         self.whole.function()
 
     def run_model(self) -> None:
+        """Run the whole model once from another place on the stack."""
         self.move_stack()
         self.run()
 
     def move_stack(self) -> None:
+        """Draw the place on the stack for the next timed calls."""
         self.stack_turn = drawn_turn()
 
     def time_model(self) -> float:
+        """Return the microseconds of one run of the whole model."""
         return float(self._whole.run(stack_places().of_model(self.stack_turn))[0])
 
     @property
     def labels(self) -> list[str]:
+        """The compiler's hash of each kernel, in execution order."""
         return [kernel.label for kernel in self.kernels]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
+        """Run the kernels in order, and yield what each wrote before the next one runs."""
         for kernel in self.kernels:
             kernel.run()
             yield np.asarray(kernel.arrays[-1].numpy())
@@ -116,9 +122,11 @@ class InPlaceKernels(abc.ABC):
         return
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Call one kernel `calls` times in a row; False if a call failed."""
         return all(self.kernels[index].run() for _ in range(calls))
 
     def kernel_error(self, index: int) -> str | None:
+        """Run one kernel with checks; return the error, or None."""
         return self.kernels[index].error()
 
     def cache_mechanism(self, cache: Cache) -> str:

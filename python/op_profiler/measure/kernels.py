@@ -37,6 +37,7 @@ class GraphKernels(InPlaceKernels):
             self.executor.set_input(name, value)
 
     def moved(self) -> GraphKernels:
+        """Return the next copy of the model in other memory, or this one where there are no copies."""
         return self.placements.next() if self.placements is not None else self
 
     def memory_bytes(self) -> int:
@@ -48,4 +49,5 @@ class GraphKernels(InPlaceKernels):
         return sum(sizes.values())
 
     def output_arrays(self) -> list[np.ndarray]:
+        """Return the model's outputs after the last run."""
         return [np.asarray(output.numpy()) for output in self.outputs]

@@ -91,6 +91,7 @@ class CoreMeter:
         )
 
     def read(self) -> ForeignLoad | None:
+        """Return the background load since the last reading; None after less than `MINIMUM_SECONDS`."""
         load = self.cores()
         if load is None:
             return None

@@ -55,6 +55,7 @@ class Samples:
 
     @property
     def rounds(self) -> int:
+        """Number of rounds that were kept."""
         return len(self.whole_us)
 
     @property
