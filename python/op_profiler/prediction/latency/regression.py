@@ -79,12 +79,14 @@ class Boosted:
         self._trees: Trees | None = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Fit the trees with xgboost, and keep them as arrays."""
         xgboost = load_xgboost()
 
         data = xgboost.DMatrix(columns, target, weight=weight)
         self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
+        """Return the sum over the trees for each row, shape (rows,)."""
         assert self._trees is not None, "it is not fitted"
         return self._trees.predict(columns)
 
@@ -122,9 +124,11 @@ class SklearnTrees:
         return cls(RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Fit the model of scikit-learn with `weight` as sample weights, shape (rows,)."""
         self.model.fit(columns, target, sample_weight=weight)
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
+        """Return the estimate for each row, shape (rows,), float64."""
         return np.asarray(self.model.predict(columns), dtype=np.float64)
 
     def to_bytes(self) -> bytes:

@@ -109,6 +109,14 @@ class DefaultPredictor:
         return learned
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
+        """Estimate each entry with the weights of the kind of gap that it falls in.
+
+        Returns:
+            Microseconds with 90 % intervals; the limits are NaN where the table is too small to calibrate that gap.
+
+        Raises:
+            RuntimeError: the predictor is not fitted.
+        """
         if self._estimators is None:
             raise RuntimeError("fit before predict")
         latency, width = np.full(len(table), np.nan), np.full(len(table), np.nan)
