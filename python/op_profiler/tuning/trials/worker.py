@@ -133,13 +133,16 @@ class BuiltByVendor:
     result: Any = None
 
     def call(self) -> None:
+        """Run it once, and keep the result for `output`."""
         self.result = self.function()
 
     def output(self) -> np.ndarray:
+        """Return what the last `call` computed, as a dense array."""
         dense = self.result.to_dense() if self.result.is_mkldnn else self.result
         return np.asarray(dense.numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
+        """Return microseconds per call, each sample the mean over `calls` of them; caches stay hot."""
         times = []
         for _ in range(samples):
             started = time.perf_counter_ns()

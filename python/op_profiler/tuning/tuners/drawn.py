@@ -28,9 +28,11 @@ class InOrder:
         self._next = next(points, None)
 
     def has_next(self) -> bool:
+        """Whether there is a point left to propose."""
         return self._next is not None
 
     def next_batch(self, count: int) -> Sequence[int]:
+        """Return the next points, at most `count`."""
         batch: list[int] = []
         while self._next is not None and len(batch) < count:
             batch.append(self._next)
@@ -42,10 +44,12 @@ class InOrder:
 
 
 def grid(task: Task, seed: int) -> Tuner:
+    """Return a tuner that proposes all valid points in the order of their numbers; `seed` has no effect."""
     return InOrder(filter(task.is_valid, range(task.size)))
 
 
 def random(task: Task, seed: int) -> Tuner:
+    """Return a tuner that proposes valid points at random, each once."""
     return InOrder(drawn(task, generator.Random(seed)))
 
 
