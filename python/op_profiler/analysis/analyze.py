@@ -1,4 +1,4 @@
-"""How latency goes with each factor, and from where on more of it stops paying."""
+"""`analyze`: from a request to the correlations and turnaround points of stored measurements."""
 
 from __future__ import annotations
 

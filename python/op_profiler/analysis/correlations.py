@@ -1,4 +1,4 @@
-"""How closely the latency of operators goes with each factor.
+"""Correlations between the latency of operators and each factor.
 
 **Factors of an operator** (sizes, FLOPs, bytes) are compared between operators: one sample an operator, the fastest of
 its measured schedules, in the one combination of device and settings that most operators of the anchor were measured in

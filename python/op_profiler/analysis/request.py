@@ -1,4 +1,4 @@
-"""Which measurements and factors a user wants analyzed, checked before anything heavy is loaded."""
+"""`AnalyzeRequest`: the options of ``op-profiler analyze``, checked without heavy imports."""
 
 from __future__ import annotations
 

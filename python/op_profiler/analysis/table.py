@@ -1,4 +1,4 @@
-"""Measurements with the factors that may decide their latency, one row each."""
+"""`FactorTable`: measurements with the factors that may decide their latency, one row each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is known of one operator before its losses are told."""
+"""`Evidence`: times, machine code and limits of one operator, from which its losses are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a request to the explanation of a model's heavy operators."""
+"""`explain`: from a request to the explanations of a model's heavy operators."""
 
 from __future__ import annotations
 

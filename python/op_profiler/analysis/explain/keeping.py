@@ -1,4 +1,4 @@
-"""What an explanation found, kept beside the model in the dataset, where reports find it."""
+"""Storing explanations in the dataset, next to the model that they are of."""
 
 from __future__ import annotations
 

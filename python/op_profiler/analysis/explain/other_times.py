@@ -1,4 +1,4 @@
-"""What the anchor of an operator takes under other schedules: measured on machines like this one, or predicted."""
+"""Times of an operator's anchor under other schedules: measured on machines of this kind, or predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code and cycles of the kernels of a built model."""
+"""Machine code of a built model's kernels, and its cycles according to llvm-mca."""
 
 from __future__ import annotations
 

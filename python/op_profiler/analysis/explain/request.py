@@ -1,4 +1,4 @@
-"""What a user wants explained, checked before anything heavy is loaded."""
+"""`ExplainRequest`: the options of ``op-profiler explain``, checked without heavy imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost to operators that another layout, or fusing them to a neighbour, would take away altogether."""
+"""Losses of operators that another layout or fusion with a neighbour would remove."""
 
 from __future__ import annotations
 

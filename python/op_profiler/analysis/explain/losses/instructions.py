@@ -1,4 +1,4 @@
-"""Lost to the instructions of the hottest loop: scalars in place of vectors, spilled registers, arithmetic that waits.
+"""Losses to the instructions of the hottest loop: narrow vectors, register spilling, stalled arithmetic.
 
 llvm-mca gives the cycles of the loop as it is, and with enough registers; full vectors take fewer instructions by the
 factor of the lanes. What is left above the peak is waiting: too few accumulators, or too many loads for each of them.

@@ -1,4 +1,4 @@
-"""Lost to waiting for data: what the caches do not hold when it is called, hold nowhere near, or hold in few sets."""
+"""Losses to data that is not in a near cache, does not fit one, or maps to few of its sets."""
 
 from __future__ import annotations
 

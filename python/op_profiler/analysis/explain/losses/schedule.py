@@ -1,4 +1,4 @@
-"""Lost to the schedule: beside the best that is known, the vendor's kernel, and what a search is predicted to find."""
+"""Losses to the schedule, against the best known one, the vendor's kernel and the predicted result of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost between one thread and several: no parallel loop, parts of different size, and what handing them out costs."""
+"""Losses between one thread and several: no parallel loop, uneven parts, and the cost of distributing them."""
 
 from __future__ import annotations
 
