@@ -1,4 +1,4 @@
-"""How functions of Python programs take the options of requests, and models."""
+"""Keyword arguments and models of Python programs, turned into requests."""
 
 from __future__ import annotations
 
