@@ -1,5 +1,4 @@
-"""What all commands share: how they are interrupted, what replaces removed options, help texts that name what can be
-chosen.
+"""`Command`, the base of all commands: Ctrl-C, removed options, and help texts with names of registries.
 
 ``{tuners}`` in a help text stands for the names of the registry of tuners. They are filled in when a help is shown. To
 know what other packages offer takes a look at all that are installed, which no command should wait for.

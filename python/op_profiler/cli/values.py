@@ -1,4 +1,4 @@
-"""What several commands make of the options that they were given."""
+"""Values that several commands derive from their options."""
 
 from __future__ import annotations
 
