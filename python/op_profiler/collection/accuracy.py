@@ -1,4 +1,4 @@
-"""How far the outputs of a model in another precision are from those in float32, for the same inputs."""
+"""Accuracy of a model in another precision: its outputs against float32, for the same inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the calls of a model count: after the rounds, or later of what was measured without counters."""
+"""Performance counters of a model's calls, read after the rounds or later for stored measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Denormal numbers: so close to 0 that processors compute with them in microcode.
+"""Denormal numbers in the inputs of operators, which processors compute with in microcode.
 
 An operation on one of them takes a hundred cycles and more (Dooley & Kale, Quantifying the interference caused by
 subnormal floating-point values, OSIHPA 2006). A mask of -100 before a softmax makes some, since exp(-100) is 4e-44. The

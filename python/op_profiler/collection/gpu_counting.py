@@ -1,4 +1,4 @@
-"""What the kernels of a model reach of a GPU's peaks: the model runs once more in a process that ncu watches."""
+"""Shares of a GPU's peaks that kernels reach: one more run of the model under ncu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model of the dataset is the one that a request asks for, and what of it is there."""
+"""Look-up of the stored model that matches a request, and of what the dataset has of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a collection says what it is doing."""
+"""`Progress`: the display of a running collection, as its parts see it."""
 
 from __future__ import annotations
 

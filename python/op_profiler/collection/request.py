@@ -1,4 +1,4 @@
-"""What a user asks the collector for, checked before anything heavy is loaded."""
+"""`CollectRequest`: the options of ``op-profiler collect``, checked without heavy imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker writes to the dataset of its model: which one it is, its operators, their times and failures."""
+"""`Results`: writes a model's identity, operators, times and failures to the dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dataset has of a model already: of the same request, or of the same operators elsewhere."""
+"""Stored results that a collection reuses: of the same request, or of the same operators in other models."""
 
 from __future__ import annotations
 

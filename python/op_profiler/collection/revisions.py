@@ -1,4 +1,4 @@
-"""Which revision of which code measured: of this project, and of whatever the user keeps in the current folder."""
+"""Git revisions of this project and of the user's current folder, stored with each run."""
 
 from __future__ import annotations
 

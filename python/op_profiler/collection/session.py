@@ -1,4 +1,4 @@
-"""Measures one compiled model and turns the samples into measurements of its operators."""
+"""`Session`: measures one compiled model, and turns the samples into measurements of its operators."""
 
 from __future__ import annotations
 

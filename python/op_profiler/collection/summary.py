@@ -1,4 +1,4 @@
-"""What a collection found, one report a model: read from the dataset, so that new and reused numbers are the same."""
+"""`ModelReport`: the results of a collection, read from the dataset, so that new and reused numbers agree."""
 
 from __future__ import annotations
 

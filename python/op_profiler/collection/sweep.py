@@ -1,4 +1,4 @@
-"""Requests for every combination of values of resources."""
+"""Sweeps: one request for each combination of resource values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all ways through a task share: its job, its machine, its dataset and what it has announced."""
+"""`WorkerBase`: the job, machine, dataset and announcements that all kinds of workers share."""
 
 from __future__ import annotations
 

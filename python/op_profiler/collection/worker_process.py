@@ -1,4 +1,4 @@
-"""A worker process: started with a task, listened to until it ends."""
+"""`run_worker`: starts a worker process for a task, and reads its events until it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a supervisor asks of a worker process."""
+"""`WorkerTask`: the message from a supervisor to a worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that a predictor is least sure of: the budget goes where it is worst.
+"""Adaptive sampling: batches of the operators whose predictions are least certain.
 
 Pool-based active learning with the expected error as criterion (Settles, Active Learning Literature Survey, 2009,
 section 3): of a pool of random operators, those are measured whose interval is the widest. The predictor is fitted

@@ -1,4 +1,4 @@
-"""What is measured together: operators cut into batches, from points and from models."""
+"""`Batch`: operators that are measured together, made from points or from models."""
 
 from __future__ import annotations
 

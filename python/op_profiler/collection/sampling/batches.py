@@ -1,4 +1,4 @@
-"""From points and models to batches of fused functions."""
+"""Fused functions for batches, from points of the kinds and from models."""
 
 from __future__ import annotations
 

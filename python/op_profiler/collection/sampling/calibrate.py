@@ -1,4 +1,4 @@
-"""Measures the operators that tell most about a machine, until predictions can be made for it."""
+"""`calibrate`: measures the most informative operators on a machine until predictions for it can be made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sampling run measures, in plain values: every machine makes the same batches of them."""
+"""`Draw`: a sampling run in plain values, from which every machine makes the same batches."""
 
 from __future__ import annotations
 

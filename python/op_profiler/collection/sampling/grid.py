@@ -1,4 +1,4 @@
-"""Sampling configurations of TinyNAS: a grid of convolutions, and the rules that say which points of it are measured.
+"""Sampling configurations of TinyNAS: a grid of convolutions, and rules that exclude points of it.
 
 One ``key value ...`` a line; ``#`` starts a comment. Keys: batch, elmt_fused, filter_size, min_feature_size,
 max_feature_size, number_feature_size, output_channel, stride, type (0 regular, 1 depthwise), channel_ratio (input over

@@ -1,4 +1,4 @@
-"""Which operators a user wants sampled, and how much a calibration measures, before anything heavy is loaded."""
+"""`SampleRequest` and `CalibrateRequest`: the options of ``sample`` and ``calibrate``, without heavy imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures batches of operators until there are enough, or the time is up."""
+"""`measure_batches`: measures batches of operators until the amount or the time is reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model under default and under recorded schedules, in one process, in turns."""
+"""The study ``--ifcompare``: one model under default and recorded schedules, measured in turns in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules in the place where they are to run: builds of a whole model that are walked in turns, call by call.
+"""Schedules decided in the model: builds with different finalists, whose calls are timed in turns.
 
 What is the fastest alone need not be so between other operators: Winograd's weights are four times as large, and where
 they come from memory the direct method wins. So the finalists of all operators are built into the model, the first of

@@ -1,4 +1,4 @@
-"""What tuning, comparing and timing the vendor's kernels found, for the report."""
+"""`StudyReport`: the results of tuning, comparison and vendor kernels, for tables and JSON."""
 
 from __future__ import annotations
 

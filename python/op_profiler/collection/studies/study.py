@@ -1,4 +1,4 @@
-"""What every study of a model's operators is given."""
+"""`Study`: the inputs that every study of a model's operators has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best known schedules of operators, and those that are predicted to be the best; nothing is searched."""
+"""`ScheduleRequest`: the best known and the best predicted schedules of operators, without a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tunes the heavy operators of a model: every trial into the dataset, the best into the schedule records."""
+"""The study ``--iftune``: searches schedules for heavy operators, stores each trial and records the winners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators in the vendor's kernels (torch's), beside the default and the best known schedule."""
+"""The study ``--vendor``: torch's kernels against the default and the best known schedule."""
 
 from __future__ import annotations
 
