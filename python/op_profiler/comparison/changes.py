@@ -1,4 +1,4 @@
-"""Whether a change of a time is real: intervals and decisions over many comparisons at once.
+"""Intervals of changes, and the decision which of many changes are real.
 
 All is done with logarithms of after over before. The deviation of an estimate is that of another comparison of the same
 two things, never that of samples inside one run, which know nothing of where another run lies in memory and in which

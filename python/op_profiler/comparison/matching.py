@@ -1,4 +1,4 @@
-"""Which operator of one model is which of another one: by its key, else by its layers, else by where it is called."""
+"""Matching of the operators of two models: by key, else by layers, else by the place of their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in datasets: one is a model, collected once, with its operators' times at each thread count."""
+"""Runs in datasets: each is one collection of a model, with operator times at each thread count."""
 
 from __future__ import annotations
 
