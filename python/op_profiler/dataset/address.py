@@ -1,4 +1,4 @@
-"""Addresses of datasets: which databases are supported."""
+"""Addresses of datasets: parsing, and the databases that are supported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a table that look wrong: too fast for any hardware, in another unit, or at odds with each other.
+"""Checks of a table's rows: faster than any hardware, in another unit, or contradicting each other.
 
 Nothing is changed or dropped here; who learns from a table leaves out what is reported.
 """

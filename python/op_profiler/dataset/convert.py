@@ -1,4 +1,4 @@
-"""Between the project's dataclasses and rows of the tables."""
+"""Conversions between dataclasses and rows of the tables."""
 
 from __future__ import annotations
 

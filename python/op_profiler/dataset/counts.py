@@ -1,4 +1,4 @@
-"""Counters of what was measured before without them."""
+"""Counters added to measurements that were stored without them."""
 
 from __future__ import annotations
 

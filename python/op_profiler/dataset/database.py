@@ -1,4 +1,4 @@
-"""An open database: its connections and transactions."""
+"""`OpenDatabase`: the connections and transactions of an open database."""
 
 from __future__ import annotations
 

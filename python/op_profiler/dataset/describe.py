@@ -1,4 +1,4 @@
-"""Two tables that describe a dataset: what was measured, and on which hardware with which settings."""
+"""Two tables that describe a dataset: its operators, and its hardware with settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of a stream are kept where there may be more than memory should hold."""
+"""`GroupDraw`: draws whole groups of rows from a stream, as many rows as memory may have."""
 
 from __future__ import annotations
 

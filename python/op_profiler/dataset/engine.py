@@ -1,4 +1,4 @@
-"""Opening a database: how it is set up, and brought to the newest version.
+"""Opening a database: its settings, its upgrade to the newest version, and transactions that write.
 
 Writers queue instead of failing: SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, PostgreSQL by an advisory lock
 that lasts as long as the transaction. Two processes therefore never deadlock, in whatever order they write.

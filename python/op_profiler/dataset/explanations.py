@@ -1,4 +1,4 @@
-"""Why operators of a model take what they take, as ``op-profiler explain`` found last."""
+"""The last explanations of a model's operators by ``op-profiler explain``, stored and read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The dataset as flat tables: one row a measurement, with its operator, schedule, settings, device and model; and one
-row an operator that ran beside others."""
+"""Flat tables: one row per measurement, with operator, schedule, settings, device and model; and one row per operator
+of a co-run.
+"""
 
 from __future__ import annotations
 

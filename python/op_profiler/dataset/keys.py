@@ -1,4 +1,4 @@
-"""Identities of rows: what was asked for, never what was read back. Datasets hold them, so they never change."""
+"""Keys of rows, from requested and not from effective values. Datasets contain them, so they never change."""
 
 from __future__ import annotations
 

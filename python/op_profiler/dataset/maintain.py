@@ -1,4 +1,4 @@
-"""What a dataset holds, and models taken out again."""
+"""Contents of a dataset by model, and the removal of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several datasets made one.
+"""`merge`: adds the rows of several datasets to one.
 
 Rows go into a temporary table in the way that a driver takes them fastest, and from there into their place by one
 statement for thousands. A statement a row, with all that SQLAlchemy does for each, takes several times as long.

@@ -1,4 +1,4 @@
-"""Making the tables, and bringing those of an older version to the newest.
+"""Creation of the tables, and upgrades from older versions.
 
 Tables only grow: the tables and columns that a newer version added are read off `schema`, so a new column needs nothing
 here. A step is for what rows from before get in it, or for what is no addition.

@@ -1,4 +1,4 @@
-"""Which of two rows of the same measurement is the better one, and failures beside both."""
+"""The rule which of two rows of one measurement is kept, and failures stored next to both."""
 
 from __future__ import annotations
 

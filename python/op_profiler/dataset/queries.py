@@ -1,4 +1,4 @@
-"""The queries by which the store reads what was measured."""
+"""Queries of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a dataset and what comes out of it, as plain values."""
+"""Plain values that the store accepts and returns: rows, models, failures, co-runs."""
 
 from __future__ import annotations
 

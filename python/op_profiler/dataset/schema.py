@@ -1,4 +1,4 @@
-"""The tables, the same on SQLite and PostgreSQL, and the only place where a column is declared.
+"""The tables on SQLite and PostgreSQL, and the only place where a column is declared.
 
 A column with a `doc` is one of the flat tables too (`flat`), and so of every export, of ``--where`` and of the
 documentation. `migrations` adds it to datasets of older versions.

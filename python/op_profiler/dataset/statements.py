@@ -1,4 +1,4 @@
-"""Parts that several statements have."""
+"""Parts of SQL statements that several modules use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dataset: everything that was measured, in one database."""
+"""`Dataset`: all measurements in one database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of AutoTVM, written by anybody: each line becomes a measurement."""
+"""Logs of AutoTVM from any source: each line becomes a measurement."""
 
 from __future__ import annotations
 

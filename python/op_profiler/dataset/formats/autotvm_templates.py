@@ -1,4 +1,4 @@
-"""What the templates of AutoTVM compute: the call of Relay that a task of each stands for.
+"""The computation of each AutoTVM template: the Relay call that a task stands for.
 
 A task lists its tensors and arguments without names, and each template has its own layouts (`autotvm_names.py`).
 """

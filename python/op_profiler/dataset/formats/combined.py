@@ -1,4 +1,4 @@
-"""Datasets, Parquet files and folders of Parquet files, in any combination, made one."""
+"""Datasets, Parquet files and folders of them, combined into one dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flat table in CSV, a line a row, names of the columns first.
+"""The flat table as CSV: a header with the names of the columns, then one line per row.
 
 An empty cell is a missing value; nested values are JSON.
 """

@@ -1,4 +1,4 @@
-"""From the dataset to a file of any format."""
+"""`export_table`: writes a dataset to a file of any format."""
 
 from __future__ import annotations
 

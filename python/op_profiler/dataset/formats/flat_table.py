@@ -1,4 +1,4 @@
-"""Formats that hold a flat table as it is, and its rows read back into a dataset, with the models of these.
+"""Formats that contain the complete flat table: their writers, and readers that restore rows and models.
 
 Every row is checked against the keys that it carries: what does not give the same workload key, schedule key and device
 key is not what was exported, and is counted instead of stored.

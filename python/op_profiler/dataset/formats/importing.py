@@ -1,4 +1,4 @@
-"""From a file of any format to measurements of the dataset.
+"""`import_table`: stores the rows of a file of any format in a dataset.
 
 One transaction a file: everything that was understood is stored, or nothing. The same file twice adds nothing.
 """

@@ -1,4 +1,4 @@
-"""Formats of one operator a line, whose lines say less than a measurement."""
+"""Formats of one operator per line, which contain less than a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flat table in Parquet, its columns with types and descriptions, so that a file explains itself.
+"""The flat table as Parquet, with the type and the description of each column.
 
 Nested values are JSON, except for the samples, which are lists of lists.
 """

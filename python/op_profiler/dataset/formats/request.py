@@ -1,4 +1,4 @@
-"""What a user wants exported or imported, checked before the dataset is opened."""
+"""`ExportRequest` and `ImportRequest`: the options of ``export`` and ``import``, checked before a dataset is opened."""
 
 from __future__ import annotations
 
