@@ -1,4 +1,4 @@
-"""What a second run would find: times at the machine's usual state, and intervals that hold from run to run.
+"""Times at the reference state of the machine, and between-run intervals.
 
 The interval of a run's median (`statistics.median_interval`) says how well that run knows its own median. Another run
 comes to another median: its tensors lie elsewhere in memory, and the machine is in another state. Both are estimated

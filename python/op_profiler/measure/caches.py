@@ -1,4 +1,4 @@
-"""The caches of the cores in use, and data that cannot stay in them."""
+"""Sizes of the caches of the cores in use, and sizes of data that exceed them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels do beside taking time: the kernel's counters of this machine's processor, by ``perf_event_open``.
+"""Hardware and software counters of kernels on this processor, by ``perf_event_open``.
 
 Each thread of this process is counted by itself, TVM's pool among them, and the counts are added up. Events are read in
 groups, so that those of one group are of the same moments; where the processor has fewer counters than there are

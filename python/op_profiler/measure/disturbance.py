@@ -1,4 +1,4 @@
-"""What disturbed a run, beside the load that others put on the machine (`measure.load`): the one place for the reasons.
+"""Reasons why a run is disturbed, other than background load (`measure.load`).
 
 The reasons of a run are one text, `disturbed_by` of its `Measurement`s, joined by ``; ``. Runs of earlier versions have
 only what their details report; `disturbed_by` derives the reasons from both.

@@ -1,4 +1,4 @@
-"""What a failure comes from: the machine and how it is set up, or the operator itself."""
+"""The cause of a failure: the machine and its setup, or the operator."""
 
 from __future__ import annotations
 

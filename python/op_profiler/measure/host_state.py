@@ -1,4 +1,4 @@
-"""What the host does to the cores of a guest, read beside the rounds: nothing inside the guest tells of it.
+"""The state of the host below a virtual machine: cores without a common cache, and shared physical cores.
 
 A hypervisor moves the virtual cores of a guest between physical ones. For seconds to minutes two of them may share no
 cache: data that one wrote then takes five times as long to the other, and kernels that read what their neighbours on

@@ -1,4 +1,4 @@
-"""What walks have in common, whichever compiler's calls they are made of."""
+"""`InPlaceKernels`: whole runs and walks over a model's kernels, for every compiler."""
 
 from __future__ import annotations
 

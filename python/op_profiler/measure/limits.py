@@ -1,4 +1,4 @@
-"""When rounds stop, and how long disturbed ones are repeated."""
+"""`Limits`: when rounds stop, and how long disturbed rounds are repeated."""
 
 from __future__ import annotations
 

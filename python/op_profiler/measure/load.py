@@ -1,4 +1,4 @@
-"""Background load: what others used, while something was measured, of what it ran on."""
+"""Background load of a processor during a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, under which settings, on which device."""
+"""Settings, devices, measurements and whole-model times, as the dataset stores them."""
 
 from __future__ import annotations
 

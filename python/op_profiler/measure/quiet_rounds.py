@@ -1,4 +1,4 @@
-"""Which rounds nobody disturbed, told by the rounds alone.
+"""Undisturbed rounds, identified by their times only.
 
 Kernels that run on several threads wait for one another by spinning. A thread that the system preempts for another
 process stalls all of them, and a run takes several times as long. Where the load of others cannot be read, or is low on

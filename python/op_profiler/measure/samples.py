@@ -1,4 +1,4 @@
-"""What was timed so far, and which operators make up most of it."""
+"""`Samples`: times of the rounds so far, and the operators that make up most of the model's time."""
 
 from __future__ import annotations
 

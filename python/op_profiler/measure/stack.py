@@ -1,4 +1,4 @@
-"""From which place on the stack a kernel is called.
+"""The place on the stack from which a kernel is called, drawn anew for each round.
 
 A kernel keeps on the stack what does not fit into registers. A vector of 64 bytes that lies across two cache lines
 there takes longer to store and to load, and one across two pages takes very long. Where the stack is, is dealt out anew

@@ -1,4 +1,4 @@
-"""TVM's thread pool: set it, and read back what it became."""
+"""TVM's thread pool: setting its thread count and cores, and reading both back."""
 
 from __future__ import annotations
 
