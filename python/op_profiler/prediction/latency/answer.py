@@ -1,4 +1,4 @@
-"""From a request to a predictor, and to the network that it is asked about."""
+"""From a request to the predictor that answers it, and to the network in question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What regressions are told beside an operator's description: what its loops do, and what a model makes of that."""
+"""`Base`: what regressions see besides an operator's description: columns of its loops, and modelled times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device changes about predictions that know it hardly or not at all, learned from few measurements.
+"""`Correction`: what few measurements on a device change about predictions that were learned elsewhere.
 
 The rest that is learned is the logarithm of measured over predicted. All operators have a part of it in common, those
 that are as parallel, those of one kind, those that are computed the same way, and those whose time goes into the same:

@@ -1,4 +1,4 @@
-"""Which operators to measure first on a machine that is not known, so that they tell most about those of networks.
+"""Experimental design: the most informative operators to measure first on an unknown machine.
 
 How alike two operators are is said by the covariance of `op_profiler.prediction.latency.correction`: what a processor
 changes about one it changes about those whose kernels spend their time on the same, and whose loops do about the same.

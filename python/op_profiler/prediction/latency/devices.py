@@ -1,4 +1,4 @@
-"""Devices that times are of, as those who learn from the times know them."""
+"""`DeviceName`: the devices of measurements, by names that users know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a predictor learns from: the usable measurements of a dataset, as arrays."""
+"""`Examples`: the usable measurements of a dataset as arrays, from which predictors learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which networks are of one family: by their names without sizes, and by the layers that take most of their time."""
+"""Families of networks: by name without sizes, and by the layers that take most of their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regression by likeness: what is near in a few ways at once, as much as the measurements themselves say.
+"""`GaussianProcess`: regression with a sum of kernels, weighted by maximum likelihood.
 
 A Gaussian process whose covariance is a sum of kernels (Rasmussen & Williams, Gaussian Processes for Machine Learning,
 2006, chapters 2 and 5). Each kernel has places of its own, so that one can say that all operators have something in

@@ -1,4 +1,4 @@
-"""How far off predictors of operators and networks are on what they have not seen."""
+"""Errors of predictors on held-out operators and networks."""
 
 from __future__ import annotations
 

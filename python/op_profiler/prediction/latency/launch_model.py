@@ -1,4 +1,4 @@
-"""The time that a kernel takes on a GPU, from what its launches do: a base for regressions.
+"""`LaunchModel`: the time of a GPU kernel from its launches; a base for regressions.
 
 A GPU runs as many blocks at once as its multiprocessors hold. A launch with few blocks takes what one of their threads
 takes, one step after the other; a launch with many takes what all warps need of the units and of the memory. The two

@@ -1,4 +1,4 @@
-"""What is known of another device's kernels, for a device of which little is: by the peaks of both.
+"""Another device's kernels scaled to a device with few measurements, by the peaks of both.
 
 Processors of one make differ little, and those of two makes in how much their caches hand on, beyond what a few kernels
 tell: from a third cache three times as much, or a third.

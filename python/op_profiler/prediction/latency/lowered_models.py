@@ -1,4 +1,4 @@
-"""Models as predictors need them: lowered once, then read from the cache folder without TVM's import."""
+"""Lowered models for predictors: lowered once, then read from the cache folder without importing TVM."""
 
 from __future__ import annotations
 

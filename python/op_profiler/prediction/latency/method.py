@@ -1,4 +1,4 @@
-"""The contract of a predictor of operators: which of the ways to an estimate it goes, and what it learns."""
+"""`Method`: the contract of a predictor of operators, with the sources of estimates that it uses."""
 
 from __future__ import annotations
 

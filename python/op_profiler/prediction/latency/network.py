@@ -1,4 +1,4 @@
-"""The latency of a network: the sum over its calls of operators."""
+"""The latency of a network: the sum over its calls of operators, with an interval."""
 
 from __future__ import annotations
 

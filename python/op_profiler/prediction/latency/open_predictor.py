@@ -1,4 +1,4 @@
-"""Which predictor answers: a file, one fitted to a dataset, or one that ships."""
+"""The choice of a predictor: a file, one fitted to a dataset, or one that ships with the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicts operators and networks on one device, opened from a dataset."""
+"""`Predictor`: estimates of operators and networks on one device, opened from a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user wants predicted, checked before anything heavy is loaded."""
+"""`PredictRequest`: the options of ``op-profiler predict``, checked without heavy imports."""
 
 from __future__ import annotations
 

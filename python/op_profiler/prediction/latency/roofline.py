@@ -1,4 +1,4 @@
-"""The least time that an operator can take: Williams, Waterman & Patterson, Roofline (CACM 52(4), 2009)."""
+"""The roofline bound of an operator: Williams, Waterman & Patterson, Roofline (CACM 52(4), 2009)."""
 
 from __future__ import annotations
 

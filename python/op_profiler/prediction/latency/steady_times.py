@@ -1,4 +1,4 @@
-"""Times at the usual state of the machine, from times in the state in which they were taken."""
+"""Measured times, corrected to the reference state of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boosted trees that xgboost has learned, as arrays that numpy asks.
+"""`Trees`: boosted trees trained by xgboost, evaluated by numpy.
 
 A network has some tens of operators. For so few rows a call of xgboost takes several times as long, most of it around
 its trees. Importing it takes half a second more.

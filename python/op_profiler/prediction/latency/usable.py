@@ -1,4 +1,4 @@
-"""Which rows of a dataset a predictor learns from."""
+"""The rules which rows of a dataset a predictor learns from."""
 
 from __future__ import annotations
 

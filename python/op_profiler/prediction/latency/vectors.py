@@ -1,4 +1,4 @@
-"""Operators compiled for vectors of one length, described as those of another.
+"""Descriptions of operators, converted from one vector length to another.
 
 TVM blocks channels and columns by the length of a vector register. A convolution in blocks of 8 fills the registers of
 AVX2 and half of those of AVX-512, so to a predictor that learned on AVX-512 it looks like a bad shape, which on AVX2 it

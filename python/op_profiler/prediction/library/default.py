@@ -1,4 +1,4 @@
-"""The project's predictor: trees on the shape, trees on the neighbours, and interpolation, weighed by what is unknown.
+"""The default predictor of convolutions: a weighted mean of two tree ensembles and interpolation.
 
 A convolution that is missing from a grid otherwise full is another question than one of a size that the table does not
 have at all. Each entry is therefore sorted by its *gap*: ``cell`` (all its values occur in the table), a value of one

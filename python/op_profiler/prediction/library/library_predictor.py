@@ -1,4 +1,4 @@
-"""The contract of a predictor that learns from a table of convolutions."""
+"""`LibraryPredictor`: the contract of a predictor that learns from a table of convolutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table says about a convolution: features of its shape, and what its neighbours on the table's grid took.
+"""Features of a convolution's shape, and times of its neighbours on the table's grid.
 
 The features count what fast kernels quantise: output tiles of a matrix product and the padding to them,
 and to the tiles of Winograd's algorithm (Lavin and Gray, 2016).

@@ -1,4 +1,4 @@
-"""The convolution predictor of TinyNAS's op_profiler, number for number.
+"""The convolution predictor of TinyNAS's op_profiler, reproduced exactly.
 
 Convolutions of one kind, stride, fusion, kernel, batch and channel ratio are a plane over output channels and size, on
 which scipy interpolates linearly in plain milliseconds; outside of it, or where that is negative, the nearest point

@@ -1,4 +1,4 @@
-"""Tree regressors on plain features of a convolution, as the TFLite estimator has them; and their mean."""
+"""Tree regressors on plain features of a convolution, as in the TFLite estimator, and their mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far off a predictor is on entries that it has not seen."""
+"""Errors of convolution predictors on held-out entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to hold entries of a table out, each a question that a user has."""
+"""Splits of a convolution table, each for one question of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which schedules of an operator are likely to be fast: a ranking learned from the trials of other operators.
+"""`RankingModel`: ranks the schedules of an operator, learned from the trials of other operators.
 
 A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time over the best time of its operator,
 from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained within

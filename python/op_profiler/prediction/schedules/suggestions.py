@@ -1,4 +1,4 @@
-"""The answer to "which schedule for this operator": what is known of it, else what the ranking proposes."""
+"""`Suggestion`: the best known schedule of an operator, or else the best of the ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search for a better schedule is likely to find: the tuned time of an operator, before any trial of it.
+"""`TuningGain`: the predicted time of an operator after tuning, before any trial of it.
 
 Told by the operators whose search is in a dataset: those most like it in work, intensity and window, whose default
 schedule attained about as much of what their processor attains. The mean of their gains is taken, nearest first
