@@ -1,4 +1,4 @@
-"""The collector's screen: one progress bar while it works, then the tables."""
+"""`Screen`: the progress bar and tables of ``op-profiler collect``."""
 
 from __future__ import annotations
 

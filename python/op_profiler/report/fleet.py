@@ -1,4 +1,4 @@
-"""The machines of a cluster on the screen."""
+"""The table of a cluster's machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predicted network as text: a table, CSV, JSON, or the words of the runtime look-up table."""
+"""A predicted network as a table, CSV, JSON or lines of the runtime look-up table."""
 
 from __future__ import annotations
 

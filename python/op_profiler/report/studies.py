@@ -1,4 +1,4 @@
-"""Tables of what tuning, comparing and the vendor's kernels gave."""
+"""Tables of tuning, comparison and the vendor's kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How latency goes with factors, and from where on more of one does not pay, as a part of a page."""
+"""The section of correlations and turnaround points on a page."""
 
 from __future__ import annotations
 

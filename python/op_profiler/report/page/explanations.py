@@ -1,4 +1,4 @@
-"""Why operators take what they take, as parts of a page: what the dataset keeps of it, or how to get to know it."""
+"""Stored explanations of operators on a page, or the command that makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of the dataset as a part of a page."""
+"""A measured model of the dataset on a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that was predicted, not measured, as a part of a page."""
+"""A predicted, unmeasured model on a page."""
 
 from __future__ import annotations
 

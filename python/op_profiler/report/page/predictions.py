@@ -1,4 +1,4 @@
-"""What a predictor says of a model that was measured."""
+"""Predictions for a measured model on a page."""
 
 from __future__ import annotations
 

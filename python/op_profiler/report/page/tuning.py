@@ -1,4 +1,4 @@
-"""What searches found for the heavy ops of a model, as parts of a page."""
+"""Searches for the heavy ops of a model on a page."""
 
 from __future__ import annotations
 

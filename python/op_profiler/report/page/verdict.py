@@ -1,4 +1,4 @@
-"""What came out of a collection, in sentences."""
+"""The sentences at the top of a page that sum up a collection, and its warnings."""
 
 from __future__ import annotations
 
