@@ -1,4 +1,4 @@
-"""What is tried, and what came of it."""
+"""`Candidate` and `TrialResult`: one schedule to try, and its samples or failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tuning task must compute, by numpy, in whatever blocked layout its schedule asks for."""
+"""Reference outputs of tuning tasks, computed by numpy in the blocked layouts of their schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One operator's search: proposals from a tuner, results from a runner, until the trials are used up."""
+"""`OperatorSearch`: a tuner proposes, a runner measures, until the trials of one operator are used up."""
 
 from __future__ import annotations
 

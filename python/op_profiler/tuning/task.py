@@ -1,5 +1,5 @@
-"""The contract of a task: one way to compute something, with the space of its schedules. Compilers make them
-(`Compiler.task`); the search knows points, and what became of them.
+"""`Task`: one way to compute something, with its space of schedules. Compilers make tasks (`Compiler.task`); tuners
+search them.
 
 A point is a number. Its digits are places: of each knob's value among those that the knob may have, the lowest of the
 first knob.

@@ -1,4 +1,4 @@
-"""What can be tuned in a model."""
+"""`Tunable`: the anchor of operators that can be tuned, with its tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process and the pipe to it."""
+"""`WorkerProcess`: one worker of trials, and the pipe to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hands candidates to worker processes, and outlives them.
+"""`TrialRunner`: distributes candidates to worker processes, and survives their crashes and time limits.
 
 Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs. What a
 GPU times is not disturbed by cores that build, so there several searches share the cores.

@@ -1,4 +1,4 @@
-"""The vendor's kernels: what torch does for the same computation, with the same threads."""
+"""The vendor's kernels: torch functions for the same computation, with the same threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that builds candidates and times them. It lives as long as nothing kills it.
+"""The worker process that builds and times candidates.
 
 It is forked from a server that has imported TVM already, so that a new one costs a hundredth of a second. What it is
 asked for comes through a pipe, one command after the other; whatever a candidate does to it, the runner at the other

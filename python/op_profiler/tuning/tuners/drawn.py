@@ -1,4 +1,4 @@
-"""Points in the order of their numbers, or drawn at random; for every compiler."""
+"""Tuners without learning, for every compiler: points in the order of their numbers, or at random."""
 
 from __future__ import annotations
 

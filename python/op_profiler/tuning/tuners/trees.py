@@ -1,4 +1,4 @@
-"""A search by boosted trees over the knobs and the order of the loops; for every compiler.
+"""A tuner for every compiler: boosted trees on the knobs and the order of the loops.
 
 The first points are the default, its neighbours and random ones. Then the trees rank thousands of points that were not
 tried: random ones, and neighbours of the best so far and of those that they rank first. A part of each batch stays

@@ -1,4 +1,4 @@
-"""The contract of a tuner."""
+"""`Tuner`: the contract of a strategy that proposes points of a task."""
 
 from __future__ import annotations
 
