@@ -1,4 +1,4 @@
-"""The cache folder: what is kept there, how much of it, and what goes when it is too much."""
+"""The cache folder: its entries, its size limit, and the removal of the entries that were used least recently."""
 
 from __future__ import annotations
 

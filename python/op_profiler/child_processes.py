@@ -1,4 +1,4 @@
-"""Processes of this package that this one starts: how they find it, what they are given, and what they answer."""
+"""Child processes of this package: their import path, their task and their events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cores that this process may use, which of them are one physical core, and which of them threads are bound to."""
+"""Cores that this process may use: their physical cores and kinds, and the order in which threads are bound to them."""
 
 from __future__ import annotations
 

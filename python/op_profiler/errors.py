@@ -1,4 +1,4 @@
-"""Errors that a user can act on: each says what is wrong, what to do next, and which exit code it ends with."""
+"""Errors that a user can resolve: the problem, the next step, and the exit code of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders that are whole when they appear, and files of a user that are tried before anything is measured."""
+"""Atomic writing of files and folders, and checks before measuring that a path can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options, declared once: at the fields of the dataclasses that say what a user asks for.
+"""`Option`: the declaration of an option, once, at the field of the request that it sets.
 
 The command line, the functions of `op_profiler.api`, their help and the reference follow from them. A request may have
 others within it; its options are then those of all of them. Nothing here is heavy, and nothing is of one command.

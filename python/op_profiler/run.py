@@ -1,4 +1,4 @@
-"""A collection of one model, as Python programs and notebooks see it."""
+"""`Run`: the result of a collection of one model, for Python programs and notebooks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What ships with the package: of each of several processors a dataset and the predictor that was fitted to it; trials;
-and schedule records.
+"""Data that ships with the package: a dataset and a fitted predictor for each of several processors, trials, and
+schedule records.
 
 In a checkout the folders beside this file are links to ``results/`` and ``schedules/`` at the top, where people see and
 edit what ships. In an installed package they are folders, with copies of what a build found there.
