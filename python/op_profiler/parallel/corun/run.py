@@ -86,7 +86,8 @@ def _measured(
     if request.policy == AUTO and request.plan is None and not timed.faster(1):
         notes.append(
             f"the best plan ({compared.title}) was not faster than sequential and is not returned: this is one "
-            "operator after the other on all cores, as TVM's own executor runs them; the operators' times are of worker threads"
+            "operator after the other on all cores, as TVM's own executor runs them; the times of operators are of "
+            "worker threads"
         )
         winner = PlanCandidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
         run = compare(winner.models, winner.plan, baseline, 1)[1]
