@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FactorAnalysis:
-    """What an analysis found.
+    """Results of an analysis of factors.
 
     Attributes:
         predictions: one a factor that can be swept.

@@ -53,7 +53,8 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Correlation:
-    """Of the latency of one anchor's operators with one factor; None for what does not apply or is not enough.
+    """Correlation between the latency of one anchor's operators and one factor; a field that does not apply or has too
+    few samples is None.
 
     Attributes:
         compared: ``between operators`` or ``within operators``.

@@ -50,7 +50,7 @@ SIZES = ("batch", "input_size", "past")
 
 @dataclasses.dataclass(frozen=True)
 class Knee:
-    """Where more stops paying.
+    """The turnaround point of one curve.
 
     Attributes:
         value: the turnaround point; None where there is none.

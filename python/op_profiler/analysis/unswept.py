@@ -36,7 +36,7 @@ _SIZES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TurnaroundPrediction:
-    """What is expected of operators that were never swept, and how much that is worth.
+    """Predicted turnaround points of operators that were not swept, and the accuracy of the prediction.
 
     Attributes:
         operators: that were swept.

@@ -73,4 +73,4 @@ def model_request(request: ModelRequest, model: LiveModel | Run, inputs: object 
 
 
 def silent(text: str) -> None:
-    """In place of progress."""
+    """Ignore progress."""

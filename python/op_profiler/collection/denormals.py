@@ -21,8 +21,8 @@ _SMALLEST_ITEM_BYTES = 4
 
 
 def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]) -> dict[str, float]:
-    """How much of what operators write is denormal, 0 to 1, by workload key; of several calls the most. Those that
-    write none are left out.
+    """Return the share of denormal values in an operator's outputs, 0 to 1, by workload key; the largest over its
+    calls. Operators without any are left out.
 
     Args:
         operators: of each call.
@@ -42,7 +42,7 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
 
 
 def notes_on(shares: Mapping[str, float], operators: Sequence[Operator]) -> tuple[str, ...]:
-    """What the user should know of them: one sentence, or none."""
+    """Return a sentence about operators with denormal inputs, or nothing."""
     names = [operator.name for operator in operators if operator.key in shares]
     if not names:
         return ()

@@ -49,7 +49,8 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str |
 
 
 def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Found]:
-    """What the dataset has of a request, by machine; nothing where it cannot be read, or only lowering tells the model.
+    """Return the stored results of a request by machine; empty where the dataset cannot be read, or where only lowering
+    identifies the model.
 
     Args:
         machines: `Device.identity` of those that are looked for.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OperatorsAlone:
-    """What does not build or run is recorded with its error.
+    """Measures each operator in isolation; an operator that does not build or run is recorded with its error.
 
     Args:
         worker: that carries out the task.

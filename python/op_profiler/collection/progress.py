@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Is told of models, of steps in one, and of what a user should know."""
+    """Displays models, the steps of each, notes and problems."""
 
     def start(self, models: int) -> None:
         """Begin the display for this number of models."""

@@ -21,7 +21,7 @@ def project_revision() -> str:
 
 @functools.cache
 def user_revision() -> str | None:
-    """Git's of the current folder, as it was when it was first asked for; None where that is no checkout."""
+    """Return Git's revision of the current folder, as of the first call; None outside a checkout."""
     return _revision(Path.cwd())
 
 

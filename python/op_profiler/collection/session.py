@@ -53,7 +53,7 @@ class OperatorResult:
 
 @dataclasses.dataclass(frozen=True)
 class ThreadResult:
-    """Everything at one thread count: the operators, and the model beside them."""
+    """Results at one thread count: the operators and the whole model."""
 
     threads: int
     settings: Settings

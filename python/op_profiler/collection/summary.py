@@ -41,7 +41,7 @@ class ThreadReport:
 
     @property
     def short(self) -> int:
-        """How many operators are so short that the systematic error of a GPU's times is a large part of theirs."""
+        """Number of operators so short that the systematic error of GPU times is a large part of their time."""
         timing = self.timing
         return 0 if timing is None else sum(timing.is_short(one.median_us) for one in self.measurements.values())
 
@@ -221,7 +221,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class LayerTime:
-    """What the kernels of a layer take together.
+    """Total time of the kernels of a layer.
 
     Attributes:
         layer: empty for what belongs to no layer that is known.

@@ -40,7 +40,7 @@ _WORKER = "op_profiler.collection.worker"
 
 @dataclasses.dataclass
 class WorkerOutcome:
-    """How a worker ended.
+    """The end of a worker process: its result or its failure.
 
     Attributes:
         stage: what it did last.

@@ -44,7 +44,7 @@ _FEWEST = 200
 def adaptive_batches(
     request: CollectRequest, names: Sequence[str], seed: int, note: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Batches without end; the first ones are random where the dataset holds little.
+    """Yield batches without end; the first ones are random while the dataset has few measurements.
 
     Args:
         request: of which machine, and its dataset, which grows while the batches are measured.

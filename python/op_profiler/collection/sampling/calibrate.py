@@ -44,7 +44,7 @@ class Calibrated:
     failed: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the key stands for the device."""
+        """Return plain values; a device is given by its key."""
         return {name: one for name, one in dataclasses.asdict(self).items() if name not in ("processor", "target")}
 
 

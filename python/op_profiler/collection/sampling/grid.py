@@ -134,7 +134,7 @@ class Grid:
         return [low, *(size + size % 2 for size in inner), high]
 
     def points(self) -> Iterator[GridPoint]:
-        """Every point of the grid, whether a rule forbids it or not."""
+        """Yield every point of the grid, valid or not."""
         axes = [self.values[key] for key in ("type", "batch", "elmt_fused", "filter_size", "stride", "output_channel")]
         for kind, batch, fused, kernel, stride, out in itertools.product(*axes):
             inputs = [_STEM_CHANNELS, *(int(ratio * out) for ratio in self.values["channel_ratio"])]

@@ -19,7 +19,7 @@ def losses(evidence: Evidence) -> list[Loss]:
 
 
 def missing_us(evidence: Evidence) -> Interval:
-    """What it takes more in the model than hot because its data is not near, with a 95 % interval.
+    """Return by how much the time in the model exceeds the hot time because of distant data, with a 95 % interval.
 
     Several threads share the misses of one. What they take more than that is waking them up, which is no memory's.
     """

@@ -12,7 +12,7 @@ _SPREAD = 0.1
 
 
 def losses(evidence: Evidence, others: Sequence[Loss]) -> list[Loss]:
-    """What another schedule would save and no other loss names: of one that spills, the spilling is the cause.
+    """Return what another schedule would save beyond the other losses; its cause is ``schedule``.
 
     Args:
         others: losses of the same operator.
