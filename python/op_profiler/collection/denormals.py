@@ -42,7 +42,7 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
 
 
 def notes_on(shares: Mapping[str, float], operators: Sequence[Operator]) -> tuple[str, ...]:
-    """Return a sentence about operators with denormal inputs, or nothing."""
+    """Return a sentence that names the operators whose outputs contain denormal numbers, or nothing."""
     names = [operator.name for operator in operators if operator.key in shares]
     if not names:
         return ()

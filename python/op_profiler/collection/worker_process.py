@@ -40,7 +40,7 @@ _WORKER = "op_profiler.collection.worker"
 
 @dataclasses.dataclass
 class WorkerOutcome:
-    """The end of a worker process: its result or its failure.
+    """The end of a worker process, and what it announced.
 
     Attributes:
         stage: what it did last.

@@ -145,7 +145,8 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
 
 
 def half_width(estimate: Estimate, comparisons: int) -> float:
-    """Of the interval that an estimate will get among so many comparisons if none of them is real."""
+    """Return the half width of an estimate's interval among this many comparisons if no change is real; inf without a
+    deviation."""
     from scipy import stats
 
     if estimate.deviation is None:

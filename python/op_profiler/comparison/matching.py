@@ -28,7 +28,7 @@ class ComparedCall:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """The same operator in two models; keys are workload keys."""
+    """An operator that two models have in common; keys are workload keys."""
 
     before: str
     after: str

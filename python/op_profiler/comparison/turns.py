@@ -57,7 +57,7 @@ class Side:
 
 @dataclasses.dataclass
 class PairedTimes:
-    """What was measured at one thread count, microseconds; one row a pair.
+    """Times at one thread count in microseconds, one row per pair.
 
     Attributes:
         whole: shape (pairs, 2): before, after.

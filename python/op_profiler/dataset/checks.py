@@ -51,7 +51,7 @@ def check_rows(
     peak_flops_per_s: float | None = None,
     peak_bytes_per_s: float | None = None,
 ) -> list[Finding]:
-    """What looks wrong in a table, in the order of kinds and then of rows; a row may be found more than once.
+    """Return findings in the order of kinds and then of rows; a row may have several.
 
     Args:
         flops, bytes_moved: shape (rows,), of one call.

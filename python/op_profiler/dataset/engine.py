@@ -213,7 +213,7 @@ def connected(engine: Engine) -> Connection:
 
 @contextlib.contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
-    """A transaction that holds the only right to write; rolled back when the block raises.
+    """Open a transaction with the only right to write; it is rolled back if the block raises.
 
     Raises:
         sqlalchemy.exc.OperationalError: another process keeps it for `LOCK_SECONDS`; nothing was done.

@@ -38,7 +38,7 @@ metadata = MetaData()
 
 
 def parse_json(text: str, **options: Any) -> Any:
-    """What a column of JSON holds; `options` of ``json.loads``.
+    """Parse the JSON text of a column; `options` of ``json.loads``.
 
     Raises:
         DatasetError: a disk or another program made something else of it.

@@ -45,7 +45,7 @@ def time_cache_states(
     choose: Callable[[np.ndarray], list[int]],
     announce: Callable[[str], None],
 ) -> CacheStateTimes:
-    """Take all times, in rounds.
+    """Measure the times in all cache states, in rounds.
 
     Args:
         counts: thread counts, 1 among them; cold times are taken at the largest.

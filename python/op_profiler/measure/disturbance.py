@@ -49,8 +49,8 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
 
 
 def spoils(reasons: str | None) -> bool:
-    """Whether a time is of no use to predictors and comparisons, by the text of `disturbed_by`. Slow cores alone are
-    corrected (`predict.latency.steady_times`)."""
+    """Whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Slow cores are corrected
+    instead (`prediction.latency.steady_times`)."""
     return reasons is not None and reasons != CORES_SLOW
 
 

@@ -82,8 +82,8 @@ class HostState:
             usual.keep()
 
     def told(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
-        """What the dataset keeps of a run at a thread count, microseconds: what is usual, and the median of readings
-        that it does not keep anyway."""
+        """Return what the dataset stores of a run at a thread count, in microseconds: the usual times, and medians of
+        readings that are not stored otherwise."""
         usual_us, near_us = self._computing[threads].usual_us, self._exchanging.usual_us
         found = {} if usual_us is None else {"compute_usual_us": round(usual_us, 3)}
         if not exchanged_us or near_us is None:
@@ -116,7 +116,7 @@ class UsualTime:
 
     @property
     def usual_us(self) -> float | None:
-        """What the kernel takes while nobody disturbs it; None before the first reading."""
+        """Time of the kernel in quiet runs; None before the first reading."""
         runs = self._earlier_us + ([self._of_run_us] if self.times_us else [])
         return float(np.quantile(runs, _QUIET)) if runs else None
 

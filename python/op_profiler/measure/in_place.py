@@ -19,7 +19,7 @@ from op_profiler.measure.stack import drawn_turn, stack_places
 
 
 class Runs(Protocol):
-    """What can be called again and again."""
+    """A function that can be called repeatedly."""
 
     def run(self) -> bool:
         """Call it once; False where it failed."""
@@ -95,7 +95,8 @@ class InPlaceKernels(abc.ABC):
             yield np.asarray(kernel.arrays[-1].numpy())
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
+        """Run the kernels in order and time the chosen ones (`LoadedModel.walk`); the others run too, as their output
+        is needed."""
         wanted = tuple(map(bool, timed))
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
@@ -130,7 +131,7 @@ class InPlaceKernels(abc.ABC):
         return self.kernels[index].error()
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """How `walk` brings the caches into that state.
+        """Return how `walk` brings the caches into a state.
 
         Raises:
             MeasureError: this build of TVM cannot.

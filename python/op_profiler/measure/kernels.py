@@ -41,7 +41,7 @@ class GraphKernels(InPlaceKernels):
         return self.placements.next() if self.placements is not None else self
 
     def memory_bytes(self) -> int:
-        """What the tensors of the kernels take; those that share memory count once."""
+        """Return the bytes of all tensors of the kernels; tensors that share memory count once."""
         sizes: dict[int, int] = {}
         for array in (array for kernel in self.kernels for array in kernel.arrays):
             address = int(array.handle.contents.data or 0)

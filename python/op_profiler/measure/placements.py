@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 30
 
 
 class Placements(Generic[T]):
-    """A ring of copies, each made when it is first asked for.
+    """A ring of copies, each loaded at its first use.
 
     Args:
         load: loads the model with a copy of its weights.

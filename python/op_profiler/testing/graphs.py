@@ -79,7 +79,7 @@ def random_costs(graph: KernelGraph, seed: int, *, threads: tuple[int, ...] = (1
 
 
 def equal_costs(graph: KernelGraph, by_threads: dict[int, float], **others: float) -> Costs:
-    """Every node takes the same."""
+    """Return costs with the same latency for each node."""
     return Costs({count: np.full(len(graph), latency) for count, latency in by_threads.items()}, **others)
 
 

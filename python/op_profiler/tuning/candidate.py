@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """What came of one candidate: samples or an error.
+    """Result of one candidate: samples or an error.
 
     Attributes:
         samples_us: microseconds per call, each the mean of several calls; a single one where `stopped_early`. In whole

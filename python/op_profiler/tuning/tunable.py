@@ -26,5 +26,5 @@ class Tunable:
 
     @property
     def specs(self) -> tuple[TaskSpec, ...]:
-        """Every task that can compute the anchor."""
+        """All tasks that compute the anchor."""
         return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))

@@ -132,7 +132,7 @@ def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
 
 
 class AutoTvm(LineFormat):
-    """See the module. A log holds every trial, so nothing is left out for being slower."""
+    """The format ``autotvm``. A log contains every trial, so slower ones are exported too."""
 
     every_row = True
 

@@ -24,7 +24,7 @@ _WINOGRAD_KERNELS = range(3, 8)  # TVM's Winograd computes no others
 
 @dataclasses.dataclass(frozen=True)
 class TaskReader:
-    """How the tasks of one template are read.
+    """How to read the tasks of one template.
 
     Attributes:
         call: makes the call of Relay from the template and a task.
@@ -62,7 +62,7 @@ class TaskArguments:
 
     @classmethod
     def of(cls, arguments: Sequence[Any], *, windows: int) -> TaskArguments:
-        """From AutoTVM's serialized form.
+        """Parse arguments in AutoTVM's serialized form.
 
         Args:
             windows: arguments behind the tensors that are lists, or one number for all axes.

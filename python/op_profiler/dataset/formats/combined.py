@@ -34,7 +34,7 @@ _NAMED_IN_ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class Combined:
-    """What came of it, in rows by table.
+    """Result of a combination, in rows by table.
 
     Attributes:
         written: those that were added, or that took the place of worse ones.

@@ -31,7 +31,7 @@ _READ: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "real": f
 
 
 class Csv(FlatTextFormat):
-    """See the module."""
+    """The format ``csv``; see the module."""
 
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
         """Write the header line, and return a function that writes a row."""

@@ -136,7 +136,7 @@ def _padding_word(conv: Conv) -> str:
 
 
 class Gsoc(TableFormat):
-    """See the module."""
+    """The format ``gsoc``; see the module."""
 
     takes_precision = True
     header = (HEADER,)

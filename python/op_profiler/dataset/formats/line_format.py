@@ -126,7 +126,7 @@ class TableFormat(LineFormat):
 
     @abc.abstractmethod
     def read(self, path: Path, precision: Precision) -> ReadTable:
-        """Every row of a file.
+        """Read every row of a file.
 
         Args:
             precision: of the tensors; see `takes_precision`.

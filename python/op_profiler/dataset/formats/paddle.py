@@ -109,7 +109,7 @@ def format_row(conv: Conv, latency_us: float) -> str:
 
 
 class Paddle(TableFormat):
-    """See the module."""
+    """The format ``paddle``; see the module."""
 
     takes_precision = True
     header = (HEADER,)

@@ -37,7 +37,7 @@ _GROUP_BYTES = 64 * 2**20
 
 
 class Parquet(FlatFormat):
-    """See the module."""
+    """The format ``parquet``; see the module."""
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
@@ -272,7 +272,7 @@ def parquet_rows(
 
 
 def refuse_unknown_columns(path: Path) -> None:
-    """Of a file or folder that is to be written anew: what is in them would be lost.
+    """Reject a file or folder with unknown columns before it is rewritten, which would lose them.
 
     Raises:
         UsageError: there are such columns.

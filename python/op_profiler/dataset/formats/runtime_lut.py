@@ -272,7 +272,7 @@ def _percentiles(row: Mapping[str, Any]) -> Sequence[float]:
 
 
 class RuntimeLut(TableFormat):
-    """See the module."""
+    """The format ``runtime_lut``; see the module."""
 
     told = frozenset(("processor", "precision"))
 

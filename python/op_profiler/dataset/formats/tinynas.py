@@ -114,7 +114,7 @@ def _fields(conv: Conv) -> tuple[int, ...]:
 
 
 class TinyNas(TableFormat):
-    """See the module."""
+    """The format ``tinynas``; see the module."""
 
     takes_precision = True
     says_failures = True

@@ -64,7 +64,7 @@ class WorkerProcess:
             raise EOFError from error
 
     def answer(self, seconds: float) -> Any:
-        """The answer to what was asked.
+        """Wait for the answer to the last `ask`.
 
         Raises:
             TimeoutError: none came in time; the worker was killed.

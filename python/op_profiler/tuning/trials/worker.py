@@ -45,7 +45,7 @@ _SHORT_US = 300.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerSetup:
-    """What a worker is told once.
+    """Configuration of a worker, sent once.
 
     Attributes:
         modules: to import for the templates that they register.
@@ -68,7 +68,7 @@ class WorkerSetup:
     address: str | None = None
 
     def settings(self, read_back: tuple[int | None, tuple[int, ...], tuple[int, ...]], mechanism: str) -> Settings:
-        """What kernels run with: as asked for here, and as `Worker.read_back` answers."""
+        """Return the settings of kernels: requested here, and effective as `Worker.read_back` returns them."""
         effective, cores, effective_cores = read_back
         return Settings(
             threads=self.threads,
@@ -103,7 +103,7 @@ class Built:
         self.function(*self.arrays)
 
     def output(self) -> np.ndarray:
-        """What the last call computed."""
+        """Return the output of the last call."""
         return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
@@ -125,7 +125,7 @@ class Built:
 
 @dataclasses.dataclass
 class BuiltByVendor:
-    """The vendor's kernel, with the interface of `Built`; a sample holds Python's part of each call (about 2 us)."""
+    """The vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
 
     name: str
     function: Callable[[], Any]
@@ -318,7 +318,7 @@ class Worker:
         self._settling_seconds = 0.0
 
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
-        """Threads and cores that the runtime and the operating system report, and the cores that were asked for."""
+        """Return threads and cores reported by the runtime and the operating system, and the requested cores."""
         threads = self.setup.threads
         self.pool.use(threads)  # this worker may be in the place of one that ran something
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()

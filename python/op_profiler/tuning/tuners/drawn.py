@@ -40,7 +40,7 @@ class InOrder:
         return batch
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """What came of them changes nothing."""
+        """Ignore the results."""
 
 
 def grid(task: Task, seed: int) -> Tuner:
