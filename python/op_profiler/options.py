@@ -22,7 +22,7 @@ MODEL, MEASURING, TUNING, DEVICE, OUTPUT = "Model", "Measuring", "Tuning", "Devi
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """How a field is given.
+    """Declaration of an option.
 
     Attributes:
         help: what it is. ``{tuners}`` stands for the names of the registry of tuners.
@@ -83,7 +83,7 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """By which messages name it."""
+        """The flag that messages name."""
         return self.option.flags[0] if self.option.flags else "--" + self.name.replace("_", "-")
 
 

@@ -28,7 +28,7 @@ class Run(ModelReport):
 
     @classmethod
     def of(cls, report: ModelReport) -> Run:
-        """The same report."""
+        """Return the report as a run."""
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_pandas(self) -> pd.DataFrame:

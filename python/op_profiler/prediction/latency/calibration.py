@@ -135,7 +135,7 @@ def _learned(
 
 
 def operators_in(examples: Examples) -> int:
-    """How many distinct operators were measured."""
+    """Return the number of distinct operators."""
     return len(set(examples.operator.tolist()))
 
 

@@ -31,7 +31,7 @@ _NOISE = 0.1
 def most_telling(
     candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int
 ) -> list[int]:
-    """Indices of `count` candidates, that which tells most first.
+    """Return the indices of `count` candidates, the most informative first.
 
     Args:
         candidates, wanted: operators whose loops are known, at one thread.

@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Measurements of operators in models, one an entry of each array unless said otherwise.
+    """Measurements of operators in models; each array has one entry per measurement unless stated otherwise.
 
     Attributes:
         operators: the distinct operators.
@@ -146,7 +146,7 @@ class Examples:
                     yield mine
 
     def of_device(self, key: str) -> Examples:
-        """Only the entries of one device.
+        """Return the entries of one device.
 
         Raises:
             DatasetError: there are none; names the devices that there are.

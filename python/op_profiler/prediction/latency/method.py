@@ -13,7 +13,7 @@ from op_profiler.prediction.latency.regression import Regressor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """Each operator is answered by the first way that applies, in the order of the attributes.
+    """The sources of estimates that a predictor uses: the first that applies answers, in the order of the attributes.
 
     Attributes:
         looks_up: what was measured in a network answers with its time.

@@ -33,7 +33,7 @@ _TRUSTED = ["sklearn.tree._tree.Tree"]
 
 
 class Fitted(Protocol):
-    """What answers, however it learned.
+    """A fitted regression, of any kind.
 
     Attributes:
         suffix: of a file that holds what `to_bytes` gives; another for every class of a method.
@@ -45,15 +45,15 @@ class Fitted(Protocol):
         """Shape (rows,)."""
 
     def to_bytes(self) -> bytes:
-        """For a file; never a pickle."""
+        """Return the content of a file; never a pickle."""
 
 
 class Regressor(Fitted, Protocol):
-    """Fitted once, asked many times."""
+    """A regression: fitted once, then used for any number of predictions."""
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Regressor:
-        """What `to_bytes` wrote; raises an error for anything else. No pickle is read."""
+        """Return the regression that `to_bytes` wrote; raises an error for other content. No pickle is read."""
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
@@ -91,13 +91,13 @@ class Boosted:
         return self._trees.predict(columns)
 
     def to_bytes(self) -> bytes:
-        """See `Trees.to_bytes`."""
+        """Return the trees as bytes; see `Trees.to_bytes`."""
         assert self._trees is not None, "it is not fitted"
         return self._trees.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
-        """What `to_bytes` wrote; for errors see `Trees.from_bytes`."""
+        """Return the trees that `to_bytes` wrote; for errors see `Trees.from_bytes`."""
         found = cls()
         found._trees = Trees.from_bytes(content)
         return found
@@ -132,12 +132,12 @@ class SklearnTrees:
         return np.asarray(self.model.predict(columns), dtype=np.float64)
 
     def to_bytes(self) -> bytes:
-        """In skops' format."""
+        """Return the model in skops' format."""
         return bytes(_skops().dumps(self.model))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> SklearnTrees:
-        """What `to_bytes` wrote.
+        """Return the model that `to_bytes` wrote.
 
         Raises:
             ValueError: it holds something else than trees of scikit-learn.

@@ -21,7 +21,7 @@ _PREDICTOR = "Predictor"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictRequest:
-    """A model, and the predictor that is asked about it.
+    """Options of a prediction: a model and a predictor.
 
     Attributes:
         threads: empty for 1, or for what a GPU's kernels bring.

@@ -78,7 +78,7 @@ class DefaultPredictor:
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
-        """Learn the shapes; what a gap teaches is learned when an entry that has it is asked for."""
+        """Fit to shapes; each kind of gap is calibrated when an entry first needs it."""
         self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
         self._calibrations = {}
 

@@ -34,7 +34,7 @@ DESCRIPTIONS = {
 
 
 def held_out(table: Convolutions, split: str, seed: int = 0) -> np.ndarray:
-    """Which entries a predictor is not to see: boolean, shape (entries,).
+    """Return the mask of the held-out entries, shape (entries,).
 
     Raises:
         UnknownNameError: not one of `SPLITS`.

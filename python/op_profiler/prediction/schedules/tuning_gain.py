@@ -67,7 +67,8 @@ class TuningGain:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> TuningGain | None:
-        """From rows of the flat table, origins ``trial`` and ``tuned``; None where they hold too few searches."""
+        """Learn from rows of the flat table with origins ``trial`` and ``tuned``; None if they contain too few
+        searches."""
         known = searches(rows)
         return cls(known) if len(known) >= _FEWEST else None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Turnaround], drawn: str) -> Analysis:
-    """What ``op-profiler analyze`` found.
+    """Return the results of ``op-profiler analyze`` as a part of a page.
 
     Args:
         drawn: `FactorTable.drawn`.

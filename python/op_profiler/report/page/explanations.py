@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explained_of(dataset: Dataset, model_key: str) -> dict[str, Explained]:
-    """By workload key; what another version found in other words is left out."""
+    """Return the explanations of a model's operators, by workload key, except those in another version's format."""
     found = {}
     for key, (at, plain) in explanations_of(dataset, model_key).items():
         with contextlib.suppress(msgspec.ValidationError):

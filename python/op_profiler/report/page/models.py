@@ -49,7 +49,7 @@ _NOT_PROBED = (
 
 
 def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> ModelPart:
-    """All that a dataset knows of a model, and what is stored beside it.
+    """Return everything that a dataset has of a model.
 
     Args:
         predictor: whose estimates stand beside the times: a name of `PREDICTORS`, or a file.
