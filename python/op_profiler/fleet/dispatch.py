@@ -197,8 +197,8 @@ class Dispatch:
             self._waiting.appendleft(job)
             return None
         if job.deaths == _DEATHS and job.lost < _MOST_LOST:
-            died = f"{_DEATHS} workers died while they measured {job.task.name}"
-            self._progress.note(f"{died}; it is retried once, after all other models")
+            note = f"{_DEATHS} workers died while they measured {job.task.name}"
+            self._progress.note(f"{note}; it is retried once, after all other models")
             self._suspected.append(job)
             return None
         died = max(job.deaths, job.lost)
