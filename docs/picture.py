@@ -48,7 +48,7 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
         (
             ("analysis", "correlations and", "turnaround points"),
             ("prediction", "operators, networks,", "libraries, schedules"),
-            ("parallel", "plans, and the lanes", "that run them"),
+            ("parallel", "plans, and worker", "threads that run them"),
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""Addresses of datasets and models as everybody may read them."""
+"""Addresses of datasets and models without the passwords in them, for messages and stored text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache folder: what is kept there, how much of it, and what goes when it is too much."""
+"""The cache folder: its entries, its size limit, and the removal of the entries that were used least recently."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CacheEntry:
 
 
 def limit_bytes() -> int:
-    """How much the kinds in `LIMITED` may take together.
+    """Return the size limit of the kinds in `LIMITED` together.
 
     Raises:
         UsageError: the variable that says so holds no number.
@@ -136,7 +136,7 @@ def limit_bytes() -> int:
 
 
 def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[CacheEntry]:
-    """What there is, by kind, the least recently used first; half of an entry (`keep`) is one too."""
+    """Return the entries by kind, the least recently used first, including incomplete ones (`keep`)."""
     found = [_entry(kind, path) for kind in kinds for path in _below(cache_folder() / kind, _DEPTHS.get(kind, 1))]
     order = list(KINDS)
     return sorted((e for e in found if e is not None), key=lambda e: (order.index(e.kind), e.used))
@@ -222,7 +222,7 @@ def trim() -> None:
 
 
 def remove(entry: CacheEntry) -> None:
-    """Take an entry away at once, for whoever looks for it."""
+    """Remove an entry atomically: another process sees all of it or nothing."""
     with contextlib.suppress(OSError):
         _take_away(entry.path)
         if entry.kind in _DEPTHS:

@@ -1,4 +1,4 @@
-"""Processes of this package that this one starts: how they find it, what they are given, and what they answer."""
+"""Child processes of this package: their import path, their task and their events."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Child:
         return subprocess.Popen(command, **how)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What it tells until it ends; without half a line, over which it died."""
+        """Yield the events of the process until it ends; an incomplete last line is dropped."""
         for line in self._events:
             if line.endswith(b"\n"):
                 yield json.loads(line)
@@ -112,7 +112,7 @@ class Child:
 
 
 def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], object]) -> int:
-    """In a `Child`: read the task and do it. An error is the last event: ``error`` and its exit ``code``.
+    """Read the task in a `Child` and carry it out. After an error the last event has ``error`` and its exit ``code``.
 
     Args:
         of: the type of the task.

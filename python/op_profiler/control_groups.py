@@ -1,4 +1,4 @@
-"""Limits of the control groups (cgroups) that this process is in: those of containers, slices and services.
+"""Processor and memory limits of the control groups (cgroups) of this process: containers, slices, services.
 
 Every group on the way from the process to the root limits it, so the smallest limit holds. Both interfaces of the
 kernel are read: cgroup v2 (one hierarchy) and v1 (one hierarchy for each controller).

@@ -1,4 +1,4 @@
-"""The cores that this process may use, which of them are one physical core, and which of them threads are bound to."""
+"""Cores that this process may use: their physical cores and kinds, and the order in which threads are bound to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SYSFS = Path("/sys")
 
 @functools.cache
 def available_cores() -> tuple[int, ...]:
-    """Numbers of the cores that this process may use; as they were when first asked, since pools bind their threads."""
+    """Return the cores that this process may use, as of the first call, since pools bind their threads later."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
@@ -52,7 +52,7 @@ def callers_cores() -> Iterator[None]:
 
 
 def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:
-    """What cores are, for `ModelTiming.details`: ``physical_cores``, their number, and of a hybrid processor
+    """Return properties of cores for `ModelTiming.details`: the number ``physical_cores``, and on a hybrid processor
     ``core_kinds``."""
     cores, kinds = set(cores), core_kinds(sysfs)
     told: dict[str, Any] = {"physical_cores": len({min(siblings(core, sysfs)) for core in cores})} if cores else {}
@@ -66,8 +66,8 @@ def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:
 
 
 def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
-    """The kind of each core of a hybrid processor, as the kernel names the counters of that kind: ``cpu_core``,
-    ``cpu_atom``, ``armv8_cortex_a72``. Empty where all cores are alike, or the kernel does not say."""
+    """Return the kind of each core of a hybrid processor, as the kernel names its counters: ``cpu_core``, ``cpu_atom``,
+    ``armv8_cortex_a72``. Empty if all cores are alike or the kernel reports none."""
     lists = sorted((sysfs / "bus/event_source/devices").glob("*/cpus"))
     kinds = {core: file.parent.name for file in lists for core in parse_core_list(text_in(file))}
     return kinds if len(set(kinds.values())) > 1 else {}
@@ -89,7 +89,7 @@ def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
 
 
 def text_in(path: str | Path) -> str:
-    """What a file of the kernel's says; empty where it cannot be read."""
+    """Return the text in a file of the kernel; empty if it cannot be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: each says what is wrong, what to do next, and which exit code it ends with."""
+"""Errors that a user can resolve: the problem, the next step, and the exit code of the command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UnknownNameError(UsageError):
 
 
 class MissingPackageError(OpProfilerError):
-    """An optional package is not installed; says which one and how to install it.
+    """An optional package is missing; the message names it and the command that installs it.
 
     Args:
         build: where it is, but not the build that is needed: which one that is, and how to install it.

@@ -1,4 +1,4 @@
-"""Files and folders that are whole when they appear, and files of a user that are tried before anything is measured."""
+"""Atomic writing of files and folders, and checks before measuring that a path can be written."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def check_folder(option: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, renamed at the end and removed where anything fails: an older file stays until
-    the new one is whole. What a link points to is replaced, not the link. A missing folder is made.
+    """Yield a temporary name in the folder of `path`, which is renamed at the end and removed after an error; an older
+    file stays until then. The target of a link is replaced, not the link. A missing folder is created.
 
     Raises:
         OSError: the file cannot be written.
@@ -70,7 +70,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A folder beside `path` to fill, renamed at the end and removed where anything fails.
+    """Yield a temporary folder next to `path`, which is renamed at the end and removed after an error.
 
     Args:
         replace: it takes the place of a folder that is there, which stays until the new one is whole, and where a link
@@ -110,7 +110,7 @@ def _exchange(path: Path, partial: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """An `atomic_file` that a user asked for, in a folder that exists.
+    """Yield an `atomic_file` for a path that the user gave, in an existing folder.
 
     Raises:
         OpProfilerError: the file cannot be written.
@@ -123,12 +123,12 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold a file that one process at a time holds. It is made, with its folder, and taken away where that is empty.
+    """Lock a file for one process at a time. It is created with its folders, and removed with those that are empty.
 
-    Who is killed holds it no more; the file that it leaves is taken by the next.
+    The lock of a killed process is released, and the next process takes its file over.
 
     Args:
-        waiting: told where another process holds it.
+        waiting: called if another process has the lock.
 
     Raises:
         OSError: the file cannot be made.
@@ -186,6 +186,7 @@ def _beside(path: Path) -> Path:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
+    """Turn an OSError of the block into an `OpProfilerError` that names `what` and advises another path."""
     try:
         yield
     except OSError as error:

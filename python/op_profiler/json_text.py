@@ -1,4 +1,4 @@
-"""JSON for others to read, of values and of results; numbers that JSON does not know (NaN, infinities) are null."""
+"""JSON text of values and results; NaN and infinities, which JSON lacks, become null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries, imported without what they pull in and nothing here uses, and run without their warnings."""
+"""Imports of libraries without unused dependencies and without their warnings."""
 
 from __future__ import annotations
 

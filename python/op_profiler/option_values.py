@@ -1,4 +1,4 @@
-"""Values of options as a user writes them: each reader is given the option, for its message, and the text."""
+"""Parsers of option values; each is given the option, for its message, and the text."""
 
 from __future__ import annotations
 

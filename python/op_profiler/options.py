@@ -1,4 +1,4 @@
-"""Options, declared once: at the fields of the dataclasses that say what a user asks for.
+"""`Option`: the declaration of an option, once, at the field of the request that it sets.
 
 The command line, the functions of `op_profiler.api`, their help and the reference follow from them. A request may have
 others within it; its options are then those of all of them. Nothing here is heavy, and nothing is of one command.
@@ -22,7 +22,7 @@ MODEL, MEASURING, TUNING, DEVICE, OUTPUT = "Model", "Measuring", "Tuning", "Devi
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """How a field is given.
+    """Declaration of an option.
 
     Attributes:
         help: what it is. ``{tuners}`` stands for the names of the registry of tuners.
@@ -83,7 +83,7 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """By which messages name it."""
+        """The flag that messages name."""
         return self.option.flags[0] if self.option.flags else "--" + self.name.replace("_", "-")
 
 

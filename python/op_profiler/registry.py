@@ -1,4 +1,4 @@
-"""What is chosen by its name: model sources, targets, tuners, policies, ... Each kind has one `Registry`.
+"""`Registry`: implementations that a user chooses by name, such as model sources, targets, tuners and policies.
 
 A registry says where an implementation is and what it is for, in one line. It imports an implementation when that is
 asked for and not before, so that a command's help lists what there is within a fraction of a second.

@@ -1,4 +1,4 @@
-"""A collection of one model, as Python programs and notebooks see it."""
+"""`Run`: the result of a collection of one model, for Python programs and notebooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Run(ModelReport):
 
     @classmethod
     def of(cls, report: ModelReport) -> Run:
-        """The same report."""
+        """Return the report as a run."""
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_pandas(self) -> pd.DataFrame:

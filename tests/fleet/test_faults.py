@@ -140,7 +140,7 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
         first, second = runs.collect(cluster, asked, deadly)
         assert len(deadly.signalled) >= 3 and "workers died of it" in str(first.error) and first.exit_code == 5
         assert "unknown" in str(second.error)  # it stood in line on the worker, and is not blamed
-        (aside,) = [index for index, text in enumerate(deadly.told) if "took 2 workers down" in text]
+        (aside,) = [index for index, text in enumerate(deadly.told) if "2 workers died while they measured mlp" in text]
         assert deadly.told.index("nothing-of-this-name") > 0 and aside > 0
         with Dataset.open(sqlite_url) as dataset:
             assert dataset.counts()["measurements"] == 0
@@ -176,7 +176,7 @@ def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(
         again = dataclasses.replace(request(sqlite_url), measuring=Measuring(rounds=3, remeasure="all"))
         (put_aside,) = runs.collect(cluster, [again], Deadly(address, signal.SIGTERM))
     assert report.error is None and ending.ended >= 2
-    assert not any("took 2 workers down" in text for text in ending.told)
+    assert not any("2 workers died" in text for text in ending.told)
     assert str(put_aside.error).startswith("quarantined: 1 workers were told to end while they had it")
 
 

@@ -1,1 +1,1 @@
-"""What decides the latency of operators: correlations with factors, and from where on more of a factor stops paying."""
+"""Factors that decide the latency of operators: correlations, and turnaround points, beyond which more does not pay."""

@@ -1,4 +1,4 @@
-"""How latency goes with each factor, and from where on more of it stops paying."""
+"""`analyze`: from a request to the correlations and turnaround points of stored measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FactorAnalysis:
-    """What an analysis found.
+    """Results of an analysis of factors.
 
     Attributes:
         predictions: one a factor that can be swept.

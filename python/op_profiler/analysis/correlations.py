@@ -1,4 +1,4 @@
-"""How closely the latency of operators goes with each factor.
+"""Correlations between the latency of operators and each factor.
 
 **Factors of an operator** (sizes, FLOPs, bytes) are compared between operators: one sample an operator, the fastest of
 its measured schedules, in the one combination of device and settings that most operators of the anchor were measured in
@@ -53,7 +53,8 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Correlation:
-    """Of the latency of one anchor's operators with one factor; None for what does not apply or is not enough.
+    """Correlation between the latency of one anchor's operators and one factor; a field that does not apply or has too
+    few samples is None.
 
     Attributes:
         compared: ``between operators`` or ``within operators``.

@@ -1,4 +1,4 @@
-"""Which measurements and factors a user wants analyzed, checked before anything heavy is loaded."""
+"""`AnalyzeRequest`: the options of ``op-profiler analyze``, checked without heavy imports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _factors(option: str, text: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnalyzeRequest:
-    """Which measurements, and which factors of them; no names for all factors."""
+    """Measurements and factors to analyze; without names, all factors."""
 
     db: Annotated[
         str | None, Option(f"SQLAlchemy address of a dataset. Default: {DEFAULT_DB} and the results that ship.")
@@ -56,7 +56,7 @@ class AnalyzeRequest:
             )
 
     def read(self, note: Callable[[str], None]) -> tuple[FactorTable, list[Factor]]:
-        """Return the measurements and the factors that were asked for.
+        """Return the requested measurements and factors.
 
         Args:
             note: called with the reason why the default dataset is left out.

@@ -1,4 +1,4 @@
-"""Measurements with the factors that may decide their latency, one row each."""
+"""`FactorTable`: measurements with the factors that may decide their latency, one row each."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class FactorTable:
 
     @property
     def drawn(self) -> str:
-        """A sentence where the frame does not hold all that is usable; else nothing."""
+        """A sentence if the frame is a sample of the usable measurements; else empty."""
         if not self.not_drawn:
             return ""
         return (
@@ -124,7 +124,7 @@ class FactorTable:
         return [self.factors[name] for name in names]
 
     def of_anchor(self, anchor: str) -> FactorTable:
-        """Only operators around one heavy op, under the compiler's name or the plain one (``nn.conv2d``).
+        """Return the operators of one anchor, by the compiler's name or the plain one (``nn.conv2d``).
 
         Raises:
             UnknownNameError: no operator has it; tells the nearest.
@@ -143,8 +143,7 @@ def plain_anchor(name: str) -> str:
 def load_rows(
     db: str | None, file: Path | None, *, optional_db: bool = False, warn: Callable[[str], None] = lambda text: None
 ) -> Iterator[Mapping[str, Any]]:
-    """What `factor_table` reads of the flat table, from a dataset, from a Parquet file of ``op-profiler export``, or
-    from both, one by one.
+    """Yield the rows for `factor_table`, from a dataset, a Parquet file of ``op-profiler export``, or both.
 
     Args:
         optional_db: a dataset that cannot be opened is told to `warn`, and left out.

@@ -1,4 +1,4 @@
-"""The turnaround point of an operator in a factor: the value from which on more of it stops paying.
+"""Turnaround points: the smallest value of a factor beyond which no larger value pays, for each operator.
 
 **The rule.** cost(x) is the median latency at the value x; for the batch and the input size it is the latency per unit
 of work (FLOP; byte for operators without FLOPs), since larger inputs take longer anyway. A larger value x' *pays* over
@@ -50,7 +50,7 @@ SIZES = ("batch", "input_size", "past")
 
 @dataclasses.dataclass(frozen=True)
 class Knee:
-    """Where more stops paying.
+    """The turnaround point of one curve.
 
     Attributes:
         value: the turnaround point; None where there is none.

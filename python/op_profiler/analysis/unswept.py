@@ -1,4 +1,4 @@
-"""The turnaround points of operators that were never swept, predicted from those that were.
+"""Predicted turnaround points of operators that were not swept.
 
 The classes are the values at which operators turned, and ``> n`` for those to which more still paid at the largest
 value n. A random forest (scikit-learn) learns them from the operators' sizes, FLOPs, bytes, window and anchor. How good
@@ -36,7 +36,7 @@ _SIZES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TurnaroundPrediction:
-    """What is expected of operators that were never swept, and how much that is worth.
+    """Predicted turnaround points of operators that were not swept, and the accuracy of the prediction.
 
     Attributes:
         operators: that were swept.

@@ -1,4 +1,4 @@
-"""What the commands do, for programs. Import it from the package: ``from op_profiler import collect, predict, corun``.
+"""The commands as Python functions: ``from op_profiler import collect, predict, corun``.
 
 A function takes the options of its command that decide what is measured, as keyword arguments, and returns what the
 command would print. A model is a torch module with example inputs, an ``onnx.ModelProto``, ``source:name``, the path of

@@ -1,4 +1,4 @@
-"""How functions of Python programs take the options of requests, and models."""
+"""Keyword arguments and models of Python programs, turned into requests."""
 
 from __future__ import annotations
 
@@ -73,4 +73,4 @@ def model_request(request: ModelRequest, model: LiveModel | Run, inputs: object 
 
 
 def silent(text: str) -> None:
-    """In place of progress."""
+    """Ignore progress."""

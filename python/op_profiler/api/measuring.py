@@ -1,4 +1,4 @@
-"""Functions that measure here."""
+"""Python functions that measure on a machine: `collect`, `tune`, `sample`, `calibrate`, `corun`, `explain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that answer for what was not measured, or say how well that works."""
+"""Python functions that predict without measuring: `predict`, `schedule`, and `evaluate`, which scores predictors."""
 
 from __future__ import annotations
 

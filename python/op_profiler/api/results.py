@@ -1,4 +1,4 @@
-"""Functions of what was measured: compare, analyze, write and read it."""
+"""Python functions on stored results: `compare`, `analyze`, `export`, `import_results`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of typer, made of functions whose parameters are requests and options of their own."""
+"""Typer commands, made from functions whose parameters are requests and further options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``op-profiler dataset``: what a dataset holds, several made one, and models taken out."""
+"""``op-profiler dataset``: prints the contents of a dataset, merges datasets and removes models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``op-profiler scheduler``, ``worker``, ``fleet`` and ``certificates``: machines that measure together."""
+"""``op-profiler scheduler``, ``worker``, ``fleet`` and ``certificates``: clusters of machines that measure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What all commands share: how they are interrupted, what replaces removed options, help texts that name what can be
-chosen.
+"""`Command`, the base of all commands: Ctrl-C, removed options, and help texts with names of registries.
 
 ``{tuners}`` in a help text stands for the names of the registry of tuners. They are filled in when a help is shown. To
 know what other packages offer takes a look at all that are installed, which no command should wait for.
@@ -36,12 +35,14 @@ class Command(TyperCommand):
     interrupted: ClassVar[str] = "interrupted"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; raise UsageError with the substitute for an option that was removed."""
         for option in (argument.partition("=")[0] for argument in args):
             if substitute := _REMOVED.get((self.name or "", option)):
                 raise UsageError(f"{option} was removed: {substitute}")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; on Ctrl-C print `interrupted` to stderr and exit with `EXIT_INTERRUPTED`."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # Typer would end without a word
@@ -49,6 +50,7 @@ class Command(TyperCommand):
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help text, with the names of the registries in place of kinds."""
         for parameter in self.params:
             parameter.help = filled(parameter.help or "")  # type: ignore[attr-defined]  # of options and arguments
         self.epilog = filled(self.epilog or "")

@@ -1,4 +1,4 @@
-"""``op-profiler collect --module``: a ready-made function of the user's, timed on a board."""
+"""``op-profiler collect --module``: times a compiled function of the user on a board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of output, which several commands have and no request does: each is declared once."""
+"""Options of output that several commands share, each declared once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard streams that cannot be written do not stop a command: what it measured is stored, its files are written."""
+"""Output to standard streams that does not stop a command where a stream is closed or cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several commands make of the options that they were given."""
+"""Values that several commands derive from their options."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
 
 
 def parse_steps(prefill: str | None, decode: str | None, past: str | None) -> list[tuple[int, int]]:
-    """Steps of a decoder: tokens that each takes, and those that its cache holds in front of them; prefills first.
+    """Return the steps of a decoder, prefills first: the new tokens of each, and the tokens in its cache.
 
     Raises:
         UsageError: a number is none or below 1, or one of --decode and --past is left out.

@@ -1,1 +1,1 @@
-"""From a request to a filled dataset: one worker process a model, watched by a supervisor."""
+"""Collections, from a request to stored measurements: one worker process per model, watched by a supervisor."""

@@ -1,4 +1,4 @@
-"""How far the outputs of a model in another precision are from those in float32, for the same inputs."""
+"""Accuracy of a model in another precision: its outputs against float32, for the same inputs."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class References:
             self._write(outputs)
 
     def outputs(self, model: ModelRequest) -> list[np.ndarray]:
-        """What was remembered; else what this machine's processor computes."""
+        """Return the stored outputs in float32, or compute them on this machine's processor."""
         try:
             with np.load(self._path, allow_pickle=False) as kept:
                 return [kept[name] for name in kept.files]

@@ -1,4 +1,4 @@
-"""What a run that was killed stored of its rounds, as samples that the next one adds to."""
+"""Samples of a run that was killed, restored from the dataset so that the next run adds to them."""
 
 from __future__ import annotations
 

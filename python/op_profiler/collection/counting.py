@@ -1,4 +1,4 @@
-"""What the calls of a model count: after the rounds, or later of what was measured without counters."""
+"""Performance counters of a model's calls, read after the rounds or later for stored measurements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def counting(
     launches: Sequence[int] = (),
     announce: Callable[..., None] = lambda **event: None,
 ) -> Count | None:
-    """What takes counters of a loaded model; None where nobody asked.
+    """Return a function that reads the counters of a loaded model; None where the request has no counters.
 
     Args:
         keys: workload key of each kernel of the model, in order.

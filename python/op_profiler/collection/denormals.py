@@ -1,4 +1,4 @@
-"""Denormal numbers: so close to 0 that processors compute with them in microcode.
+"""Denormal numbers in the inputs of operators, which processors compute with in microcode.
 
 An operation on one of them takes a hundred cycles and more (Dooley & Kale, Quantifying the interference caused by
 subnormal floating-point values, OSIHPA 2006). A mask of -100 before a softmax makes some, since exp(-100) is 4e-44. The
@@ -21,8 +21,8 @@ _SMALLEST_ITEM_BYTES = 4
 
 
 def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]) -> dict[str, float]:
-    """How much of what operators write is denormal, 0 to 1, by workload key; of several calls the most. Those that
-    write none are left out.
+    """Return the share of denormal values in an operator's outputs, 0 to 1, by workload key; the largest over its
+    calls. Operators without any are left out.
 
     Args:
         operators: of each call.
@@ -42,7 +42,7 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
 
 
 def notes_on(shares: Mapping[str, float], operators: Sequence[Operator]) -> tuple[str, ...]:
-    """What the user should know of them: one sentence, or none."""
+    """Return a sentence that names the operators whose outputs contain denormal numbers, or nothing."""
     names = [operator.name for operator in operators if operator.key in shares]
     if not names:
         return ()

@@ -1,4 +1,4 @@
-"""What the kernels of a model reach of a GPU's peaks: the model runs once more in a process that ncu watches."""
+"""Shares of a GPU's peaks that kernels reach: one more run of the model under ncu."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROGRAM = "import sys; del sys.path[0]; from op_profiler.collection.gpu_countin
 def count_on_gpu(
     recipe: Recipe | None, keys: Sequence[str], launches: Sequence[int], threads: Sequence[int]
 ) -> Counted:
-    """As `op_profiler.collection.counting.count`.
+    """Count a model's kernels under ncu; see `op_profiler.collection.counting.count`.
 
     Args:
         recipe: of the model; None where it could not be measured as a whole.

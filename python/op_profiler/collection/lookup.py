@@ -1,4 +1,4 @@
-"""Which model of the dataset is the one that a request asks for, and what of it is there."""
+"""Look-up of the stored model that matches a request, and of what the dataset has of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str |
 
 
 def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Found]:
-    """What the dataset has of a request, by machine; nothing where it cannot be read, or only lowering tells the model.
+    """Return the stored results of a request by machine; empty where the dataset cannot be read, or where only lowering
+    identifies the model.
 
     Args:
         machines: `Device.identity` of those that are looked for.

@@ -1,4 +1,4 @@
-"""Operators as models of their own: for a model that does not build or run as a whole."""
+"""Operators as models of their own, for models that do not build or run as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's way through a model that cannot be measured as a whole: each distinct operator as a model of its own."""
+"""`OperatorsAlone`: the worker that measures each distinct operator of a model in isolation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OperatorsAlone:
-    """What does not build or run is recorded with its error.
+    """Measures each operator in isolation; an operator that does not build or run is recorded with its error.
 
     Args:
         worker: that carries out the task.

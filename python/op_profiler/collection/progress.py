@@ -1,4 +1,4 @@
-"""Where a collection says what it is doing."""
+"""`Progress`: the display of a running collection, as its parts see it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Is told of models, of steps in one, and of what a user should know."""
+    """Displays models, the steps of each, notes and problems."""
 
-    def start(self, models: int) -> None: ...
-    def step(self, description: str, done_models: float) -> None: ...
-    def stop(self) -> None: ...
-    def note(self, text: str) -> None: ...
-    def problem(self, text: str) -> None: ...
+    def start(self, models: int) -> None:
+        """Begin the display for this number of models."""
+
+    def step(self, description: str, done_models: float) -> None:
+        """Show what is done at the moment, and the number of finished models, with a fraction for the present one."""
+
+    def stop(self) -> None:
+        """End the display."""
+
+    def note(self, text: str) -> None:
+        """Print a note that needs no action."""
+
+    def problem(self, text: str) -> None:
+        """Print an error, or what helps to find its cause."""
 
 
 @contextlib.contextmanager

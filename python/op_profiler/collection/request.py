@@ -1,4 +1,4 @@
-"""What a user asks the collector for, checked before anything heavy is loaded."""
+"""`CollectRequest`: the options of ``op-profiler collect``, checked without heavy imports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RemeasureOption = Annotated[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measuring:
-    """How a built model is measured.
+    """Options of measuring a built model.
 
     Attributes:
         resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
@@ -99,7 +99,7 @@ class Measuring:
 
     @property
     def core_set(self) -> tuple[int, ...] | None:
-        """Cores that kernels are to run on; None where that is not asked for."""
+        """Cores that kernels have to run on; None if any."""
         found = self.resources.get("core_set")
         return found if isinstance(found, tuple) else None
 
@@ -111,7 +111,7 @@ class Measuring:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneRequest:
-    """How to search for better schedules.
+    """Options of the search for schedules.
 
     Attributes:
         seed: of everything that is drawn.
@@ -156,7 +156,7 @@ class TuneRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Studies:
-    """What is done with the heavy operators of a model beside measuring them.
+    """Studies of a model's heavy operators, in addition to measuring.
 
     Attributes:
         tune: search for better schedules; None for no search.
@@ -265,11 +265,11 @@ class CollectRequest:
             raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
 
     def of(self, **build: Any) -> CollectRequest:
-        """The same of another build: these fields of `BuildRequest` are different."""
+        """Return a copy with the given fields of `BuildRequest` replaced."""
         return dataclasses.replace(self, build=dataclasses.replace(self.build, **build))
 
     def settings(self, threads: int, **read_back: Any) -> Settings:
-        """What is asked for at a thread count, and what was read back by the fields of `Settings`."""
+        """Return the settings at a thread count; `read_back`: effective values by the fields of `Settings`."""
         build = self.build
         return Settings(
             threads=threads,
@@ -281,7 +281,7 @@ class CollectRequest:
         )
 
     def asked(self, threads: int) -> dict[str, Any]:
-        """The resources that are asked for at a thread count, by their names in `Settings`."""
+        """Return the requested resources at a thread count, by their names in `Settings`."""
         resources = self.measuring.resources
         if not self.build.on_host:
             return resources
@@ -289,7 +289,8 @@ class CollectRequest:
         return resources | {"core_set": tuple(cores[:threads])}
 
     def machine(self) -> str | None:
-        """`Device.identity` of the machine that is measured; None of one behind RPC, which has to be asked itself.
+        """Return `Device.identity` of the machine to measure on; None for one behind RPC, which only answers when it is
+        opened.
 
         Raises:
             MeasureError: a GPU that does not tell which one it is.

@@ -1,4 +1,4 @@
-"""What a worker writes to the dataset of its model: which one it is, its operators, their times and failures."""
+"""`Results`: writes a model's identity, operators, times and failures to the dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What is known of one model so far, and the part of the dataset that it belongs to.
+    """Results of one model so far, and the dataset that stores them.
 
     Attributes:
         device: the one that the model is measured on; None until its machine is open.
@@ -56,7 +56,7 @@ class Results:
         self._task = task
 
     def identify(self, content: str, asked: Iterable[str]) -> None:
-        """Which model of the dataset this is: known once the build has asked for records and the machine is open.
+        """Find the model in the dataset. It is identified once the build has requested records and the machine is open.
 
         Args:
             content: of the model (`ImportedModel.content`).

@@ -1,4 +1,4 @@
-"""What the dataset has of a model already: of the same request, or of the same operators elsewhere."""
+"""Stored results that a collection reuses: of the same request, or of the same operators in other models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def to_repeat(measurement: Measurement, remeasure: str, *, settled: bool = False
 
 @dataclasses.dataclass(frozen=True)
 class StoredResults:
-    """What was stored of a model before, under the settings that a request asks for.
+    """Stored results of a model under the settings of a request.
 
     Attributes:
         model_key: identity of the lowered model in the dataset.
@@ -62,7 +62,7 @@ class StoredResults:
         return self.measured(threads) and not self.uncounted(threads)
 
     def uncounted(self, threads: int) -> bool:
-        """Whether the times are there, and counters that are asked for are not."""
+        """Whether times are stored at a thread count, but requested counters are not."""
         timing = self.timing(threads)
         if not self.request.measuring.counters or timing is None:
             return False
@@ -92,7 +92,7 @@ class StoredResults:
         return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
 
     def replaced(self, threads: int) -> bool:
-        """Whether what is there at a thread count was asked for again, so that a worse time takes its place too."""
+        """Whether stored results at a thread count are measured again, so that even a slower time replaces them."""
         timing = self.timing(threads)
         return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
@@ -104,7 +104,7 @@ class StoredResults:
         return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:
-        """What is stored, and what it was counted to be."""
+        """Yield the stored timing and measurements with the counters that belong to each."""
         for threads in {n for n, _ in counted}:
             timing = self.timing(threads)
             assert timing is not None
@@ -114,7 +114,7 @@ class StoredResults:
                     yield row, counted[threads, key]
 
     def complete(self, threads: int) -> dict[str, Measurement]:
-        """By workload key, what was measured, or failed, at a thread count."""
+        """Return measurements and failures at a thread count, by workload key."""
         return {key: row.measurement for key, row in self._stored(threads).items() if row.complete}
 
     def kept(self, threads: int) -> set[str]:
@@ -125,7 +125,8 @@ class StoredResults:
         return {key for key, row in self._stored(threads).items() if row.complete and not self._repeated(row)}
 
     def known(self) -> dict[int, dict[str, Measurement]]:
-        """Times that hold in any model; in the state ``model`` there are none."""
+        """Return times that are valid in any model, by thread count and workload key; none for the cache state
+        ``model``."""
         if self.request.build.cache == "model":
             return {}
         kept = {threads: self.kept(threads) for threads in self.request.build.threads}

@@ -1,4 +1,4 @@
-"""Which revision of which code measured: of this project, and of whatever the user keeps in the current folder."""
+"""Git revisions of this project and of the user's current folder, stored with each run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def project_revision() -> str:
 
 @functools.cache
 def user_revision() -> str | None:
-    """Git's of the current folder, as it was when it was first asked for; None where that is no checkout."""
+    """Return Git's revision of the current folder, as of the first call; None outside a checkout."""
     return _revision(Path.cwd())
 
 

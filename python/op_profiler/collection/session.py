@@ -1,4 +1,4 @@
-"""Measures one compiled model and turns the samples into measurements of its operators."""
+"""`Session`: measures one compiled model, and turns the samples into measurements of its operators."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OperatorResult:
 
 @dataclasses.dataclass(frozen=True)
 class ThreadResult:
-    """Everything at one thread count: the operators, and the model beside them."""
+    """Results at one thread count: the operators and the whole model."""
 
     threads: int
     settings: Settings

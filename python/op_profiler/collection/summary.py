@@ -1,4 +1,4 @@
-"""What a collection found, one report a model: read from the dataset, so that new and reused numbers are the same."""
+"""`ModelReport`: the results of a collection, read from the dataset, so that new and reused numbers agree."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class ThreadReport:
 
     @property
     def failed(self) -> int:
+        """Number of operators that have a recorded failure in place of a time."""
         return sum(1 for m in self.measurements.values() if m.error is not None)
 
     @property
     def short(self) -> int:
-        """How many operators are so short that the systematic error of a GPU's times is a large part of theirs."""
+        """Number of operators so short that the systematic error of GPU times is a large part of their time."""
         timing = self.timing
         return 0 if timing is None else sum(timing.is_short(one.median_us) for one in self.measurements.values())
 
@@ -94,6 +95,8 @@ class ModelReport:
 
     @property
     def exit_code(self) -> int:
+        """Exit code for this model: `error_code` after an error, `EXIT_FAILURES_RECORDED` if an operator or a study
+        failed."""
         if self.error is None and self.studies is not None and self.studies.failed:
             return EXIT_FAILURES_RECORDED
         if self.error is not None:
@@ -218,7 +221,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class LayerTime:
-    """What the kernels of a layer take together.
+    """Total time of the kernels of a layer.
 
     Attributes:
         layer: empty for what belongs to no layer that is known.

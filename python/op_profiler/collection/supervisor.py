@@ -1,4 +1,4 @@
-"""Runs a collection: looks up what is there already, and gives the rest to worker processes that it watches."""
+"""`Collection`: looks up stored results, and starts and watches a worker process for each remaining model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for every combination of values of resources."""
+"""Sweeps: one request for each combination of resource values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from op_profiler.resources import resource_to_sweep
 
 
 def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Every combination of the values of resources; a single empty one where there are no words.
+    """Return every combination of resource values; a single empty one without words.
 
     Args:
         words: each ``NAME=VALUE,VALUE,...``.

@@ -1,4 +1,4 @@
-"""A ready-made function of the user's, timed on a board: how an FPGA's operator enters the dataset."""
+"""A compiled function of the user, timed on a board and stored as an operator, such as one on an FPGA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all ways through a task share: its job, its machine, its dataset and what it has announced."""
+"""`WorkerBase`: the job, machine, dataset and announcements that all kinds of workers share."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class WorkerBase:
         return self.results.device
 
     def identify(self) -> None:
-        """Find out which model of the dataset this is, and tell."""
+        """Find the model in the dataset, and announce its key."""
         self.results.identify(self.job.model.content, self.asked)
         self.announce(model_key=self.results.model_key)
 
     def lost(self, error: BoardLostError) -> None:
-        """The machine went away: the next one that is asked for may be it again, or another of its key."""
+        """Close a lost board, so that it or another one of its key is requested next; raise after too many losses."""
         self.job.close()
         self.losses += 1
         if self.losses >= _MOST_LOSSES:

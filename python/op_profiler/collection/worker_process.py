@@ -1,4 +1,4 @@
-"""A worker process: started with a task, listened to until it ends."""
+"""`run_worker`: starts a worker process for a task, and reads its events until it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORKER = "op_profiler.collection.worker"
 
 @dataclasses.dataclass
 class WorkerOutcome:
-    """How a worker ended.
+    """The end of a worker process, and what it announced.
 
     Attributes:
         stage: what it did last.

@@ -1,4 +1,4 @@
-"""What a supervisor asks of a worker process."""
+"""`WorkerTask`: the message from a supervisor to a worker process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Work = Literal["measure", "describe", "tune", "compare", "vendor"]
 
 @dataclasses.dataclass(frozen=True)
 class WorkerTask:
-    """What the supervisor asks of a worker; it gets there as JSON.
+    """A task for a worker, sent as JSON.
 
     Attributes:
         request: with all thread counts; the worker knows which are still to be measured once it knows the machine.

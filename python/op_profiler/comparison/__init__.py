@@ -1,1 +1,1 @@
-"""Two runs beside each other: what became faster or slower, how sure that is, and what only one of them has."""
+"""Comparisons of two runs: operators that changed, the certainty of each change, and operators of one run only."""

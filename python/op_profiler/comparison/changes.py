@@ -1,4 +1,4 @@
-"""Whether a change of a time is real: intervals and decisions over many comparisons at once.
+"""Intervals of changes, and the decision which of many changes are real.
 
 All is done with logarithms of after over before. The deviation of an estimate is that of another comparison of the same
 two things, never that of samples inside one run, which know nothing of where another run lies in memory and in which
@@ -145,7 +145,8 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
 
 
 def half_width(estimate: Estimate, comparisons: int) -> float:
-    """Of the interval that an estimate will get among so many comparisons if none of them is real."""
+    """Return the half width of an estimate's interval among this many comparisons if no change is real; inf without a
+    deviation."""
     from scipy import stats
 
     if estimate.deviation is None:

@@ -1,4 +1,4 @@
-"""From two words on a command line to a comparison of the runs that they mean."""
+"""`compare_runs`: finds the two runs that the user named, and compares them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operator of one model is which of another one: by its key, else by its layers, else by where it is called."""
+"""Matching of the operators of two models: by key, else by layers, else by the place of their calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ComparedCall:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """The same operator in two models; keys are workload keys."""
+    """An operator that two models have in common; keys are workload keys."""
 
     before: str
     after: str

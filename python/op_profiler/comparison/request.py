@@ -1,4 +1,4 @@
-"""Which runs a user wants compared, checked before anything heavy is loaded."""
+"""`CompareRequest`: the options of ``op-profiler compare``, checked without heavy imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs measured again in turns on this machine, with the kernels that they had."""
+"""Comparison of two runs by measuring both again in turns on this machine, with their own kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison of runs says."""
+"""`RunComparison` and its parts: the result of a comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in datasets: one is a model, collected once, with its operators' times at each thread count."""
+"""Runs in datasets: each is one collection of a model, with operator times at each thread count."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PIECE = 1000  # rows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KnownRun:
-    """Which run it is: a model that was collected, without its times.
+    """A run without its times: one collection of a model.
 
     Attributes:
         where: address of the dataset.
@@ -50,7 +50,7 @@ class KnownRun:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Label of the run, else the key of its model."""
         return self.model.label or self.model.key
 
     @property
@@ -89,22 +89,22 @@ class TimedRun:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Label of the run, else the key of its model."""
         return self.known.name
 
     @property
     def compiler(self) -> str:
-        """That made its kernels, by its name."""
+        """Name of the compiler that made the kernels."""
         return self.known.compiler
 
     @functools.cached_property
     def times_called(self) -> Counter[str]:
-        """How often the model calls each operator, by workload key."""
+        """Number of calls of each operator in the model, by workload key."""
         return Counter(call.key for call in self.calls)
 
     @functools.cached_property
     def shares(self) -> dict[int, dict[str, float]]:
-        """By thread count and workload key, of the time that all operators add up to; none where that is not known."""
+        """Share of each operator in the sum of operators, by thread count and workload key; empty where unknown."""
         found: dict[int, dict[str, float]] = {}
         for threads, rows in self.measurements.items():
             times = {

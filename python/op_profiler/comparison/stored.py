@@ -1,4 +1,4 @@
-"""Two runs by the times that were stored of them, of different minutes of the machine.
+"""Comparison of two runs by their stored times, which were measured at different moments.
 
 Times are those at the machine's usual state (`measure.between_runs`), whose interval is that of what another run finds:
 how far two runs lie apart that nothing changed between. Both runs tell it, so the deviation of a change is the mean of

@@ -1,4 +1,4 @@
-"""Two built models in turns: before, after, after, before, loaded anew again and again.
+"""Two built models measured in turns: before, after, after, before, with fresh loads for each pair.
 
 A shared machine is another one from minute to minute, and a model takes other times where its tensors lie in other
 memory (`measure/placements.py`). So does the code of its kernels: small ones differed by 4 % from one load of the same
@@ -57,7 +57,7 @@ class Side:
 
 @dataclasses.dataclass
 class PairedTimes:
-    """What was measured at one thread count, microseconds; one row a pair.
+    """Times at one thread count in microseconds, one row per pair.
 
     Attributes:
         whole: shape (pairs, 2): before, after.

@@ -1,4 +1,4 @@
-"""Where measurements are kept: one store for SQLite and PostgreSQL, and every format that comes in or goes out.
+"""The dataset: a store on SQLite or PostgreSQL, and the file formats for import and export.
 
 Names are looked up on first use, so that importing this package loads neither SQLAlchemy nor pyarrow.
 """

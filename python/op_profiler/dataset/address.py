@@ -1,4 +1,4 @@
-"""Addresses of datasets: which databases are supported."""
+"""Addresses of datasets: parsing, and the databases that are supported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_url(text: str) -> URL:
 
 
 def absolute_address(text: str) -> str:
-    """The same address wherever it is read: a file's path is absolute, a password is kept.
+    """Return the address with the absolute path of a SQLite file; a password is kept.
 
     Raises:
         UsageError: it is no address.

@@ -1,4 +1,4 @@
-"""Rows of a table that look wrong: too fast for any hardware, in another unit, or at odds with each other.
+"""Checks of a table's rows: faster than any hardware, in another unit, or contradicting each other.
 
 Nothing is changed or dropped here; who learns from a table leaves out what is reported.
 """
@@ -51,7 +51,7 @@ def check_rows(
     peak_flops_per_s: float | None = None,
     peak_bytes_per_s: float | None = None,
 ) -> list[Finding]:
-    """What looks wrong in a table, in the order of kinds and then of rows; a row may be found more than once.
+    """Return findings in the order of kinds and then of rows; a row may have several.
 
     Args:
         flops, bytes_moved: shape (rows,), of one call.

@@ -1,4 +1,4 @@
-"""Between the project's dataclasses and rows of the tables."""
+"""Conversions between dataclasses and rows of the tables."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def row_columns(row: Row) -> Columns:
 
 
 def storable(text: str) -> str:
-    """What PostgreSQL's text can hold: neither NUL nor half a surrogate pair."""
+    """Return text without NUL and unpaired surrogates, which PostgreSQL cannot store."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def timing_columns(timing: ModelTiming) -> Columns:
-    """The fields beside the whole model, and those of the whole model."""
+    """Return the columns of a timing, with the whole model's."""
     beside = {name: getattr(timing, name) for name in (*_BESIDE, "unmeasured")}
     return beside | {"details": finite(timing.details)} | measurement_columns(timing.whole_model)
 
@@ -102,7 +102,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
-    """From a row of measurements joined with ``settings_*`` and ``schedules_*``."""
+    """Return the measurement of a row of measurements joined with ``settings_*`` and ``schedules_*``."""
     return StoredMeasurement(
         **{name: row[name] for name in ("operator_key", "device_key", "complete", "measured_at", "run_id")},
         schedule=build(Schedule, row, "schedules_"),
@@ -113,7 +113,7 @@ def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
 
 
 def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
-    """From a row of model timings joined with ``settings_*``."""
+    """Return the timing of a row of model timings joined with ``settings_*``."""
     beside = {name: row[name] for name in (*_BESIDE, "details")} | {"unmeasured": tuple(row["unmeasured"])}
     names = ("model_key", "device_key", "complete", "measured_at", "run_id", "project_revision", "user_revision")
     return StoredTiming(
@@ -124,6 +124,6 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
 
 
 def distinct(items: Iterable[Operator | Schedule | Settings | Device]) -> Sequence[Columns]:
-    """Each item once, as columns, in the order of keys: two processes then write them in the same order."""
+    """Return each item once, as columns, in the order of keys: two processes then write them in the same order."""
     by_key = {item.key: item for item in items}
     return [to_columns(by_key[key]) for key in sorted(by_key)]

@@ -1,4 +1,4 @@
-"""Operators that ran side by side: between the dataclasses and the tables."""
+"""Co-runs in the dataset: operators that ran side by side, stored and read."""
 
 from __future__ import annotations
 

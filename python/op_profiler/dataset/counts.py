@@ -1,4 +1,4 @@
-"""Counters of what was measured before without them."""
+"""Counters added to measurements that were stored without them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from op_profiler.dataset.store import Dataset
 
 
 def add_counts(dataset: Dataset, counted: Iterable[tuple[StoredMeasurement | StoredTiming, Mapping[str, Any]]]) -> None:
-    """Put counters beside stored times, which stay as they are, in one transaction.
+    """Add counters to stored times, which stay as they are, in one transaction.
 
     Args:
         counted: what is stored, and its fields of `Measurement` about counters.

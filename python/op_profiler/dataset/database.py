@@ -1,4 +1,4 @@
-"""An open database: its connections and transactions."""
+"""`OpenDatabase`: the connections and transactions of an open database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OpenDatabase:
         self._closed = False
 
     def close(self) -> None:
-        """Let go of the database; nothing is pending. It may be asked for twice."""
+        """Close the database, with no transaction open. A second call does nothing."""
         if not self._closed:
             self._closed = True  # the engine may be another dataset's from here on
             close_engine(self._engine)
@@ -38,7 +38,7 @@ class OpenDatabase:
             yield
 
     def repeated(self, write: Callable[[], T]) -> T:
-        """What `write` returns, called inside a transaction; again where the server is started again meanwhile.
+        """Call `write` inside a transaction and return its result; retry if the server restarts meanwhile.
 
         Args:
             write: may be called more than once, also after its writes were stored.

@@ -1,4 +1,4 @@
-"""What to say when a database fails."""
+"""Messages for errors of a database, each with the step that helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tables that describe a dataset: what was measured, and on which hardware with which settings."""
+"""Two tables that describe a dataset: its operators, and its hardware with settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def operator_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
 
 
 def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
-    """One row for each hardware setting: the values that were asked for, and what was used of the hardware.
+    """Return one row per hardware setting: the requested values and the effective ones.
 
     Args:
         model_key: only what was measured inside this model; None: all.

@@ -1,4 +1,4 @@
-"""Which rows of a stream are kept where there may be more than memory should hold."""
+"""`GroupDraw`: draws whole groups of rows from a stream, as many rows as memory may have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class GroupDraw:
     many rows, the groups with the last places go. So none is more likely to stay than another, and the same rows give
     the same draw in whatever order they come. All are kept where they are not too many.
 
-    >>> draw = Draw(most=10)
+    >>> draw = GroupDraw(most=10)
     >>> kept = []
     >>> for number in range(100):
     ...     group = str(number % 20)
@@ -59,11 +59,11 @@ class GroupDraw:
         return True
 
     def dropped(self) -> set[str]:
-        """Groups whose rows are to be let go of; asked after each row that was taken."""
+        """Return the groups whose rows have to be discarded; call it after each row that was taken."""
         return self._cut() if self._kept > self.most else set()
 
     def rest(self) -> set[str]:
-        """The same, behind the last row."""
+        """Return the groups whose rows have to be discarded after the last row."""
         return self._cut() if self.left_out else set()
 
     def _cut(self) -> set[str]:

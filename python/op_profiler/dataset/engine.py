@@ -1,4 +1,4 @@
-"""Opening a database: how it is set up, and brought to the newest version.
+"""Opening a database: its settings, its upgrade to the newest version, and transactions that write.
 
 Writers queue instead of failing: SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, PostgreSQL by an advisory lock
 that lasts as long as the transaction. Two processes therefore never deadlock, in whatever order they write.
@@ -213,7 +213,7 @@ def connected(engine: Engine) -> Connection:
 
 @contextlib.contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
-    """A transaction that holds the only right to write; rolled back when the block raises.
+    """Open a transaction with the only right to write; it is rolled back if the block raises.
 
     Raises:
         sqlalchemy.exc.OperationalError: another process keeps it for `LOCK_SECONDS`; nothing was done.

@@ -1,4 +1,4 @@
-"""Why operators of a model take what they take, as ``op-profiler explain`` found last."""
+"""The last explanations of a model's operators by ``op-profiler explain``, stored and read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Ma
 
 
 def explanations_of(dataset: Dataset, model_key: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """By workload key, when an operator of a model was explained, and what `record_explanations` was given.
+    """Return, by workload key, when each operator of a model was explained, and its explanation.
 
     Raises:
         DatasetError: the database fails.

@@ -1,5 +1,6 @@
-"""The dataset as flat tables: one row a measurement, with its operator, schedule, settings, device and model; and one
-row an operator that ran beside others."""
+"""Flat tables: one row per measurement, with operator, schedule, settings, device and model; and one row per operator
+of a co-run.
+"""
 
 from __future__ import annotations
 
@@ -288,7 +289,7 @@ def flat_rows(
 
 
 class Values(NamedTuple):
-    """Of one column in some rows.
+    """The values of one column in some rows.
 
     Attributes:
         distinct: nested values are the JSON text that is stored.
@@ -381,7 +382,7 @@ def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Sel
 
 
 def raw(column: Column) -> ColumnElement[Any]:
-    """What is stored: of nested values the JSON text."""
+    """Return the stored column; the JSON text for nested values."""
     return type_coerce(column.source, Text) if isinstance(column.source.type, Json) else column.source
 
 

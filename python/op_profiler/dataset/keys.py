@@ -1,4 +1,4 @@
-"""Identities of rows: what was asked for, never what was read back. Datasets hold them, so they never change."""
+"""Keys of rows, from requested and not from effective values. Datasets contain them, so they never change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
 
 
 def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
-    """Identity of a group, 32 hex digits: what ran and how it was asked to, in whatever order it is told."""
+    """Return the key of a group, 32 hex digits: its members and their requested settings, in any order."""
     told = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
     return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
 

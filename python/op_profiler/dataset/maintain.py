@@ -1,4 +1,4 @@
-"""What a dataset holds, and models taken out again."""
+"""Contents of a dataset by model, and the removal of models."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ModelContents(ModelIdentity):
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a dataset holds.
+    """The contents of a dataset.
 
     Attributes:
         size_bytes: of the SQLite file, or of the tables in PostgreSQL.
@@ -79,7 +79,7 @@ class Contents:
 
 
 def contents(dataset: Dataset) -> Contents:
-    """What a dataset holds.
+    """Return the contents of a dataset.
 
     Raises:
         DatasetError: the database cannot be read.
@@ -201,7 +201,7 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
 
 
 def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
-    """Take out models with all that was measured in them, in one transaction.
+    """Remove models with all measurements made in them, in one transaction.
 
     What holds outside them stays (times with hot or cold caches, trials, tuned schedules), with its operators. Groups
     that ran side by side go where one of their members was of the model.

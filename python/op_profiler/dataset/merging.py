@@ -1,4 +1,4 @@
-"""Several datasets made one.
+"""`merge`: adds the rows of several datasets to one.
 
 Rows go into a temporary table in the way that a driver takes them fastest, and from there into their place by one
 statement for thousands. A statement a row, with all that SQLAlchemy does for each, takes several times as long.
@@ -46,7 +46,7 @@ _TIMED = (schema.measurements, schema.model_timings)
 
 
 def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
-    """Put all that some datasets hold into another one, in one transaction; what is there already is not stored again.
+    """Add the rows of several datasets to another one in one transaction; rows that it has are not stored again.
 
     Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`). What is
     not known of a model, of an operator in it or of a device is taken from where it is.

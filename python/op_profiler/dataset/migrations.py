@@ -1,4 +1,4 @@
-"""Making the tables, and bringing those of an older version to the newest.
+"""Creation of the tables, and upgrades from older versions.
 
 Tables only grow: the tables and columns that a newer version added are read off `schema`, so a new column needs nothing
 here. A step is for what rows from before get in it, or for what is no addition.
@@ -34,7 +34,7 @@ def stored_version(connection: Connection) -> int | None:
 
 
 def version_of(connection: Connection) -> int | None:
-    """The same of a database that has our tables; fails where it has none."""
+    """Return the version of a database that has our tables; raises an error for others."""
     found = connection.exec_driver_sql(f"SELECT version FROM {schema.schema_version.name}").scalar()
     return None if found is None else int(found)
 
@@ -72,7 +72,7 @@ def is_complete(connection: Connection) -> bool:
 
 
 def upgrade(connection: Connection, found: int, now: str) -> None:
-    """Take a database from version `found` to the newest, inside the caller's transaction; no row is lost."""
+    """Upgrade a database from version `found` to the newest, inside the caller's transaction; no row is lost."""
     _add_what_is_missing(connection)
     for version in range(found, schema.VERSION):
         for step in STEPS.get(version, ()):

@@ -1,4 +1,4 @@
-"""Models that took workers of a cluster down: failures of no model, since no worker lived long enough to store one."""
+"""Quarantined models, during which workers of a cluster died: stored, found and released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two rows of the same measurement is the better one, and failures beside both."""
+"""The rule which of two rows of one measurement is kept, and failures stored next to both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHECK_POINT, _FAILED, _BARE, _NOISY = 1, 2, 3, 4
 
 
 def rank(columns: Any) -> ColumnElement[int]:
-    """How good a row with times is, from its columns.
+    """Return the quality of a row as an SQL expression.
 
     Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time without
     its rounds (of a whole model, out of a flat table), a time that was disturbed or of rounds that did not converge, a
@@ -139,7 +139,7 @@ def select_failures(model_key: str | None) -> Select[Any]:
 
 
 def failure(row: Mapping[str, Any]) -> Failure:
-    """From a row of `select_failures`."""
+    """Return the failure of a row of `select_failures`."""
     names = ("operator_name", "device_key", "error", "machine_state", "failed_at", "run_id", "timed_at")
     return Failure(
         **{name: row[name] for name in names},

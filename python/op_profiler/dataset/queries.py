@@ -1,4 +1,4 @@
-"""The queries by which the store reads what was measured."""
+"""Queries of the store."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def operators(model_key: str) -> Select[Any]:
 
 
 def known(model_key: str, column: str) -> Select[Any]:
-    """A column of ``model_operators`` beside ``operator_key``, of those operators of a model where it is known."""
+    """Select ``operator_key`` and a column of ``model_operators``, for a model's operators where it is not NULL."""
     link = schema.model_operators
     known = link.c[column].is_not(None)
     return select(link.c.operator_key, link.c[column]).where(link.c.model_key == model_key, known)
 
 
 def templates(model_key: str) -> Select[Any]:
-    """Names of the templates that a model was built with, beside ``operator_key``."""
+    """Select ``operator_key`` and the template that a model was built with."""
     link, schedules = schema.model_operators, schema.schedules
     return (
         select(link.c.operator_key, schedules.c.template)

@@ -1,4 +1,4 @@
-"""Who may read and who may write a dataset in PostgreSQL."""
+"""Access rights of a dataset in PostgreSQL: readers and writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a dataset and what comes out of it, as plain values."""
+"""Plain values that the store accepts and returns: rows, models, failures, co-runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelIdentity:
-    """What a model of the dataset is.
+    """Identity of a model in the dataset.
 
     Attributes:
         key: fingerprint of its content and of everything that decides what the compiler makes of it.
@@ -89,7 +89,7 @@ class Model(ModelIdentity):
 
     @property
     def agreement(self) -> Agreement | None:
-        """Of its outputs with those of its own framework; None where an older version stored it."""
+        """Agreement of the outputs with those of the model's framework; None in rows of older versions."""
         if self.outputs_reference is None:
             return None
         return Agreement(self.outputs_agree, self.outputs_error, self.outputs_reference)
@@ -163,7 +163,7 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorunMember:
-    """One operator of a group that ran side by side, beside the same operator alone.
+    """One operator of a group that ran side by side, with its times in isolation.
 
     Attributes:
         operator_key: workload key of an operator that is stored already.
@@ -184,7 +184,7 @@ class CorunMember:
 
     @property
     def alone_median_us(self) -> float | None:
-        """Median of the samples alone; None where there are none."""
+        """Median of the samples in isolation; None without samples."""
         return statistics.median(self.alone_samples_us) if self.alone_samples_us else None
 
     @property
@@ -194,7 +194,7 @@ class CorunMember:
 
     @property
     def slowdown(self) -> float | None:
-        """Median in the group over median alone; None where one of them is missing."""
+        """Median in the group over the median in isolation; None if one is missing."""
         alone, together = self.alone_median_us, self.together_median_us
         return together / alone if alone and together is not None else None
 

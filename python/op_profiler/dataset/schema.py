@@ -1,4 +1,4 @@
-"""The tables, the same on SQLite and PostgreSQL, and the only place where a column is declared.
+"""The tables on SQLite and PostgreSQL, and the only place where a column is declared.
 
 A column with a `doc` is one of the flat tables too (`flat`), and so of every export, of ``--where`` and of the
 documentation. `migrations` adds it to datasets of older versions.
@@ -38,7 +38,7 @@ metadata = MetaData()
 
 
 def parse_json(text: str, **options: Any) -> Any:
-    """What a column of JSON holds; `options` of ``json.loads``.
+    """Parse the JSON text of a column; `options` of ``json.loads``.
 
     Raises:
         DatasetError: a disk or another program made something else of it.
@@ -58,9 +58,11 @@ class Json(types.TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Return a value as JSON text without spaces; None stays NULL."""
         return None if value is None else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Return the value of JSON text; raises DatasetError as `parse_json` does."""
         return None if value is None else parse_json(value)
 
 

@@ -1,4 +1,4 @@
-"""Parts that several statements have."""
+"""Parts of SQL statements that several modules use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sqlalchemy import Connection, Table
 
 
 def labelled(table: Table) -> list[Any]:
-    """All columns of a table with its name in front, to stand beside those of another."""
+    """Return all columns of a table, prefixed with its name, for joins."""
     return [column.label(f"{table.name}_{column.name}") for column in table.c]
 
 
 def insert(connection: Connection, table: Table) -> Any:
-    """An INSERT that can say what happens to rows that are there already."""
+    """Return an INSERT that can state what happens to existing rows."""
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
 

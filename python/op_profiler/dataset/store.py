@@ -1,4 +1,4 @@
-"""The dataset: everything that was measured, in one database."""
+"""`Dataset`: all measurements in one database."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Dataset(OpenDatabase):
         self.record_all([row])
 
     def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> set[str]:
-        """Store measurements in one transaction, and their failures beside them.
+        """Store measurements and failures in one transaction.
 
         A measurement that is there already is replaced by one that is better, or as good and newer: complete before a
         check point, settled and without background load before others. A failure never takes the place of a time.
@@ -303,7 +303,7 @@ class Dataset(OpenDatabase):
         return {r["operator_key"]: r["launches"] for r in self.rows(queries.known(model_key, "launches"))}
 
     def templates_of(self, model_key: str) -> dict[str, str]:
-        """By workload key, of the schedules that a model's build gave to its operators; where they are known."""
+        """Return the templates of the schedules in a model's build, by workload key, where known."""
         return {r["operator_key"]: r["template"] for r in self.rows(queries.templates(model_key))}
 
     def layers_of(self, model_key: str) -> dict[str, CallLayers]:
@@ -316,7 +316,7 @@ class Dataset(OpenDatabase):
         return convert.build(Operator, rows[0]) if rows else None
 
     def operators_around(self, anchors: Collection[str]) -> list[Operator]:
-        """The operators of these anchors."""
+        """Return all operators whose anchor is in `anchors`."""
         rows = self.rows(select(schema.operators).where(schema.operators.c.anchor.in_(sorted(anchors))))
         return [convert.build(Operator, row) for row in rows]
 
@@ -328,7 +328,7 @@ class Dataset(OpenDatabase):
     def find_measurement(
         self, operator_key: str, *, schedule: Schedule, settings: Settings, device_key: str, model_key: str = ""
     ) -> StoredMeasurement | None:
-        """The measurement of exactly this, complete or not; of `settings`, only what was asked for is compared."""
+        """Return the measurement with this identity, complete or not; only requested `settings` are compared."""
         key = keys.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
         rows = self.rows(queries.measurements().where(schema.measurements.c.key == key))
         return convert.stored_measurement(rows[0]) if rows else None
@@ -342,7 +342,7 @@ class Dataset(OpenDatabase):
         resources: Mapping[str, Any] | None = None,
         origin: Origin | None = None,
     ) -> dict[str, StoredMeasurement]:
-        """What is known of a model's operators, run one after the other, by workload key.
+        """Return stored measurements of a model's operators, by workload key; co-runs are not among them.
 
         With the cache state ``model`` only what was measured inside this very model counts; with any other, what was
         measured of the same operator elsewhere counts too, with the model's precision and executor.
@@ -358,14 +358,14 @@ class Dataset(OpenDatabase):
     def trials_of(
         self, operator_key: str, *, template: str, device_key: str, threads: int, cache: Cache
     ) -> list[StoredMeasurement]:
-        """Every candidate of a template that was tried for an operator on a device, and need not be tried again."""
+        """Return every candidate of a template that was tried for an operator on a device and needs no other trial."""
         query = queries.trials_of(operator_key, template, device_key, threads, cache)
         return [convert.stored_measurement(row) for row in self.rows(query)]
 
     def find_model_timing(
         self, model_key: str, *, threads: int, cache: Cache, resources: Mapping[str, Any] | None = None
     ) -> StoredTiming | None:
-        """The timing of a whole model beside its operators; of several, the newest complete one.
+        """Return the timing of a whole model; of several, the newest complete one.
 
         Args:
             resources: as in `measurements_of`.
@@ -374,7 +374,7 @@ class Dataset(OpenDatabase):
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """What got no time, newest first, also where there is one from another run; of one model, or (None) of all."""
+        """Return failures, newest first, of one model or (None) of all, also where another run has a time."""
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:

@@ -197,7 +197,8 @@ class Dispatch:
             self._waiting.appendleft(job)
             return None
         if job.deaths == _DEATHS and job.lost < _MOST_LOST:
-            self._progress.note(f"{job.task.name} took {_DEATHS} workers down; it is tried once more at the end, alone")
+            note = f"{_DEATHS} workers died while they measured {job.task.name}"
+            self._progress.note(f"{note}; it is retried once, after all other models")
             self._suspected.append(job)
             return None
         died = max(job.deaths, job.lost)

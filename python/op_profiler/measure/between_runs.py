@@ -1,4 +1,4 @@
-"""What a second run would find: times at the machine's usual state, and intervals that hold from run to run.
+"""Times at the reference state of the machine, and between-run intervals.
 
 The interval of a run's median (`statistics.median_interval`) says how well that run knows its own median. Another run
 comes to another median: its tensors lie elsewhere in memory, and the machine is in another state. Both are estimated
@@ -30,7 +30,7 @@ _TWO_SIDED_95 = 1.96
 
 @dataclasses.dataclass(frozen=True)
 class MachineState:
-    """How a run found the machine, beside how it usually is.
+    """State of the machine during a run, relative to its reference state.
 
     Attributes:
         deviation: logarithm of each probe kernel's time over its usual one, shape (2,): arithmetic, memory; 0 where it
@@ -46,7 +46,7 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """Fields of `Measurement`, microseconds; None where a run has too few windows to tell."""
+    """Fields of `Measurement` in microseconds; None where a run has too few windows."""
 
     steady_us: float
     steady_low_us: float | None = None
@@ -72,7 +72,8 @@ class History:
         self.path = cache_folder() / "states" / f"{device.key}-{threads}-{sizes}.json"
 
     def state(self, probe_us: np.ndarray) -> MachineState:
-        """Of a run that read `probe_us`, shape (windows, 2). With no run before it, it is the usual one."""
+        """Return the state of a run with the readings `probe_us`, shape (windows, 2). The first run defines the
+        reference state."""
         found = np.log(np.quantile(probe_us, _QUIET, axis=0))
         before = self._read()
         runs = np.array([*before, found])
@@ -106,7 +107,7 @@ def between_runs(
     shares: np.ndarray,
     median_us: float | None = None,
 ) -> BetweenRuns:
-    """Time at the usual state, and what another run would find.
+    """Return the time at the reference state, and the between-run intervals.
 
     The time at the usual state is that of the quiet rounds, with what the state differs from the usual one taken off:
     a mean of the probe's two logarithms by what the operator waits for. Another run's value differs by as much as one

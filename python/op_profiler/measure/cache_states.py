@@ -1,4 +1,4 @@
-"""Times of the heavy kernels of a model by state of the caches and thread count: in the model, hot and cold.
+"""Times of a model's heavy kernels by cache state (in the model, hot, cold) and thread count.
 
 All of them are taken in turns in one run, so that they saw the same minutes of the machine.
 """
@@ -45,7 +45,7 @@ def time_cache_states(
     choose: Callable[[np.ndarray], list[int]],
     announce: Callable[[str], None],
 ) -> CacheStateTimes:
-    """Take all times, in rounds.
+    """Measure the times in all cache states, in rounds.
 
     Args:
         counts: thread counts, 1 among them; cold times are taken at the largest.

@@ -1,4 +1,4 @@
-"""The caches of the cores in use, and data that cannot stay in them."""
+"""Sizes of the caches of the cores in use, and sizes of data that exceed them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_ALL_MEMORY, _OF_FREE_MEMORY = 32, 2
 
 
 def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> int:
-    """What the data caches of these cores hold together, shared ones once; 0 where the kernel does not say.
+    """Return the total size of the data caches of these cores, shared ones once; 0 where the kernel reports none.
 
     A virtual machine may be told the caches of its whole host, for every core anew.
 
@@ -36,13 +36,13 @@ def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> 
 
 
 def cache_bytes(size: str) -> int:
-    """What the kernel writes as ``32K``."""
+    """Return the bytes of a size such as ``32K``."""
     return int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1)
 
 
 def beyond_caches_bytes(wanted_bytes: int) -> int:
-    """So much, or what may be taken of the memory: a 32nd of all (so that it is the same in every
-    run), and half of what is free."""
+    """Return `wanted_bytes`, limited to 1/32 of the installed memory (so that it is the same in every run) and to half
+    of the free memory."""
     installed = psutil.virtual_memory()
     total = min(installed.total, memory_limit() or installed.total)
     return min(wanted_bytes, total // _OF_ALL_MEMORY, installed.available // _OF_FREE_MEMORY)

@@ -1,4 +1,4 @@
-"""The state of a machine over a window of rounds, from what it answers while the rounds go on."""
+"""`ConditionsOfWindow`: the state of a machine over a window of rounds, such as clocks and temperature."""
 
 from __future__ import annotations
 

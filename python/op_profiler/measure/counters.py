@@ -1,4 +1,4 @@
-"""What kernels do beside taking time: the kernel's counters of this machine's processor, by ``perf_event_open``.
+"""Hardware and software counters of kernels on this processor, by ``perf_event_open``.
 
 Each thread of this process is counted by itself, TVM's pool among them, and the counts are added up. Events are read in
 groups, so that those of one group are of the same moments; where the processor has fewer counters than there are
@@ -53,7 +53,7 @@ class Event:
 
 
 def events(vendor: str) -> tuple[Event, ...]:
-    """All that are asked for.
+    """Return all events to count.
 
     Args:
         vendor: ``vendor_id`` of the processor.
@@ -79,7 +79,7 @@ GPU_SHARE_NAMES = ("dram_percent", "sm_percent", "occupancy_percent", "tensor_co
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Of one call of a kernel, all threads together.
+    """Counters of one call of a kernel, over all threads.
 
     Attributes:
         values: by event, or by share of a GPU's peak.
@@ -90,7 +90,7 @@ class Counts:
     missing: dict[str, str]
 
     def fields(self) -> dict[str, Any]:
-        """Of `op_profiler.measure.measurement.Measurement`."""
+        """Return the fields of `op_profiler.measure.measurement.Measurement`."""
         return {**self.values, "counters_missing": self.missing}
 
 
@@ -198,14 +198,14 @@ def counts_of_calls(calls: Sequence[Callable[[], object]], walks: int) -> list[C
 
 
 def mean_of(counted: Sequence[Counts]) -> Counts:
-    """Of the calls of one operator."""
+    """Return the mean over the calls of one operator."""
     missing = {name: reason for counts in counted for name, reason in counts.missing.items()}
     names = [name for name in EVENT_NAMES if name not in missing and all(name in one.values for one in counted)]
     return Counts({name: float(np.mean([one.values[name] for one in counted])) for name in names}, missing)
 
 
 def scaled(count: int, enabled: int, running: int) -> float:
-    """What would have been counted had the group been there all the time that it was asked for."""
+    """Return the count extrapolated from the time that its group ran to the time that it was enabled."""
     return float(count) * (enabled / running) if 0 < running < enabled else float(count)
 
 

@@ -1,4 +1,4 @@
-"""What disturbed a run, beside the load that others put on the machine (`measure.load`): the one place for the reasons.
+"""Reasons why a run is disturbed, other than background load (`measure.load`).
 
 The reasons of a run are one text, `disturbed_by` of its `Measurement`s, joined by ``; ``. Runs of earlier versions have
 only what their details report; `disturbed_by` derives the reasons from both.
@@ -49,8 +49,8 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
 
 
 def spoils(reasons: str | None) -> bool:
-    """Whether a time is of no use to predictors and comparisons, by the text of `disturbed_by`. Slow cores alone are
-    corrected (`predict.latency.steady_times`)."""
+    """Whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Slow cores are corrected
+    instead (`prediction.latency.steady_times`)."""
     return reasons is not None and reasons != CORES_SLOW
 
 

@@ -1,4 +1,4 @@
-"""Energy from counters that move every few milliseconds: of many calls, and what the processor's counters are."""
+"""Energy per call, from counters that advance every few milliseconds, and the processor's own counters (RAPL)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failure comes from: the machine and how it is set up, or the operator itself."""
+"""The cause of a failure: the machine and its setup, or the operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_THE_MACHINE = re.compile(
 
 
 def machine_state() -> dict[str, Any]:
-    """What is known of this machine at the moment, to be kept with a failure: plain JSON values."""
+    """Return the present state of this machine, stored with a failure: plain JSON values."""
     import psutil
 
     return {

@@ -1,4 +1,4 @@
-"""What the host does to the cores of a guest, read beside the rounds: nothing inside the guest tells of it.
+"""The state of the host below a virtual machine: cores without a common cache, and shared physical cores.
 
 A hypervisor moves the virtual cores of a guest between physical ones. For seconds to minutes two of them may share no
 cache: data that one wrote then takes five times as long to the other, and kernels that read what their neighbours on
@@ -82,8 +82,8 @@ class HostState:
             usual.keep()
 
     def told(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
-        """What the dataset keeps of a run at a thread count, microseconds: what is usual, and the median of readings
-        that it does not keep anyway."""
+        """Return what the dataset stores of a run at a thread count, in microseconds: the usual times, and medians of
+        readings that are not stored otherwise."""
         usual_us, near_us = self._computing[threads].usual_us, self._exchanging.usual_us
         found = {} if usual_us is None else {"compute_usual_us": round(usual_us, 3)}
         if not exchanged_us or near_us is None:
@@ -116,7 +116,7 @@ class UsualTime:
 
     @property
     def usual_us(self) -> float | None:
-        """What the kernel takes while nobody disturbs it; None before the first reading."""
+        """Time of the kernel in quiet runs; None before the first reading."""
         runs = self._earlier_us + ([self._of_run_us] if self.times_us else [])
         return float(np.quantile(runs, _QUIET)) if runs else None
 

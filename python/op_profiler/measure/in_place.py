@@ -1,4 +1,4 @@
-"""What walks have in common, whichever compiler's calls they are made of."""
+"""`InPlaceKernels`: whole runs and walks over a model's kernels, for every compiler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from op_profiler.measure.stack import drawn_turn, stack_places
 
 
 class Runs(Protocol):
-    """What can be called again and again."""
+    """A function that can be called repeatedly."""
 
     def run(self) -> bool:
         """Call it once; False where it failed."""
@@ -59,6 +59,7 @@ class InPlaceKernels(abc.ABC):
         return TimedCalls([self.whole])
 
     def call_overhead_us(self) -> float:
+        """Return the microseconds that timing adds to each call of a kernel, measured with empty kernels."""
         return call_overhead_us()
 
     def run(self) -> None:
@@ -70,26 +71,32 @@ class InPlaceKernels(abc.ABC):
         self.whole.function()
 
     def run_model(self) -> None:
+        """Run the whole model once from another place on the stack."""
         self.move_stack()
         self.run()
 
     def move_stack(self) -> None:
+        """Draw the place on the stack for the next timed calls."""
         self.stack_turn = drawn_turn()
 
     def time_model(self) -> float:
+        """Return the microseconds of one run of the whole model."""
         return float(self._whole.run(stack_places().of_model(self.stack_turn))[0])
 
     @property
     def labels(self) -> list[str]:
+        """The compiler's hash of each kernel, in execution order."""
         return [kernel.label for kernel in self.kernels]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
+        """Run the kernels in order, and yield what each wrote before the next one runs."""
         for kernel in self.kernels:
             kernel.run()
             yield np.asarray(kernel.arrays[-1].numpy())
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
+        """Run the kernels in order and time the chosen ones (`LoadedModel.walk`); the others run too, as their output
+        is needed."""
         wanted = tuple(map(bool, timed))
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
@@ -116,13 +123,15 @@ class InPlaceKernels(abc.ABC):
         return
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Call one kernel `calls` times in a row; False if a call failed."""
         return all(self.kernels[index].run() for _ in range(calls))
 
     def kernel_error(self, index: int) -> str | None:
+        """Run one kernel with checks; return the error, or None."""
         return self.kernels[index].error()
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """How `walk` brings the caches into that state.
+        """Return how `walk` brings the caches into a state.
 
         Raises:
             MeasureError: this build of TVM cannot.

@@ -37,10 +37,11 @@ class GraphKernels(InPlaceKernels):
             self.executor.set_input(name, value)
 
     def moved(self) -> GraphKernels:
+        """Return the next copy of the model in other memory, or this one where there are no copies."""
         return self.placements.next() if self.placements is not None else self
 
     def memory_bytes(self) -> int:
-        """What the tensors of the kernels take; those that share memory count once."""
+        """Return the bytes of all tensors of the kernels; tensors that share memory count once."""
         sizes: dict[int, int] = {}
         for array in (array for kernel in self.kernels for array in kernel.arrays):
             address = int(array.handle.contents.data or 0)
@@ -48,4 +49,5 @@ class GraphKernels(InPlaceKernels):
         return sum(sizes.values())
 
     def output_arrays(self) -> list[np.ndarray]:
+        """Return the model's outputs after the last run."""
         return [np.asarray(output.numpy()) for output in self.outputs]

@@ -1,4 +1,4 @@
-"""When rounds stop, and how long disturbed ones are repeated."""
+"""`Limits`: when rounds stop, and how long disturbed rounds are repeated."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Limits:
         return min(max(usual, seconds / self.maximum_seconds), 1.0)
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Limits of at most a number of rounds: sooner where the times settle, from 7 on, or where these take long.
-        Nothing is repeated for longer than it may take. None leaves them as they are."""
+        """Return limits of at most this many rounds: fewer once the times converge, from 7 on, or if they take long.
+        Repetitions are limited to the same time. None changes nothing."""
         if rounds is None:
             return self
         fewest = min(rounds, _FEWEST_ROUNDS)

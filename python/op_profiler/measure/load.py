@@ -1,4 +1,4 @@
-"""Background load: what others used, while something was measured, of what it ran on."""
+"""Background load of a processor during a measurement."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ class CoreMeter:
         )
 
     def read(self) -> ForeignLoad | None:
+        """Return the background load since the last reading; None after less than `MINIMUM_SECONDS`."""
         load = self.cores()
         if load is None:
             return None

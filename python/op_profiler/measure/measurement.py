@@ -1,4 +1,4 @@
-"""What is measured, under which settings, on which device."""
+"""Settings, devices, measurements and whole-model times, as the dataset stores them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ back stands in ``<name>_effective``; None where it could not be read."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an operator runs: what was asked for, and what was read back from the running process.
+    """How an operator runs: requested values, and effective values that were read back from the process.
 
     Attributes:
         threads: threads asked for; 0 is the runtime's choice.
@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def requested(self) -> dict[str, Any]:
-        """The fields that were asked for; what was read back is left out."""
+        """Return the requested fields, without those that were read back."""
         return {name: value for name, value in self._identity().items() if name not in _READ_BACK}
 
     def _identity(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _fields_of(item: Settings | Device) -> dict[str, Any]:
 
 
 def effective(resource: str) -> str:
-    """The field of `Settings` that holds what a resource was read back as."""
+    """Return the field of `Settings` with the effective value of a resource."""
     return f"{resource}_effective"
 
 
@@ -103,7 +103,7 @@ _READ_BACK = ("threads_effective", "core_set_effective", "cache_mechanism", *map
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Device:
-    """Where it runs. Unknown values are None, never a guess.
+    """The device that an operator runs on. Unknown values are None, never a guess.
 
     Attributes:
         target: the full TVM target string that the code was compiled for.
@@ -151,7 +151,7 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """Of the machine alone, whatever it was compiled with: what a model's times are looked up by."""
+        """Key of the machine, whatever code was compiled with; stored times of a model are found by it."""
         return f"{self.host_fingerprint} {self.machine_id}"
 
 
@@ -240,7 +240,7 @@ scaled the launches to the time of the whole model, so the sum of a launch-bound
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelTiming:
-    """The whole model beside its operators, from one run, at one thread count.
+    """Times of the whole model and the sum of its operators, from one run at one thread count.
 
     Attributes:
         whole_model: latency of the whole model; measured before, between and after the rounds of the operators.
@@ -277,8 +277,8 @@ class ModelTiming:
 
     @property
     def launch_gap_us(self) -> float | None:
-        """What of the whole model is waiting for launches, as kernels and launches one by one tell; None where nothing
-        is launched."""
+        """Time in which the whole model waits for launches, from separately timed kernels and launches; None where
+        nothing is launched."""
         found = self.details.get("launch_gap_us")
         return None if found is None else float(found)
 
@@ -301,13 +301,13 @@ class ModelTiming:
 
     @property
     def held_back_by(self) -> tuple[str, ...]:
-        """What held the clock of a GPU back in any window of the rounds."""
+        """Reasons that limited the clock of a GPU in any window of the rounds."""
         windows = self.details.get("conditions_windows") or ()
         return tuple(sorted({reason for window in windows for reason in window.get("held_back_by", ())}))
 
     @property
     def disturbed_by(self) -> str | None:
-        """What disturbed most of the run beside background load, as one text; None: nothing that is known."""
+        """Reasons that disturbed most of the run, other than background load, as one text; None without any."""
         return disturbance.disturbed_by(self.details, self.whole_model.disturbed_by)
 
     @property

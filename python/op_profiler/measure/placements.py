@@ -1,4 +1,4 @@
-"""Copies of a loaded model on pages of memory of their own, measured in turn.
+"""`Placements`: copies of a loaded model in other memory pages, measured in turn.
 
 Which physical pages a model's tensors get decides which lines push each other out of the second-level cache, and the
 operating system deals them out anew to every process. Two copies of a model that one process measured in turn
@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 30
 
 
 class Placements(Generic[T]):
-    """A ring of copies, each made when it is first asked for.
+    """A ring of copies, each loaded at its first use.
 
     Args:
         load: loads the model with a copy of its weights.

@@ -1,4 +1,4 @@
-"""Which rounds nobody disturbed, told by the rounds alone.
+"""Undisturbed rounds, identified by their times only.
 
 Kernels that run on several threads wait for one another by spinning. A thread that the system preempts for another
 process stalls all of them, and a run takes several times as long. Where the load of others cannot be read, or is low on
@@ -56,7 +56,7 @@ class QuietRounds:
     share: float
 
     def median_us(self, samples: Samples) -> float:
-        """Of the whole model over the used rounds."""
+        """Return the median of the whole model over the used rounds."""
         return float(np.median(np.asarray(samples.whole_us)[self.used]))
 
     @property
@@ -77,7 +77,7 @@ def quiet_rounds(samples: Samples, *, noise: float, target: float) -> QuietRound
 
 
 def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float) -> list[float]:
-    """For each part of a run, the share of its rounds that is quiet beside the rounds of all parts."""
+    """Return the share of quiet rounds in each part of a run, judged among the rounds of all parts."""
     together = Samples()
     for one in samples:
         together.extend(one, False)
@@ -86,7 +86,7 @@ def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float
 
 
 def as_long_as_disturbed(time_us: float) -> int:
-    """How many runs that take so long last as long as the shortest disturbance: 1 to 64; 1 of what has no time."""
+    """Return how many runs of this time last as long as the shortest disturbance, 1 to 64; 1 without a time."""
     return int(np.clip(_DISTURBED_US / time_us, 1, _MOST_OF_BLOCK)) if time_us > 0 else 1
 
 

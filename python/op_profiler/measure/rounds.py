@@ -53,8 +53,8 @@ _US_OF_READINGS = 2.5e5
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How the rounds ended: `settled` gives, for each thread count, whether every interval that the rounds waited for
-    became narrow enough; the loads are the share that others used of what was in use."""
+    """End of the rounds. `settled`: for each thread count, whether every required interval converged; the loads are the
+    share of the used cores that others took."""
 
     settled: dict[int, bool]
     rounds: int
@@ -176,7 +176,7 @@ class Rounds:
         return self._host.noise(threads) if self._host is not None else 0.0
 
     def run(self, samples: dict[int, Samples], checkpoint: Callable[[float], None]) -> Outcome:
-        """Add rounds to `samples` until they settle.
+        """Add rounds to `samples` until they converge or a limit ends them.
 
         Args:
             samples: by thread count; changed in place.

@@ -1,4 +1,4 @@
-"""What was timed so far, and which operators make up most of it."""
+"""`Samples`: times of the rounds so far, and the operators that make up most of the model's time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
 
 @dataclasses.dataclass
 class Samples:
-    """What was timed at one thread count so far.
+    """Times at one thread count so far.
 
     Attributes:
         whole_us: whole model, one entry a round.
@@ -55,11 +55,12 @@ class Samples:
 
     @property
     def rounds(self) -> int:
+        """Number of rounds that were kept."""
         return len(self.whole_us)
 
     @property
     def discarded_share(self) -> float | None:
-        """Of all rounds, 0 to 1; None without a round."""
+        """Share of discarded rounds among all, 0 to 1; None without a round."""
         return self.discarded / (self.rounds + self.discarded) if self.rounds + self.discarded else None
 
     def extend(self, new: Samples, foreign: bool) -> None:
@@ -106,14 +107,14 @@ class Samples:
         return np.asarray(self.kernels_us, dtype=np.float64)
 
     def sums_us(self) -> np.ndarray:
-        """Of each round, the time of all kernels that every round timed, shape (rounds,)."""
+        """Return, per round, the sum over the kernels that every round timed, shape (rounds,)."""
         if not self.rounds:
             return np.empty(0)
         matrix = self.matrix()
         return np.asarray(matrix[:, ~np.isnan(matrix).any(axis=0)].sum(axis=1))
 
     def overhead_us(self) -> float | None:
-        """Median over the windows, in whole nanoseconds like the clock; None where times hold no call."""
+        """Return the median call overhead over the windows, in whole nanoseconds; None where times contain none."""
         return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
 
     def gap_us(self) -> float | None:
@@ -138,7 +139,7 @@ def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def heavy_operators(matrix: np.ndarray, groups: np.ndarray, coverage: float) -> np.ndarray:
-    """Which operators make up `coverage` of the summed time, taken from the largest down until it is reached.
+    """Return which operators make up `coverage` of the summed time, from the largest down.
 
     Args:
         matrix: shape (rounds, kernels), at least one round.

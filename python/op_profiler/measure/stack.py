@@ -1,4 +1,4 @@
-"""From which place on the stack a kernel is called.
+"""The place on the stack from which a kernel is called, drawn anew for each round.
 
 A kernel keeps on the stack what does not fit into registers. A vector of 64 bytes that lies across two cache lines
 there takes longer to store and to load, and one across two pages takes very long. Where the stack is, is dealt out anew
@@ -46,12 +46,12 @@ class StackProbe:
         self._model = TimedCalls([whole])
 
     def called(self, more: More = ()) -> int:
-        """By the loop that calls kernels one by one, which is given these arguments besides."""
+        """Return the stack address in a kernel called by the loop over kernels, given these arguments in addition."""
         self._kernel.run(more)
         return int(self._array.numpy()[0])
 
     def called_in_model(self, more: More = ()) -> int:
-        """By what runs whole models, which that loop calls."""
+        """Return the stack address in a kernel of a whole model that the loop runs."""
         self._model.run(more)
         return int(self._in_model.numpy()[0])
 
@@ -73,7 +73,7 @@ class StackPlaces:
         self._steps_of_model = steps
 
     def of_kernels(self, turn: int) -> More:
-        """What the loop is given so that kernels begin `turn` steps of 16 bytes lower modulo 64.
+        """Return the arguments for the loop with which kernels begin `turn` steps of 16 bytes lower, modulo 64.
 
         Args:
             turn: at least 0; in which line of a page a kernel begins, depends on it as well.
@@ -82,13 +82,13 @@ class StackPlaces:
         return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])
 
     def of_model(self, turn: int) -> More:
-        """The same where the loop calls what runs the whole model, which has more on the stack."""
+        """Return the arguments for runs of the whole model, which uses more of the stack."""
         return self.of_kernels(turn - turn % _PLACES + (turn - self._steps_of_model) % _PLACES)
 
 
 @functools.cache
 def stack_places() -> StackPlaces:
-    """Those of this process."""
+    """Return the places of this process, measured once."""
     return StackPlaces()
 
 

@@ -1,4 +1,4 @@
-"""How fast the machine is at the moment, told by kernels that never change.
+"""Reference kernels: two fixed kernels whose times show the state of the machine.
 
 On a shared host the same kernel takes 10 to 40 % longer for minutes when a neighbour uses the other half of a physical
 core or the memory bus, and nothing inside the virtual machine shows it. So every window of rounds times two kernels

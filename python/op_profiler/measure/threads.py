@@ -1,4 +1,4 @@
-"""TVM's thread pool: set it, and read back what it became."""
+"""TVM's thread pool: setting its thread count and cores, and reading both back."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ThreadPool:
             )
 
     def core_set(self, threads: int | None = None) -> tuple[int, ...]:
-        """Cores that `use(threads)` asks for; None: all that it may ask for."""
+        """Return the cores that `use(threads)` requests; None: all available cores."""
         return self._cores[:threads]
 
     def effective_threads(self) -> int:

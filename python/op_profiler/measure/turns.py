@@ -1,4 +1,4 @@
-"""One measurement at a time on a machine, whoever starts it: two beside each other would measure each other.
+"""Locks that let one process measure on a machine at a time, whoever starts it.
 
 The right to measure is a lock on a file, which the operating system takes back from a process that dies. Lowering and
 compiling are load for whoever measures with the processor, so they hold the same lock, shared: several may compile at

@@ -1,1 +1,1 @@
-"""From what was measured to what was not."""
+"""Predictions from stored measurements: operators, networks, convolution libraries and schedules."""

@@ -1,4 +1,4 @@
-"""What a user wants to know about predictors on held-out measurements, and the fits that answer it."""
+"""`EvaluateRequest`: scores of predictors on held-out measurements, for ``op-profiler evaluate``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people look at: progress and tables."""
+"""Output for people: progress, tables, traces and pages."""

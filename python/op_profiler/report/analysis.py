@@ -1,4 +1,4 @@
-"""Pictures of an analysis: latency over a factor with the turnaround points, and a map of the correlations.
+"""Plots of an analysis: latency over a factor with turnaround points, and a map of correlations.
 
 Each is written as PNG (by matplotlib's Agg) and as SVG; no display is needed, and pyplot's global state is not touched.
 """

@@ -1,4 +1,4 @@
-"""The collector's screen: one progress bar while it works, then the tables."""
+"""`Screen`: the progress bar and tables of ``op-profiler collect``."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Screen:
             self._progress.update(self._task, description=description, completed=done_models)
 
     def stop(self) -> None:
-        """Take the progress bar off the screen."""
+        """Remove the progress bar."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -1,4 +1,4 @@
-"""A comparison of runs on the screen, and the words that its other forms share."""
+"""Comparisons of runs as tables and Markdown, and the sentences that all forms share."""
 
 from __future__ import annotations
 

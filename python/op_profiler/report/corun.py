@@ -1,4 +1,4 @@
-"""What came of running models side by side: on the screen, and in files."""
+"""Results of ``op-profiler corun``: tables, JSON and traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dataset holds, on the screen."""
+"""Tables of a dataset's contents and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations as text: a table of the losses, and a sentence an operator."""
+"""Explanations as text: a table of losses, and a sentence per operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an analysis of factors found, as text: tables, CSV, or JSON."""
+"""Results of an analysis of factors as tables, CSV or JSON."""
 
 from __future__ import annotations
 

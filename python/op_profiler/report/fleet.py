@@ -1,4 +1,4 @@
-"""The machines of a cluster on the screen."""
+"""The table of a cluster's machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 
 
 def show_fleet(address: str, state: Mapping[str, Any]) -> None:
-    """A row a worker, and lines about what clients asked for.
+    """Print a row per worker, and lines about the requests of clients.
 
     Args:
         state: of `op_profiler.fleet.state.state_of`.

@@ -1,4 +1,4 @@
-"""The time of a model by its layers, as a table."""
+"""The table of a model's time by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predicted network as text: a table, CSV, JSON, or the words of the runtime look-up table."""
+"""A predicted network as a table, CSV, JSON or lines of the runtime look-up table."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _whose(device: DeviceName) -> dict[str, Any]:
 
 
 def show_prediction(console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor) -> None:
-    """Every operator with its latency, interval and tier; then the total, its tiers, and what is missing."""
+    """Print each operator with its latency, interval and source, then the total, its sources, and missing estimates."""
     found, network = prediction.operators, prediction.network
     device = f"{predictor.device.processor} ({predictor.device.target})"
     times = np.nan_to_num(found.latency_us) * network.calls
@@ -217,8 +217,8 @@ def _csv(predictions: Sequence[NetworkPrediction]) -> str:
 
 
 def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
-    """One row a convolution in the order of the calls, with the estimates of several predictors in microseconds and the
-    tier that answered; empty where nothing like a convolution was measured.
+    """Return one CSV row per convolution in the order of the calls, with the estimates of several predictors in
+    microseconds and their source; empty if nothing similar to a convolution was measured.
 
     Args:
         predictions: of the same network, by the name of the predictor.

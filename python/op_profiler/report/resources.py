@@ -1,4 +1,4 @@
-"""The resources of this machine as a table."""
+"""The table of this machine's resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what is being done while it takes long: on stderr, so that results on stdout stay clean."""
+"""`Status`: the current step of a slow command on stderr, so that stdout has results only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of what tuning, comparing and the vendor's kernels gave."""
+"""Tables of tuning, comparison and the vendor's kernels."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
                 str(search.failed) if search else "",
             ]
         )
-    title = "heavy ops alone (of Relax with what is fused to them), side by side, us"
+    title = "heavy ops in isolation (for Relax with the ops fused to them), side by side, us"
     show_table(console, title, headings, rows)
 
 

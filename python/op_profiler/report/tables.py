@@ -1,4 +1,4 @@
-"""Tables on a terminal, as wide as it is."""
+"""Tables that fit the width of the terminal."""
 
 from __future__ import annotations
 

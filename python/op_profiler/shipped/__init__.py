@@ -1,5 +1,5 @@
-"""What ships with the package: of each of several processors a dataset and the predictor that was fitted to it; trials;
-and schedule records.
+"""Data that ships with the package: a dataset and a fitted predictor for each of several processors, trials, and
+schedule records.
 
 In a checkout the folders beside this file are links to ``results/`` and ``schedules/`` at the top, where people see and
 edit what ships. In an installed package they are folders, with copies of what a build found there.
@@ -15,8 +15,8 @@ _FOLDER = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class ShippedProcessor:
-    """What ships of one processor or GPU, and of no other: a folder of ``results/`` with its name, as files of
-    schedule records have it (`op_profiler.schedules.records.slug`)."""
+    """Shipped data of one processor or GPU: a folder of ``results/`` with its name as in files of schedule records
+    (`op_profiler.schedules.records.slug`)."""
 
     folder: Path
 
@@ -37,12 +37,12 @@ class ShippedProcessor:
 
 
 def shipped_processors() -> list[ShippedProcessor]:
-    """Those with a dataset or a predictor, in the order of their names."""
+    """Return processors with a shipped dataset or predictor, sorted by name."""
     return _ships_in(_FOLDER / "results")
 
 
 def shipped_gpus() -> list[ShippedProcessor]:
-    """The same of GPUs, whose folders are in one of their own: none of them stands in for a processor."""
+    """Return GPUs with a shipped dataset or predictor, sorted by name; they never stand in for a processor."""
     return _ships_in(_FOLDER / "results" / "cuda")
 
 

@@ -1,4 +1,4 @@
-"""Suites that tell whether an implementation keeps to its contract, for the tests of whoever writes one.
+"""Test suites of the contracts, for authors of new implementations: one for each kind with a registry, and more.
 
 Derive a class from a suite, give its fixtures, and let pytest collect it::
 

@@ -1,4 +1,4 @@
-"""What every compiler keeps to."""
+"""The test suite of the contract `Compiler`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_RECORDS = UsableRecords.of_file(None, Conditions(1))
 
 
 class CompilerSuite:
-    """Operators, kernels and schedules of a model come from one compilation, and what is written is read back.
+    """Tests that operators, kernels and schedules come from one compilation, and that files restore a build.
 
     The process has to use the compiler: `op_profiler.targets.target.use_build_for` before TVM is imported.
 
@@ -40,24 +40,29 @@ class CompilerSuite:
     @pytest.fixture(scope="class")
     @classmethod
     def compiler(cls) -> Compiler:
+        """The registered `Compiler` under test."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def model(cls) -> ImportedModel:
+        """A small `ImportedModel` with a heavy operator that can be tuned."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls) -> Target:
+        """The `tvm.target.Target` of this machine's processor."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def built(cls, compiler: Compiler, model: ImportedModel, target: Target) -> BuiltModel:
+        """`model`, built for `target` without records; one build for the whole class."""
         return compiler.build(model, target, NO_RECORDS)
 
     def test_it_answers_everything_and_has_the_name_that_it_is_registered_by(self, compiler: Compiler) -> None:
+        """Check that no method is abstract, and that the registry returns the class by `name`."""
         assert not inspect.isabstract(type(compiler))
         assert compiler.name in COMPILERS and type(COMPILERS.get(compiler.name)) is type(compiler)
         assert compiler.needs and compiler.tvm_identity(()).strip()
@@ -65,12 +70,14 @@ class CompilerSuite:
     def test_fusing_gives_the_operators_of_a_build(
         self, compiler: Compiler, model: ImportedModel, target: Target, built: BuiltModel
     ) -> None:
+        """Compare the workload keys of `operators` and `fuse` with those of `build`, in order."""
         operators = compiler.operators(model, target)
         assert [o.operator.key for o in operators] == [o.operator.key for o in built.compiled.occurrences]
         fused = compiler.fuse(lambda: operators, target, NO_RECORDS)
         assert fused.occurrences == operators and fused.asked <= built.asked
 
     def test_kernels_come_in_the_order_of_their_producers(self, compiler: Compiler, built: BuiltModel) -> None:
+        """Check that the inputs of a call are sorted, distinct and earlier, and that each kernel can be called."""
         calls = built.compiled.calls
         assert calls and {call.label for call in calls} <= built.compiled.by_label.keys()
         for number, call in enumerate(calls):
@@ -81,6 +88,7 @@ class CompilerSuite:
     def test_a_loaded_model_and_its_kernels_in_order_compute_the_same_wherever_tensors_lie(
         self, compiler: Compiler, model: ImportedModel, target: Target, built: BuiltModel
     ) -> None:
+        """Compare outputs bit by bit: whole model, its kernels in order, and kernels bound to memory of ours."""
         compiled, device = built.compiled, runtime_device(target)
         rng = np.random.default_rng(0)
         inputs = {spec.name: spec.random(rng) for spec in model.inputs}
@@ -101,6 +109,7 @@ class CompilerSuite:
                 np.testing.assert_array_equal(ours, theirs)
 
     def test_tensors_are_given_or_written_by_one_kernel(self, compiler: Compiler, built: BuiltModel) -> None:
+        """Check that one call writes each computed tensor, and that copied weights have the same names."""
         compiled = built.compiled
         written = [number for call in compiled.calls for number in call.writes]
         computed = [n for n, tensor in enumerate(compiled.tensors) if not tensor.given and tensor.view_of is None]
@@ -118,6 +127,7 @@ class CompilerSuite:
     def test_sums_of_products_are_those_that_they_say(
         self, compiler: Compiler, target: Target, in_registers: bool
     ) -> None:
+        """Compare a `SumOfProducts` of known sizes with numpy's einsum, to 1e-5."""
         sizes = {"p": 3, "a": 2, "k": 5, "i": 4, "j": 2, "l": compiler.vector_lanes(target)}
         sums = SumOfProducts("sums", ("ki", "pkjl"), "pijl", sizes, in_registers)
         rng, device = np.random.default_rng(0), runtime_device(target)
@@ -130,12 +140,14 @@ class CompilerSuite:
         np.testing.assert_allclose(bound[-1].numpy(), expected, rtol=1e-5)
 
     def test_every_operator_of_a_build_has_a_schedule(self, built: BuiltModel) -> None:
+        """Compare the keys of `schedules` with the workload keys of the build."""
         operators = {occurrence.operator.key for occurrence in built.compiled.by_label.values()}
         assert built.schedules.keys() == operators
 
     def test_an_operator_is_built_alone_with_the_schedule_of_the_model(
         self, compiler: Compiler, built: BuiltModel, target: Target
     ) -> None:
+        """Build one heavy operator, and compare its label and schedule with those in the model."""
         occurrence = next(o for o in built.compiled.occurrences if o.operator.anchor in HEAVY)
         model = compiler.single_operator(occurrence)
         assert len(model.inputs) == len(occurrence.operator.inputs) + len(occurrence.operator.params)
@@ -145,10 +157,12 @@ class CompilerSuite:
         assert alone.schedules == {occurrence.operator.key: built.schedules[occurrence.operator.key]}
 
     def test_a_model_without_parallel_operators_stays_as_it_is(self, compiler: Compiler, model: ImportedModel) -> None:
+        """Check that `merge_parallel` reports no kinds and keeps the inputs."""
         merged, kinds = compiler.merge_parallel(model)
         assert kinds == () and [spec.name for spec in merged.inputs] == [spec.name for spec in model.inputs]
 
     def test_every_heavy_operator_can_be_tuned(self, compiler: Compiler, model: ImportedModel, target: Target) -> None:
+        """Check that `tunables` has tasks for each heavy operator, and for a single one by its key."""
         if not compiler.has("task"):
             pytest.skip(f"{compiler.name} does not tune")
         items, occurrences = compiler.tunables(model, target, None)
@@ -161,6 +175,7 @@ class CompilerSuite:
     def test_what_can_be_tuned_has_tasks_in_place(
         self, compiler: Compiler, model: ImportedModel, built: BuiltModel, target: Target
     ) -> None:
+        """Compare the operators with `tasks` in a build with those of `tunables`."""
         tunes = compiler.has("task")
         occurrences = built.compiled.occurrences
         found = {one.operator.key for one in occurrences if compiler.tasks(one, target)}
@@ -168,6 +183,7 @@ class CompilerSuite:
         assert found == {key for item in items for key in item.operators}
 
     def test_a_built_model_is_read_back(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
+        """Write the build to files, and compare the fields of what `read` returns."""
         written = built.compiled
         _write(compiler, tmp_path, written)
         read = compiler.read(tmp_path)
@@ -186,6 +202,7 @@ class CompilerSuite:
         assert again == dataclasses.replace(written, library=again.library) and again.library is not written.library
 
     def test_damaged_files_are_no_model(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
+        """Check that `read` raises an error for files of other content."""
         _write(compiler, tmp_path, built.compiled)
         for path in tmp_path.iterdir():
             path.write_bytes(b"nothing")

@@ -1,4 +1,4 @@
-"""What every executor of plans keeps to."""
+"""The test suite of the contract `Executor`, which runs plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RUNS = 20  # a race would not show every time
 
 
 class ExecutorSuite:
-    """An executor computes what the models compute, in an order that the plan allows, and says what ran where.
+    """Tests that a plan computes the outputs of its models in an order that it allows, and reports what ran where.
 
     Fixtures:
         executor: an `op_profiler.parallel.runtime.executor.Executor`, entered; the fixture leaves it.
@@ -24,27 +24,33 @@ class ExecutorSuite:
 
     @pytest.fixture
     def executor(self) -> Executor:
+        """The `Executor` under test, entered."""
         raise NotImplementedError
 
     @pytest.fixture
     def plan(self) -> Plan:
+        """The `Plan` that the executor runs."""
         raise NotImplementedError
 
     @pytest.fixture
     def graph(self) -> KernelGraph:
+        """The `KernelGraph` of the plan."""
         raise NotImplementedError
 
     @pytest.fixture
     def expected(self) -> list[np.ndarray]:
+        """Outputs of the models, model after model."""
         raise NotImplementedError
 
     def test_outputs_are_those_of_the_models(self, executor: Executor, expected: list[np.ndarray]) -> None:
+        """Compare the outputs of 20 runs with `expected`, bit by bit."""
         for _ in range(_RUNS):
             executor.run()
             for ours, theirs in zip(executor.outputs(), expected, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
 
     def test_an_operator_starts_after_what_it_reads(self, executor: Executor, graph: KernelGraph) -> None:
+        """Check the times of the last run, shape (nodes, 2): no operator starts before its inputs end."""
         executor.run()
         spans = executor.timeline_us()
         assert spans.shape == (len(graph), 2) and (spans[:, 0] <= spans[:, 1]).all() and spans.min() >= 0
@@ -54,6 +60,7 @@ class ExecutorSuite:
     def test_it_says_where_and_with_how_many_threads_operators_ran(
         self, executor: Executor, plan: Plan, graph: KernelGraph
     ) -> None:
+        """Check that cores and thread counts that were read back are within those of the plan."""
         executor.run()
         planned = {step.node: (step.threads, group.cores) for step, group in plan.steps}
         used, ran_on = executor.threads_used(), executor.ran_on()
@@ -63,6 +70,7 @@ class ExecutorSuite:
         assert set(executor.bound_to()) == {core for _, cores in planned.values() for core in cores}
 
     def test_functions_can_be_put_back(self, executor: Executor, expected: list[np.ndarray]) -> None:
+        """Check that outputs are as expected after `use({})`."""
         executor.use({})
         executor.run()
         for ours, theirs in zip(executor.outputs(), expected, strict=True):

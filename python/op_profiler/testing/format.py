@@ -1,4 +1,4 @@
-"""What every format of files keeps to."""
+"""The test suite of the contract `Format`, which reads and writes files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from op_profiler.errors import OpProfilerError
 
 
 class FormatSuite:
-    """What a format reads it writes again, and what is no file of it is refused or counted.
+    """Tests that rows survive an import and an export, and that foreign files are rejected or counted.
 
     Fixtures:
         format: an `op_profiler.dataset.formats.format.Format`.
@@ -24,24 +24,29 @@ class FormatSuite:
 
     @pytest.fixture
     def format(self) -> Format:
+        """The `Format` under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def example(self) -> bytes:
+        """The content of a small file of the format."""
         raise NotImplementedError
 
     @pytest.fixture
     def dataset(self, tmp_path: Path) -> Iterator[Dataset]:
+        """An empty dataset in SQLite."""
         with Dataset.open(f"sqlite:///{tmp_path / 'suite.db'}") as opened:
             yield opened
 
     @pytest.fixture
     def file(self, tmp_path: Path, example: bytes) -> Path:
+        """A file with the content `example`."""
         path = tmp_path / "example"
         path.write_bytes(example)
         return path
 
     def test_rows_are_stored_once(self, format: Format, dataset: Dataset, file: Path) -> None:
+        """Check that a second import of one file changes no row."""
         done = format.read_into(dataset, file)
         before = _stored(dataset)
         assert done.rows == len(before) > 0
@@ -49,12 +54,14 @@ class FormatSuite:
         assert _stored(dataset) == before
 
     def test_every_row_says_a_time_or_why_there_is_none(self, format: Format, dataset: Dataset, file: Path) -> None:
+        """Check that each row has either a positive `median_us` or an `error`."""
         format.read_into(dataset, file)
         for row in flat_rows(dataset):
             assert (row["median_us"] is None) == (row["error"] is not None)
             assert row["median_us"] is None or row["median_us"] > 0
 
     def test_what_was_read_is_written_again(self, format: Format, dataset: Dataset, file: Path, tmp_path: Path) -> None:
+        """Import, export and import again: the rows that were written come back, and every row is counted."""
         done = format.read_into(dataset, file)
         written = format.write_from(dataset, tmp_path / "out")
         assert written.rows + sum(written.left_out.values()) + written.slower == done.rows
@@ -66,6 +73,7 @@ class FormatSuite:
     def test_the_device_and_the_precision_are_what_the_caller_says(
         self, format: Format, dataset: Dataset, file: Path
     ) -> None:
+        """Check the columns `processor` and, where the format takes it, `precision`."""
         if not format.takes_device:
             pytest.skip("every row says where it was measured")
         format.read_into(dataset, file, device="a device", precision="float16")
@@ -78,6 +86,7 @@ class FormatSuite:
     def test_a_file_of_another_kind_stores_nothing(
         self, format: Format, dataset: Dataset, tmp_path: Path, content: bytes
     ) -> None:
+        """Check that foreign content is an error with the file's name, or counted as unreadable."""
         (tmp_path / "other").write_bytes(content)
         try:
             done = format.read_into(dataset, tmp_path / "other")
@@ -88,10 +97,12 @@ class FormatSuite:
         assert dataset.counts()["measurements"] == 0
 
     def test_a_file_that_is_not_there_is_named(self, format: Format, dataset: Dataset, tmp_path: Path) -> None:
+        """Check that the error of a missing file has its name."""
         with pytest.raises(OpProfilerError, match="missing"):
             format.read_into(dataset, tmp_path / "missing")
 
     def test_a_condition_chooses_rows(self, format: Format, dataset: Dataset, file: Path, tmp_path: Path) -> None:
+        """Check that a condition that no row fulfils gives a file without rows."""
         format.read_into(dataset, file)
         assert format.write_from(dataset, tmp_path / "none", where="median_us < 0").rows == 0
         assert (tmp_path / "none").is_file()

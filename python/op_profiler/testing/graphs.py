@@ -1,4 +1,4 @@
-"""Graphs and costs made by hand: their shape is all that matters."""
+"""Synthetic graphs and costs for tests of policies; nothing is compiled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from op_profiler.parallel.planning.graph import GraphNode, KernelGraph
 
 
 def operator(name: str) -> Operator:
-    """One that computes nothing."""
+    """Return a ReLU without tensors, named `name`."""
     return Operator(name, "nn.relu", ("nn.relu",), (), (), (), ({},), {}, name, flops=1, bytes_read=4, bytes_written=4)
 
 
 def graph_of(inputs: Sequence[tuple[int, ...]], models: Sequence[int] | None = None) -> KernelGraph:
-    """One node for each tuple of inputs; `models`: to which model each belongs."""
+    """Return a graph of one node for each tuple of inputs; `models`: the model of each node."""
     models = models or [0] * len(inputs)
     nodes = tuple(
         GraphNode(index, model, f"kernel_{index}", operator(f"kernel_{index}"), sources)
@@ -27,23 +27,23 @@ def graph_of(inputs: Sequence[tuple[int, ...]], models: Sequence[int] | None = N
 
 
 def chain(length: int) -> KernelGraph:
-    """Each reads the one before."""
+    """Return a chain: each operator reads the one before."""
     return graph_of([(i - 1,) if i else () for i in range(length)])
 
 
 def chains(count: int, length: int) -> KernelGraph:
-    """As many models, each a chain."""
+    """Return `count` models, each a chain of `length` operators."""
     inputs = [(i - 1,) if i % length else () for i in range(count * length)]
     return graph_of(inputs, [i // length for i in range(count * length)])
 
 
 def diamond() -> KernelGraph:
-    """Two branches of one operator."""
+    """Return two branches of one operator each, between a first and a last one."""
     return graph_of([(), (0,), (0,), (1, 2)])
 
 
 def inception(modules: int) -> KernelGraph:
-    """Modules of four branches with 1, 2, 3 and 2 operators, joined by a concatenation."""
+    """Return modules of four branches with 1, 2, 3 and 2 operators, joined by a concatenation."""
     inputs: list[tuple[int, ...]] = [()]
     for _ in range(modules):
         root, ends = len(inputs) - 1, []
@@ -79,7 +79,7 @@ def random_costs(graph: KernelGraph, seed: int, *, threads: tuple[int, ...] = (1
 
 
 def equal_costs(graph: KernelGraph, by_threads: dict[int, float], **others: float) -> Costs:
-    """Every node takes the same."""
+    """Return costs with the same latency for each node."""
     return Costs({count: np.full(len(graph), latency) for count, latency in by_threads.items()}, **others)
 
 

@@ -1,4 +1,4 @@
-"""What every policy keeps to."""
+"""The test suite of the contract `Policy`, which makes plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GRAPHS = {
 
 
 class PolicySuite:
-    """A policy gives plans that can be run, and the same plan for the same question.
+    """Tests that plans are valid, and equal for equal arguments.
 
     Fixtures:
         policy: an `op_profiler.parallel.planning.policies.policy.Policy`.
@@ -34,10 +34,12 @@ class PolicySuite:
 
     @pytest.fixture
     def policy(self) -> Policy:
+        """The `Policy` under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def largest(self) -> int:
+        """Number of operators beyond which the policy rejects a graph."""
         return 1_000_000
 
     @pytest.mark.parametrize("cores", [(0,), (0, 1), (2, 5, 7, 8)], ids=lambda cores: f"{len(cores)} cores")
@@ -45,6 +47,7 @@ class PolicySuite:
     def test_a_plan_can_be_run_and_is_the_same_twice(
         self, policy: Policy, largest: int, graph: KernelGraph, cores: tuple[int, ...]
     ) -> None:
+        """Check the plans of 11 graphs on 1, 2 and 4 cores: valid, finite simulated times, equal at a second call."""
         costs = random_costs(graph, 1, threads=(1, 2, 4), handover_us=3.0, slowdown=1.1)
         if len(graph) > largest:
             with pytest.raises(OpProfilerError, match=str(largest)):

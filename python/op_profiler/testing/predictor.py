@@ -1,4 +1,4 @@
-"""What predictors keep to: regressions of operators, and predictors of convolution libraries."""
+"""The test suites of the contracts `Regressor` and `LibraryPredictor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from op_profiler.prediction.library.library_predictor import LibraryPredictorFac
 
 
 def simple_device() -> Convolutions:
-    """A device whose latency is known: 10 us, and a nanosecond for a thousand multiply-adds."""
+    """Return convolutions on a device that takes 10 us, and 1 us for each million multiply-adds."""
     rows = [
         (0, batch, int(ratio * out), size, out, kernel, stride, 0)
         for batch in (1, 32, 64)
@@ -27,7 +27,7 @@ def simple_device() -> Convolutions:
 
 
 class LibraryPredictorSuite:
-    """A predictor of a convolution library learns from a table and answers in the order of what it is asked.
+    """Tests that a predictor learns from a table, and that estimates are in the order of the entries.
 
     Fixtures:
         factory: an `op_profiler.prediction.library.library_predictor.LibraryPredictorFactory`.
@@ -36,15 +36,18 @@ class LibraryPredictorSuite:
 
     @pytest.fixture
     def factory(self) -> LibraryPredictorFactory:
+        """The `LibraryPredictorFactory` under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def table(self) -> Convolutions:
+        """Convolutions to learn from; by default those of `simple_device`."""
         return simple_device()
 
     def test_what_was_left_out_is_estimated_in_the_order_of_the_question(
         self, factory: LibraryPredictorFactory, table: Convolutions
     ) -> None:
+        """Hold out 20 % of the entries: median relative error below 60 %, valid intervals, no effect of the order."""
         asked = np.random.default_rng(0).random(len(table)) < 0.2
         predictor, question = factory(0), table.where(asked)
         predictor.fit(table.where(~asked))
@@ -61,7 +64,7 @@ class LibraryPredictorSuite:
 
 
 class RegressorSuite:
-    """A regression of operators learns a function of its columns, and comes back from its bytes.
+    """Tests that a regressor learns a function of its columns, and that its bytes restore it.
 
     Fixtures:
         regressor: an `op_profiler.prediction.latency.regression.Regressor` that learned nothing; a new one every time.
@@ -69,31 +72,36 @@ class RegressorSuite:
 
     @pytest.fixture
     def regressor(self) -> Regressor:
+        """A new `Regressor` that is not fitted."""
         raise NotImplementedError
 
     @pytest.fixture
     def columns(self) -> np.ndarray:
+        """Random columns, shape (800, 5), uniform in 0 to 4."""
         return np.random.default_rng(0).uniform(0, 4, (800, 5))
 
     @pytest.fixture
     def values(self, columns: np.ndarray) -> np.ndarray:
+        """The function of the first two columns that is learned, shape (800,)."""
         found: np.ndarray = np.sin(columns[:, 0]) + 0.5 * columns[:, 1]
         return found
 
     def test_it_learns(self, regressor: Regressor, columns: np.ndarray, values: np.ndarray) -> None:
+        """Fit 600 rows: on the other 200 the mean error is below 30 % of that of a constant."""
         regressor.fit(columns[:600], values[:600], np.ones(600))
         found = regressor.predict(columns[600:])
         assert found.shape == (200,) and found.dtype == np.float64 and np.isfinite(found).all()
         assert np.abs(found - values[600:]).mean() < 0.3 * np.abs(values[600:] - values[:600].mean()).mean()
 
     def test_weights_count(self, regressor: Regressor, columns: np.ndarray) -> None:
-        """Where every row is there twice with another value, the estimate is near the one with the weight."""
+        """Fit two values for each row: the estimate is near the one with the larger weight."""
         twice = np.concatenate([columns, columns])
         values = np.concatenate([np.zeros(800), np.ones(800)])
         regressor.fit(twice, values, np.concatenate([np.full(800, 0.05), np.ones(800)]))
         assert regressor.predict(columns).mean() > 0.8
 
     def test_it_comes_back_from_its_bytes(self, regressor: Regressor, columns: np.ndarray, values: np.ndarray) -> None:
+        """Compare predictions after `to_bytes` and `from_bytes`, to 1e-12."""
         regressor.fit(columns, values, np.ones(800))
         again = type(regressor).from_bytes(regressor.to_bytes())
         np.testing.assert_allclose(again.predict(columns), regressor.predict(columns), rtol=1e-12)

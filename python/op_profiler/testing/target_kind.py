@@ -1,4 +1,4 @@
-"""What every kind of target keeps to."""
+"""The test suite of the contract `TargetKind`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = Place(host="127.0.0.1", port=9, key="a board")
 
 
 class TargetKindSuite:
-    """A kind of target answers what is asked of kinds, whether its machine is here or not.
+    """Tests a kind of target, whether its machine is here or not.
 
     Fixtures:
         kind: an `op_profiler.targets.target_kind.TargetKind` that is in the registry.
@@ -31,24 +31,29 @@ class TargetKindSuite:
 
     @pytest.fixture
     def kind(self) -> TargetKind:
+        """The registered `TargetKind` under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def target(self, kind: TargetKind) -> str:
+        """A target of the kind that can be resolved here; a GPU needs its architecture."""
         return f"{kind.name} -arch=sm_90" if kind.on_gpu else kind.name
 
     def test_it_is_found_by_its_name_with_and_without_options(self, kind: TargetKind) -> None:
+        """Check that `kind_of` returns the registered instance for the name and for a target string."""
         assert kind.name in TARGETS
         assert kind_of(kind.name) is kind and kind_of(f" {kind.name} -mcpu=x ") is kind
         assert not inspect.isabstract(type(kind)) and type(kind).__doc__
 
     def test_it_says_where_its_kernels_run(self, kind: TargetKind) -> None:
+        """Check that exactly one of `on_host`, `on_gpu` and `is_board` is set, and that a TVM is named."""
         assert [kind.on_host, kind.on_gpu, kind.is_board].count(True) == 1
         assert (kind.driving_cores == 0) == kind.is_board
         assert kind.tvm_packages and kind.tvm_build in ("default", *TARGETS)
         assert tvm_identity(kind.name)
 
     def test_usual_thread_counts_are_accepted(self, kind: TargetKind) -> None:
+        """Check that default thread counts are sorted and accepted, and -1 is rejected, here and at a place."""
         for place in (None, PLACE):
             counts = kind.default_thread_counts(place)
             assert counts and list(counts) == sorted(set(counts))
@@ -57,6 +62,7 @@ class TargetKindSuite:
                 kind.check_threads((-1,), place)
 
     def test_a_machine_here_is_named_locked_and_identified_or_there_is_none(self, kind: TargetKind) -> None:
+        """Check that identity and lock exist together, and that boards have neither lock nor trial worker."""
         assert kind.processor_name()
         lock, identity, worker = _answer(kind.lock), _answer(kind.machine_identity), _answer(kind.trial_worker)
         assert (identity is None) == (lock is None)
@@ -66,6 +72,7 @@ class TargetKindSuite:
             assert worker is not None and worker.cold_mechanism
 
     def test_it_takes_the_resources_that_its_kernels_notice(self, kind: TargetKind) -> None:
+        """Check that a rejected resource is named, and that only GPUs accept resources of GPUs."""
         for resource in local_resources():
             try:
                 kind.check_resource(resource)
@@ -75,12 +82,14 @@ class TargetKindSuite:
                 assert kind.on_gpu or not resource.of_gpu
 
     def test_it_is_resolved_to_what_tvm_compiles_for(self, kind: TargetKind, target: str) -> None:
+        """Check that `resolve_target` returns TVM's target, and that int8 keeps the kind."""
         resolved = resolve_target(target)
         assert isinstance(resolved, load_tvm().target.Target)
         assert ("gpu" in resolved.keys) == kind.on_gpu
         assert kind.for_int8(resolved).kind.name == resolved.kind.name
 
     def test_a_place_has_no_vendor(self, kind: TargetKind) -> None:
+        """Check that `--vendor true` is rejected for places and boards, and where torch is not installed."""
         with pytest.raises(UsageError, match="--vendor true"):
             kind.check_vendor(PLACE)
         if kind.is_board:

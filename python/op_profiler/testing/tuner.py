@@ -1,4 +1,4 @@
-"""What every strategy of the search for schedules keeps to."""
+"""The test suite of the contract `Tuner`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH, _BATCHES = 8, 5
 
 
 class TunerSuite:
-    """A tuner proposes points of the space, each at most once, and the same for the same results.
+    """Tests that a tuner proposes valid points, each at most once, and that a seed decides them.
 
     Nothing is built: what a point costs follows from its number.
 
@@ -31,22 +31,27 @@ class TunerSuite:
 
     @pytest.fixture
     def factory(self) -> TunerFactory:
+        """The `TunerFactory` under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def task(self) -> Task:
+        """The `Task` to search; by default the product of small matrices `DENSE`."""
         return compiler_in_use().task(DENSE, resolve_target("llvm"))
 
     def test_each_point_of_the_space_is_proposed_at_most_once(self, factory: TunerFactory, task: Task) -> None:
+        """Check that the proposals of five batches are valid and distinct."""
         proposed = _proposals(_seeded(factory, task))
         assert proposed and len(proposed) == len(set(proposed))
         assert all(0 <= point < task.size and task.is_valid(point) for point in proposed)
 
     def test_the_same_seed_gives_the_same_proposals(self, factory: TunerFactory, task: Task) -> None:
+        """Compare the proposals of two tuners with one seed."""
         first, second = (_proposals(_seeded(factory, task)) for _ in range(2))
         assert first == second
 
     def test_failures_are_results(self, factory: TunerFactory, task: Task) -> None:
+        """Check that proposals stay distinct where every trial fails."""
         proposed = _proposals(_seeded(factory, task), fails=True)
         assert proposed and len(proposed) == len(set(proposed))
 

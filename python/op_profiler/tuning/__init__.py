@@ -1,1 +1,1 @@
-"""The search for good schedules: which points of a space are tried, and what is made of the results."""
+"""Search for schedules: the choice of candidates, their trials and results."""

@@ -1,4 +1,4 @@
-"""What is tried, and what came of it."""
+"""`Candidate` and `TrialResult`: one schedule to try, and its samples or failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """What came of one candidate: samples or an error.
+    """Result of one candidate: samples or an error.
 
     Attributes:
         samples_us: microseconds per call, each the mean of several calls; a single one where `stopped_early`. In whole

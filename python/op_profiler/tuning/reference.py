@@ -1,4 +1,4 @@
-"""What a tuning task must compute, by numpy, in whatever blocked layout its schedule asks for."""
+"""Reference outputs of tuning tasks, computed by numpy in the blocked layouts of their schedules."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Reference:
         return bound
 
     def difference(self, output: np.ndarray) -> str | None:
-        """None where an output is right; else how far off it is."""
+        """Return None if an output is right; else how far it is from the reference."""
         return self.plain_difference(self.unpack(output), str(output.dtype))
 
     def plain_difference(self, got: np.ndarray, dtype: str | None = None) -> str | None:
-        """As `difference`, of an output in its plain layout.
+        """Return the `difference` of an output in its plain layout.
 
         Args:
             dtype: that it was computed in; None: its own.
@@ -82,7 +82,7 @@ class Reference:
 
 
 def tolerance(dtype: str) -> float:
-    """How far an output may be off that was computed in this type, as a share of its largest value; integers not."""
+    """Return the allowed error of an output in this dtype, as a share of its largest value; 0 for integers."""
     return _TOLERANCE.get(dtype, 0.0)
 
 

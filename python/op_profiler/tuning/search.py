@@ -1,4 +1,4 @@
-"""One operator's search: proposals from a tuner, results from a runner, until the trials are used up."""
+"""`OperatorSearch`: a tuner proposes, a runner measures, until the trials of one operator are used up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Finalist:
-    """One of the best candidates, measured again beside the others.
+    """One of the best candidates, measured again in turns with the others.
 
     Attributes:
         config: the point as a record has it.
@@ -59,7 +59,7 @@ class Finalist:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         trials: in the order in which they were made; the template's default, where it has one, is the first.
@@ -71,7 +71,7 @@ class Search:
 
     @property
     def default(self) -> Finalist | None:
-        """What the compiler takes without a record; None where it has no time."""
+        """The template's default schedule; None if it has no time."""
         return next((f for f in self.finalists if f.candidate.index is None), None)
 
     def best_after(self, count: int) -> float | None:

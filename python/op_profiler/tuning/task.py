@@ -1,5 +1,5 @@
-"""The contract of a task: one way to compute something, with the space of its schedules. Compilers make them
-(`Compiler.task`); the search knows points, and what became of them.
+"""`Task`: one way to compute something, with its space of schedules. Compilers make tasks (`Compiler.task`); tuners
+search them.
 
 A point is a number. Its digits are places: of each knob's value among those that the knob may have, the lowest of the
 first knob.
@@ -65,7 +65,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
-        """What these values of all knobs do to the loops."""
+        """Return the effect of these knob values on the loops."""
 
     @abc.abstractmethod
     def default(self) -> Schedule:
@@ -89,12 +89,12 @@ class Task(abc.ABC):
         """
 
     def reference(self) -> Reference | None:
-        """Inputs, and what it must compute of them; None where nobody knows."""
+        """Return inputs and the expected output; None where there is no reference."""
         return reference_of(self.spec)
 
     @property
     def size(self) -> int:
-        """How many points there are, with those that are not valid."""
+        """Number of points, valid or not."""
         return math.prod(map(len, self.knobs.values()))
 
     def schedule(self, point: int, origin: Origin = "trial") -> Schedule:
@@ -104,7 +104,7 @@ class Task(abc.ABC):
         return Schedule(self.spec.template, knobs, origin, self.factors(knobs))
 
     def applied(self, point: int) -> Schedule:
-        """As `schedule`, with what only the scheduled loops tell, which takes milliseconds; for what is tried."""
+        """Return `schedule` with details that only the scheduled loops have, which takes milliseconds; for trials."""
         return self.schedule(point)
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:

@@ -1,4 +1,4 @@
-"""What can be tuned in a model."""
+"""`Tunable`: the anchor of operators that can be tuned, with its tasks."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class Tunable:
 
     @property
     def specs(self) -> tuple[TaskSpec, ...]:
-        """Every task that can compute the anchor."""
+        """All tasks that compute the anchor."""
         return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))

@@ -1,1 +1,1 @@
-"""Why an operator takes as long as it does, and what would help."""
+"""Explanations of operator times: the largest loss, its evidence, and what would help."""

@@ -1,4 +1,4 @@
-"""What to try against the largest loss, and what it is predicted to save."""
+"""Advice against the largest loss of an operator, with the predicted saving in microseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is known of one operator before its losses are told."""
+"""`Evidence`: times, machine code and limits of one operator, from which its losses are computed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Interval = tuple[float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class ProcessorLimits:
-    """What the processor can do at most.
+    """Peaks and cache sizes of a processor.
 
     Attributes:
         flops_per_us: by thread count.
@@ -50,7 +50,7 @@ class ProcessorLimits:
 
 @dataclasses.dataclass(frozen=True)
 class Cycles:
-    """Of an iteration of the hottest loop.
+    """Cycles of one iteration of the hottest loop.
 
     Attributes:
         now, without_spills: as it is, and with enough registers.
@@ -64,7 +64,8 @@ class Cycles:
 
 @dataclasses.dataclass(frozen=True)
 class OtherTimes:
-    """What the operator's anchor takes otherwise, hot and at the same thread count, microseconds; None: not known.
+    """Times of the operator's anchor under other schedules, in microseconds, with hot caches and at the same thread
+    count; None where unknown.
 
     Attributes:
         best_us: with the best schedule that was measured on this machine.
@@ -108,11 +109,11 @@ class Evidence:
     in_chain: bool = False
 
     def us(self, cache: Cache, threads: int | None = None) -> float:
-        """At the thread count that it is explained at where none is given; see `quiet_us`."""
+        """Return the time in microseconds (`quiet_us`), by default at `self.threads`."""
         return float(quiet_us(self.samples[cache, self.threads if threads is None else threads]))
 
     def difference_us(self, more: np.ndarray, less: np.ndarray) -> Interval:
-        """What one way takes more than another, with its 95 % interval (bootstrap of the rounds)."""
+        """Return by how many microseconds `more` exceeds `less`, with a 95 % interval (bootstrap over rounds)."""
         drawn = np.random.default_rng(0).integers(0, len(more), (_DRAWS, len(more)))
         low, high = np.quantile(quiet_us(more[drawn]) - quiet_us(less[drawn]), [0.025, 0.975])
         apart = float(quiet_us(more) - quiet_us(less))
@@ -120,12 +121,12 @@ class Evidence:
 
     @property
     def moved_bytes(self) -> int:
-        """Every tensor once."""
+        """Bytes of all tensors, each counted once."""
         return self.operator.bytes_read + self.operator.bytes_written
 
     @property
     def used_threads(self) -> int:
-        """That share its work."""
+        """Number of threads that share the operator's work."""
         serial = self.code is not None and not self.code.parallel
         return 1 if serial else min(self.threads, self.parallel_loop or self.threads)
 
@@ -136,20 +137,21 @@ class Evidence:
 
     @property
     def level(self) -> str:
-        """The nearest level that holds its tensors, those of all cores in use together."""
+        """The nearest cache level that is large enough for the operator's tensors, over all cores in use; else
+        ``memory``."""
         for level, size in self.limits.cache_bytes.items():
             if self.moved_bytes <= size * (self.used_threads if level != "l3" else 1):
                 return level
         return "memory"
 
     def traffic_us(self, threads: int) -> float:
-        """Moving every tensor once from the level that holds them; 0.0 where that was not probed."""
+        """Return the microseconds for moving each tensor once from `level`; 0.0 where its bandwidth was not probed."""
         rates = self.limits.bytes_per_us.get(self.level) or {}
         return self.moved_bytes / rates[threads] if threads in rates else 0.0
 
     @functools.cached_property
     def iterations(self) -> float:
-        """Of the hottest loop in all, told by what one of them does."""
+        """Number of iterations of the hottest loop, computed from the work of one iteration."""
         if self.code is None:
             return 0.0
         loop = self.code.hottest
@@ -158,17 +160,18 @@ class Evidence:
         return self.operator.bytes_written / sum(loop.stores) if loop.stores else 0.0
 
     def cycles_us(self, cycles: float) -> float:
-        """So many cycles in each iteration, microseconds of one thread; the clock is that of the probe's peak."""
+        """Return the microseconds that this many cycles per iteration take on one thread, at the clock of the probed
+        peak."""
         return self.iterations * cycles * self.limits.peak_flops_per_cycle / self.limits.flops_per_us[1]
 
     @property
     def code_us(self) -> float:
-        """What its instructions take one thread where all data is near."""
+        """Microseconds of the instructions on one thread if all data is near."""
         return self.cycles_us(self.cycles.now) if self.cycles is not None else self.ideal_us
 
     @property
     def stalled_us(self) -> float:
-        """Of one thread's hot time what its instructions do not account for."""
+        """Part of the hot time of one thread that its instructions do not explain, in microseconds."""
         return max(self.us("hot", 1) - max(self.code_us, self.ideal_us), 0.0)
 
     @property
@@ -180,29 +183,29 @@ class Evidence:
 
     @property
     def waits_for_far_memory(self) -> bool:
-        """Whether most of its hot time goes into data that no second-level cache can hold."""
+        """Whether most of the hot time is spent on data beyond the second-level caches."""
         far = self.level not in ("l1", "l2") and not self.far_steps
         return far and self.stalled_us > _MOST * self.us("hot", 1)
 
 
 def quiet_us(samples: np.ndarray) -> np.ndarray:
-    """Of rounds, along the last axis: what the quietest tenth of them takes at most. Neighbours come and go, and stop
-    one of several threads sooner than a single one; over a run the quiet rounds of all ways belong together."""
+    """Return the 10 % quantile of rounds along the last axis. Background load comes and goes, and delays several
+    threads more often than one; the quiet rounds of all variants are comparable."""
     return np.asarray(np.quantile(samples, _QUIET, axis=-1))
 
 
 def counted_cycles(body: tuple[str, ...]) -> float:
-    """In place of llvm-mca: so many instructions a cycle. It sees neither waiting nor ports."""
+    """Estimate cycles at four instructions per cycle, where llvm-mca is missing; stalls and ports are ignored."""
     return len(body) / _LIKE_MCA
 
 
 def at_least_zero(interval: Interval, less: float = 0.0) -> Interval:
-    """Each of the three less so much, or 0.0 where that is negative."""
+    """Subtract `less` from each of the three values, and replace negative ones by 0.0."""
     middle, low, high = (max(us - less, 0.0) for us in interval)
     return middle, low, high
 
 
 def at_most(interval: Interval, most: float) -> Interval:
-    """Each of the three, or so much where that is more."""
+    """Limit each of the three values to `most`."""
     middle, low, high = (min(us, most) for us in interval)
     return middle, low, high

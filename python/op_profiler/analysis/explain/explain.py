@@ -1,4 +1,4 @@
-"""From a request to the explanation of a model's heavy operators."""
+"""`explain`: from a request to the explanations of a model's heavy operators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def explain_built(
     known: KnownSchedules,
     announce: Announce,
 ) -> ModelExplanation:
-    """Of a model that was built for the graph executor.
+    """Explain a model that was built for the graph executor.
 
     Raises:
         UsageError: the operator that was asked for is not in it.

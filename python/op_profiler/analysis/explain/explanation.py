@@ -1,4 +1,4 @@
-"""What an explanation says, in values that go into JSON and pages as they are."""
+"""The results of an explanation, as plain values for JSON and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation found, kept beside the model in the dataset, where reports find it."""
+"""Storing explanations in the dataset, next to the model that they are of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelExplanation) -> str:
-    """Store it beside every run of the same build.
+    """Store an explanation with every run of the same build.
 
     Args:
         content: of the model (`ImportedModel.content`).
@@ -56,7 +56,7 @@ def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> 
 
 
 def build_of(operator: str, db: str) -> BuildRequest:
-    """What the first model of the dataset that calls an operator was built of: as its recipe tells, or its row.
+    """Return the build of the first model in the dataset that calls an operator, from its recipe or its row.
 
     Raises:
         UsageError: there is none, or none that can be explained.

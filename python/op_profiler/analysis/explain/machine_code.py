@@ -1,4 +1,4 @@
-"""The loops of compiled kernels: read out of LLVM's assembly, counted, and given to llvm-mca for their cycles.
+"""Loops in the assembly of compiled kernels: their instructions, counted by kind, and their text for llvm-mca.
 
 A loop is what lies between a label and a jump back to it. How often a loop runs is not told by its code: of several
 loops the innermost are the hottest, and what an iteration does is compared with what the operator does in all.

@@ -1,4 +1,4 @@
-"""What the anchor of an operator takes under other schedules: measured on machines like this one, or predicted."""
+"""Times of an operator's anchor under other schedules: measured on machines of this kind, or predicted."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class KnownSchedules:
 
     @classmethod
     def read(cls, db: str | None, *, shipped: bool, threads: int) -> KnownSchedules:
-        """From the trials, their winners and the vendor's times of a dataset and of what ships: of millions of trials
-        the best are held.
+        """Read trials, their winners and vendor times from a dataset and from the shipped trials; only the best are
+        kept in memory.
 
         Raises:
             DatasetError: the dataset cannot be opened.
@@ -81,7 +81,7 @@ class KnownSchedules:
         return cls(best, gain)
 
     def of(self, occurrence: Occurrence, host_fingerprint: str, hot_us: float, peak_flops_per_us: float) -> OtherTimes:
-        """Of the anchor of an operator; of one that no template computes, nothing.
+        """Return the other times of an operator's anchor; all None for an anchor that no template computes.
 
         Args:
             host_fingerprint: of the machine that is asked about.

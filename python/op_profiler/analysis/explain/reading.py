@@ -1,4 +1,4 @@
-"""Machine code and cycles of the kernels of a built model."""
+"""Machine code of a built model's kernels, and its cycles according to llvm-mca."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class ReadCode:
-    """What the machine code of a model tells.
+    """Machine code of a model's kernels, with cycles.
 
     Attributes:
         kernels: by the label of their function; those that were not found are missing.

@@ -1,4 +1,4 @@
-"""What a user wants explained, checked before anything heavy is loaded."""
+"""`ExplainRequest`: the options of ``op-profiler explain``, checked without heavy imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from op_profiler.options import MEASURING, OUTPUT, Option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExplainRequest:
-    """What to explain.
+    """Options of an explanation.
 
     Attributes:
         build: which model, and with which schedules; operators are explained at the largest of its thread counts.
@@ -60,7 +60,7 @@ class ExplainRequest:
         self.build.check()
 
     def of(self, subject: str) -> ExplainRequest:
-        """The same of a model, by its name, or of the 16 hex digits of an operator in its dataset.
+        """Return the request for a model by its name, or for the operator with a key of 16 hex digits in the dataset.
 
         Raises:
             UsageError: no model in the dataset calls the operator, or none that can be explained.

@@ -1,1 +1,1 @@
-"""Operators to measure that no model brought along: grids, random draws, and operators taken from models."""
+"""Sampled operators, which belong to no given model: grids, random draws, and operators taken from models."""

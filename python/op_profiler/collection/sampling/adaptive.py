@@ -1,4 +1,4 @@
-"""Operators that a predictor is least sure of: the budget goes where it is worst.
+"""Adaptive sampling: batches of the operators whose predictions are least certain.
 
 Pool-based active learning with the expected error as criterion (Settles, Active Learning Literature Survey, 2009,
 section 3): of a pool of random operators, those are measured whose interval is the widest. The predictor is fitted
@@ -44,7 +44,7 @@ _FEWEST = 200
 def adaptive_batches(
     request: CollectRequest, names: Sequence[str], seed: int, note: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Batches without end; the first ones are random where the dataset holds little.
+    """Yield batches without end; the first ones are random while the dataset has few measurements.
 
     Args:
         request: of which machine, and its dataset, which grows while the batches are measured.

@@ -1,4 +1,4 @@
-"""What is measured together: operators cut into batches, from points and from models."""
+"""`Batch`: operators that are measured together, made from points or from models."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
 def operators_of_chunk(
     chunk: Sequence[Point], seed: int, target: Target, refused: Callable[[str], None]
 ) -> Sequence[Occurrence]:
-    """`operators_of_points` of one batch, as `Batch` asks for them."""
+    """Return the operators of one batch, as `Batch` needs them; see `operators_of_points`."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
     return operators_of_points(chunk, target, seed, refused)

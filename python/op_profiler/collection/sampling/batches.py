@@ -1,4 +1,4 @@
-"""From points and models to batches of fused functions."""
+"""Fused functions for batches, from points of the kinds and from models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, A
 def operators_of_points(
     points: Sequence[Point], target: Target, seed: int, refused: Callable[[str], None] = lambda reason: None
 ) -> list[Occurrence]:
-    """What the compiler makes of points: each operator once.
+    """Lower points to operators, each once.
 
     Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept, and
     all that no convolution brings along: of what has two axes, as the weight of a dense layer that is packed at run
@@ -92,7 +92,7 @@ def sampled(occurrence: Occurrence) -> Sampled:
 
 
 def batch_name(label: str, identity: object) -> str:
-    """A name that tells a label and all that decides a batch's content.
+    """Return a name from the label and from everything that decides the batch's content.
 
     Args:
         identity: plain JSON values.

@@ -1,4 +1,4 @@
-"""Measures the operators that tell most about a machine, until predictions can be made for it."""
+"""`calibrate`: measures the most informative operators on a machine until predictions for it can be made."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Calibrated:
     failed: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the key stands for the device."""
+        """Return plain values; a device is given by its key."""
         return {name: one for name, one in dataclasses.asdict(self).items() if name not in ("processor", "target")}
 
 

@@ -1,4 +1,4 @@
-"""What a sampling run measures, in plain values: every machine makes the same batches of them."""
+"""`Draw`: a sampling run in plain values, from which every machine makes the same batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from op_profiler.operators.kinds.convolutions import Conv2d
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Draw:
-    """The points of a grid, the operators of models, random operators, or those that tell most.
+    """A grid's points, models' operators, random operators, or the most informative ones.
 
     Attributes:
         label: start of the batches' names.
@@ -37,7 +37,7 @@ class Draw:
     cached: bool = False
 
     def batches(self) -> Iterator[Batch]:
-        """In an order that is always the same; without end where operators are random.
+        """Return the batches in a fixed order; without end for random operators.
 
         Raises:
             UnknownNameError: no such kind or rule.
@@ -54,7 +54,8 @@ class Draw:
         return batch.batches_of_points(points_without_end, self.label, self.seed, cached=self.cached)
 
     def points_of(self, number: int) -> int:
-        """About how many operators a batch has, by its number from 0; 0 for a model's, which only lowering tells."""
+        """Return the approximate number of operators in batch `number`, from 0; 0 for models, which only lowering can
+        count."""
         if self.models:
             return 0
         return batch.CACHED_SIZE if self.cached else batch.BATCH_SIZES[number % len(batch.BATCH_SIZES)]

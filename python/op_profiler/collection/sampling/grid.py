@@ -1,4 +1,4 @@
-"""Sampling configurations of TinyNAS: a grid of convolutions, and the rules that say which points of it are measured.
+"""Sampling configurations of TinyNAS: a grid of convolutions, and rules that exclude points of it.
 
 One ``key value ...`` a line; ``#`` starts a comment. Keys: batch, elmt_fused, filter_size, min_feature_size,
 max_feature_size, number_feature_size, output_channel, stride, type (0 regular, 1 depthwise), channel_ratio (input over
@@ -38,6 +38,7 @@ class GridPoint:
 
     @property
     def is_stem(self) -> bool:
+        """Whether the convolution reads 3 channels, as the first layer of a network does."""
         return self.in_channels == _STEM_CHANNELS
 
     def convolution(self) -> Conv2d:
@@ -133,7 +134,7 @@ class Grid:
         return [low, *(size + size % 2 for size in inner), high]
 
     def points(self) -> Iterator[GridPoint]:
-        """Every point of the grid, whether a rule forbids it or not."""
+        """Yield every point of the grid, valid or not."""
         axes = [self.values[key] for key in ("type", "batch", "elmt_fused", "filter_size", "stride", "output_channel")]
         for kind, batch, fused, kernel, stride, out in itertools.product(*axes):
             inputs = [_STEM_CHANNELS, *(int(ratio * out) for ratio in self.values["channel_ratio"])]

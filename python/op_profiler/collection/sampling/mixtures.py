@@ -1,4 +1,4 @@
-"""Random points of several kinds each: what tells the limits of a machine, and parts of networks."""
+"""Random mixtures of kinds: points that probe the limits of a machine, and points as in networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators a user wants sampled, and how much a calibration measures, before anything heavy is loaded."""
+"""`SampleRequest` and `CalibrateRequest`: the options of ``sample`` and ``calibrate``, without heavy imports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleRequest:
-    """Which operators, and how many."""
+    """Options of sampling: which operators, and how many."""
 
     config: Annotated[Path | None, Option("Grid of convolutions in TinyNAS's format.", _WHAT)] = None
     skip_rule: Annotated[
@@ -107,7 +107,7 @@ class SampleRequest:
         check_amount(self.count, self.rounds)
 
     def drawn(self, request: CollectRequest, note: Callable[[str], None]) -> Iterator[Batch]:
-        """Batches of what is drawn, or of what the predictor of the request's dataset knows least about.
+        """Return the batches to measure: drawn, or those with the least certain predictions (`--adaptive`).
 
         Args:
             note: told what takes long.
@@ -119,7 +119,7 @@ class SampleRequest:
         return adaptive_batches(request, self.kinds or (), self.seed, note)
 
     def draw(self) -> Draw:
-        """What is measured.
+        """Return the operators to measure.
 
         Raises:
             UsageError: there is no such rule or kind, or none of the models has what is varied.
@@ -177,7 +177,7 @@ class SampleRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CalibrateRequest:
-    """How much a calibration measures."""
+    """Options of a calibration: how much it measures."""
 
     budget_seconds: Annotated[
         float,

@@ -1,4 +1,4 @@
-"""Measures batches of operators until there are enough, or the time is up."""
+"""`measure_batches`: measures batches of operators until the amount or the time is reached."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _lowering = threading.Lock()  # one at a time in a process: the compiler is watc
 
 @dataclasses.dataclass
 class SampleReport:
-    """What a sampling run did.
+    """Results of a sampling run.
 
     Attributes:
         operators: sampled ones, of this run and of earlier runs of the same command; none of a batch without a time.
@@ -224,7 +224,7 @@ def _broken(found: ModelReport) -> frozenset[str]:
 
 
 def of_batch(batch: Batch, name: str, request: CollectRequest) -> CollectRequest:
-    """What is asked of the model that a batch is measured as.
+    """Return the request for the model that a batch is measured as.
 
     Args:
         name: of the file that holds it.
@@ -242,7 +242,7 @@ def written(
     processor: str = "",
     without: frozenset[str] = frozenset(),
 ) -> str:
-    """The name of a batch, once a file holds it.
+    """Write a batch to a file if it is not there yet, and return its name.
 
     Args:
         target: that the request's stands for on the machine that is to measure it; empty where that is this one.

@@ -1,4 +1,4 @@
-"""Random points of the kinds that are asked for, by their names, and how often each is drawn."""
+"""Random points of the requested kinds, and the share of each kind."""
 
 from __future__ import annotations
 

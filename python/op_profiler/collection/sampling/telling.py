@@ -1,4 +1,4 @@
-"""Operators that tell most about a machine of which nothing is known.
+"""The most informative operators for a machine without measurements, in the order in which to measure them.
 
 Those that come first were chosen among random ones by ``collector/choose_telling.py``, in the order in which they
 tell most about the operators of the networks that ship: however early the time is up, what was measured tells about

@@ -1,1 +1,1 @@
-"""What is asked of a model's operators beside their times: tuning, comparing, the vendor's kernels."""
+"""Studies of a model's operators: tuning, comparison of schedules, and the vendor's kernels."""

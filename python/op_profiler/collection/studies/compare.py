@@ -1,4 +1,4 @@
-"""One model under default and under recorded schedules, in one process, in turns."""
+"""The study ``--ifcompare``: one model under default and recorded schedules, measured in turns in one process."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def allowed_difference(dtypes: Collection[str]) -> float:
-    """Of a model with tensors of these types: what a coarse one rounds off, the finer ones behind it show too."""
+    """Return the relative difference allowed for a model with tensors of these dtypes: that of the coarsest one."""
     from op_profiler.tuning.reference import tolerance
 
     return max(_INT8_TOLERANCE if dtype in ("int8", "uint8") else tolerance(dtype) for dtype in dtypes)

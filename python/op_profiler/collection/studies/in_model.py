@@ -1,4 +1,4 @@
-"""Schedules in the place where they are to run: builds of a whole model that are walked in turns, call by call.
+"""Schedules decided in the model: builds with different finalists, whose calls are timed in turns.
 
 What is the fastest alone need not be so between other operators: Winograd's weights are four times as large, and where
 they come from memory the direct method wins. So the finalists of all operators are built into the model, the first of
@@ -51,7 +51,7 @@ class OperatorCandidates:
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What is to be used in the model; None is the default. Microseconds per call, with what is fused to it."""
+    """The chosen schedule in the model, or None for the default; microseconds per call with the fused ops."""
 
     winner: Record | None
     default_us: float
@@ -59,7 +59,7 @@ class Decision:
 
 
 class InModel:
-    """The default build of a model, and others beside it.
+    """The default build of a model, and builds with other schedules.
 
     Raises:
         ModelError, MeasureError: the model cannot be built or run as a whole.
@@ -71,7 +71,7 @@ class InModel:
         self._default = load_build(study, model, records.NONE)
 
     def cache_states(self, items: Sequence[Tunable]) -> dict[str, Cache]:
-        """By anchor, whether its operators take as long in the model as with hot caches, or rather as with cold ones.
+        """Return, by anchor, whether its time in the model is nearer to hot or to cold caches.
 
         It is measured, since the size of a cache says little where others share it.
         """
@@ -99,7 +99,8 @@ class InModel:
         return found
 
     def decide(self, entries: Sequence[OperatorCandidates]) -> dict[Tunable, Decision]:
-        """What is surely the fastest in the model; what no build could be compared for is left out.
+        """Return the schedules that are significantly faster in the model; operators without a comparable build are
+        left out.
 
         The winners are built together and compared with the default once more; what is not surely faster then either
         stays with the default.
@@ -179,7 +180,7 @@ class InModel:
 
 
 def is_faster(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether it surely is: the 95 % interval of the ratio of what was timed in turns says so.
+    """Whether the 95 % interval of the ratio of rounds measured in turns lies above 1.
 
     Args:
         one, other: shape (rounds,), of the same rounds.

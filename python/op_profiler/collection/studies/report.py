@@ -1,4 +1,4 @@
-"""What tuning, comparing and timing the vendor's kernels found, for the report."""
+"""`StudyReport`: the results of tuning, comparison and vendor kernels, for tables and JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from op_profiler.collection.studies.vendor import VendorTimes
 
 @dataclasses.dataclass(frozen=True)
 class StudyReport:
-    """The results of the studies of one model; empty where one was not asked for.
+    """Results of the studies of one model; a study that was not requested is empty.
 
     Attributes:
         tuned: one an anchor.
@@ -34,13 +34,13 @@ class StudyReport:
         return bool(self.problems) or any(not c.agree for c in self.compared)
 
     def with_result(self, work: str, result: list[dict[str, Any]]) -> StudyReport:
-        """The same with what a worker answered, plain values."""
+        """Return a copy with a worker's result added, from plain values."""
         name, kind = _RESULTS[work]
         found: Any = msgspec.convert(result, tuple[kind, ...], str_keys=True)  # type: ignore[valid-type]
         return dataclasses.replace(self, **{name: found})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "tuning": [dataclasses.asdict(t) for t in self.tuned],
             "comparison": [dataclasses.asdict(c) for c in self.compared],

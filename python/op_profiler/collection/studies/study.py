@@ -1,4 +1,4 @@
-"""What every study of a model's operators is given."""
+"""`Study`: the inputs that every study of a model's operators has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Study:
-    """Work on a model whose outcome is a result for the report, beside what it stores.
+    """A study of a model, with a result for the report in addition to stored rows.
 
     Attributes:
         operators: workload keys of those that it is about.
@@ -39,27 +39,27 @@ class Study:
 
     @property
     def build(self) -> BuildRequest:
-        """What the model is built for."""
+        """The build request of the model."""
         return self.request.build
 
     @property
     def tune(self) -> TuneRequest:
-        """How to search."""
+        """The options of the search."""
         return self.request.studies.tune or TuneRequest()
 
     @property
     def machine(self) -> Machine:
-        """Opened when first asked for: a search on boards asks for them by itself."""
+        """The machine, opened at first use; a search on boards opens boards itself."""
         return self.open_machine()
 
     @property
     def device(self) -> Device:
-        """What the dataset keeps of the machine."""
+        """The device as the dataset stores it."""
         return self.machine.device
 
     @property
     def threads(self) -> int:
-        """That operators alone run with: the most that were asked for."""
+        """Thread count of operators in isolation: the largest requested."""
         return max(self.build.threads)
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:

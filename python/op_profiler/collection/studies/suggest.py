@@ -1,4 +1,4 @@
-"""The best known schedules of operators, and those that are predicted to be the best; nothing is searched."""
+"""`ScheduleRequest`: the best known and the best predicted schedules of operators, without a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleRequest:
-    """Whose schedules are wanted.
+    """The model or operator whose schedules are requested.
 
     Attributes:
         build: of a model, or with the 16 hex digits of an operator in its name's place; of its thread counts the
@@ -66,7 +66,7 @@ class ScheduleRequest:
         use_build_for(self.build.target, compiler=self.build.compiler)
 
     def known(self, note: Callable[[str], None]) -> tuple[ScheduleQuery, str]:
-        """What answers, and the name of the device that it answers for.
+        """Return the query that answers, and the name of its device.
 
         Args:
             note: told what of the trials cannot be read.

@@ -1,4 +1,4 @@
-"""Tunes the heavy operators of a model: every trial into the dataset, the best into the schedule records."""
+"""The study ``--iftune``: searches schedules for heavy operators, stores each trial and records the winners."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CORES_OF_SEARCH = 3
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """What the search for one anchor came to; all times in microseconds, measured side by side.
+    """Result of the search for one anchor; all times in microseconds, measured in turns.
 
     Attributes:
         anchor: workload key of the anchor alone, or of the operator where a compiler tunes that as a whole.
@@ -247,7 +247,7 @@ class ModelTuner(Study):
         return OperatorCandidates(item, kept, chosen[used[0].candidate] if used else None)
 
     def record(self, finalist: Finalist, cache: Cache) -> Record:
-        """A finalist as a record, with its time alone."""
+        """Return a finalist as a record with its time in isolation."""
         return records.Record(
             str(self.target),
             finalist.candidate.task.template,
@@ -361,7 +361,7 @@ def trial_result(measurement: Measurement) -> TrialResult:
 def tunables_of(
     model: ImportedModel, target: Target, keys: Collection[str] | None = None, space: str | None = None
 ) -> tuple[list[Tunable], int]:
-    """What can be tuned in a model, without building it, and the bytes of all its weights.
+    """Return the tunable operators of a model, without building it, and the bytes of all its weights.
 
     Args:
         keys: workload keys of the operators that are asked for; None for all that are heavy.

@@ -1,4 +1,4 @@
-"""Operators in the vendor's kernels (torch's), beside the default and the best known schedule."""
+"""The study ``--vendor``: torch's kernels against the default and the best known schedule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class VendorTimes:
 
 
 class VendorComparison(Study):
-    """Times the vendor's kernels beside the default and the best recorded schedule."""
+    """Times the vendor's kernels next to the default and the best recorded schedule."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """A `VendorTimes` for each anchor, as plain values."""

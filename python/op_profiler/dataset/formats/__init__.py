@@ -1,4 +1,4 @@
-"""Files that measurements come from and go to: one module a format, and conversions of units at this border only."""
+"""File formats for import and export, one module each; units are converted here only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of AutoTVM, written by anybody: each line becomes a measurement."""
+"""Logs of AutoTVM from any source: each line becomes a measurement."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
 
 
 class AutoTvm(LineFormat):
-    """See the module. A log holds every trial, so nothing is left out for being slower."""
+    """The format ``autotvm``. A log contains every trial, so slower ones are exported too."""
 
     every_row = True
 
@@ -145,9 +145,11 @@ class AutoTvm(LineFormat):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
+        """Store the trials of a log; `precision` is not used, as each line names the dtypes."""
         return import_autotvm(dataset, path, processor=device)
 
     def line(self, operator: Operator, row: dict[str, Any]) -> str:
+        """Return a measurement as a log line of the `tvm_version` that measured it."""
         record = record_of(
             operator,
             template=row["template"],

@@ -1,4 +1,4 @@
-"""The templates of AutoTVM by their names: those of TVM 0.7 to 0.19 and of this project. No other one is guessed."""
+"""Names of AutoTVM's templates in TVM 0.7 to 0.19 and in this project; other names are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between single operators and tasks of AutoTVM: the operator that a record is of, and the record of an operator."""
+"""Conversion between single operators and records of AutoTVM's tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the templates of AutoTVM compute: the call of Relay that a task of each stands for.
+"""The computation of each AutoTVM template: the Relay call that a task stands for.
 
 A task lists its tensors and arguments without names, and each template has its own layouts (`autotvm_names.py`).
 """
@@ -24,7 +24,7 @@ _WINOGRAD_KERNELS = range(3, 8)  # TVM's Winograd computes no others
 
 @dataclasses.dataclass(frozen=True)
 class TaskReader:
-    """How the tasks of one template are read.
+    """How to read the tasks of one template.
 
     Attributes:
         call: makes the call of Relay from the template and a task.
@@ -62,7 +62,7 @@ class TaskArguments:
 
     @classmethod
     def of(cls, arguments: Sequence[Any], *, windows: int) -> TaskArguments:
-        """From AutoTVM's serialized form.
+        """Parse arguments in AutoTVM's serialized form.
 
         Args:
             windows: arguments behind the tensors that are lists, or one number for all axes.

@@ -54,7 +54,8 @@ def arguments(texts: Iterable[str]) -> tuple[dict[str, Value], dict[str, str]]:
 
 
 def pair(values: Mapping[str, Value], name: str, default: int) -> tuple[int, int]:
-    """Of ``kernel``, ``kernel_h`` with ``kernel_w``, or ``kernels``: height and width; likewise stride and dilation.
+    """Return height and width from ``kernel``, ``kernel_h`` with ``kernel_w``, or ``kernels``; also for stride and
+    dilation.
 
     Raises:
         ValueError: they are no whole numbers.
@@ -101,7 +102,7 @@ def write_pads(values: tuple[int, int, int, int]) -> list[str]:
 
 
 def window_names() -> frozenset[str]:
-    """Every name by which a window is written."""
+    """Return every argument name that describes a window."""
     pairs = {f"{n}{end}" for n in ("kernel", "stride", "dilation") for end in ("", "_h", "_w", "s")}
     return frozenset(pairs | {"pad", "pads", "pad_t", "pad_l", "pad_b", "pad_r"})
 

@@ -1,4 +1,4 @@
-"""Datasets, Parquet files and folders of Parquet files, in any combination, made one."""
+"""Datasets, Parquet files and folders of them, combined into one dataset."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMED_IN_ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class Combined:
-    """What came of it, in rows by table.
+    """Result of a combination, in rows by table.
 
     Attributes:
         written: those that were added, or that took the place of worse ones.

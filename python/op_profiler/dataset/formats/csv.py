@@ -1,4 +1,4 @@
-"""The flat table in CSV, a line a row, names of the columns first.
+"""The flat table as CSV: a header with the names of the columns, then one line per row.
 
 An empty cell is a missing value; nested values are JSON.
 """
@@ -31,14 +31,16 @@ _READ: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "real": f
 
 
 class Csv(FlatTextFormat):
-    """See the module."""
+    """The format ``csv``; see the module."""
 
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
+        """Write the header line, and return a function that writes a row."""
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(column.name for column in columns)
         return lambda row: writer.writerow(_cell(column, row[column.name]) for column in columns)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        """Yield the rows of a CSV file; a row with too few or too many cells is None."""
         limit = csv.field_size_limit(sys.maxsize)  # one cell holds all samples of a measurement
         try:
             with open(path, newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""From the dataset to a file of any format."""
+"""`export_table`: writes a dataset to a file of any format."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def export_table(
 
 
 def describe(done: Exported) -> list[str]:
-    """What is not in the file, a line each."""
+    """Return a line for each kind of measurement that is not in the file."""
     lines = [f"left out: {count} measurements: {reason}" for reason, count in sorted(done.left_out.items())]
     if done.slower:
         lines.append(f"left out: {done.slower} measurements that were slower than another of the same operator")

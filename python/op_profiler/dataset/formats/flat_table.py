@@ -1,4 +1,4 @@
-"""Formats that hold a flat table as it is, and its rows read back into a dataset, with the models of these.
+"""Formats that contain the complete flat table: their writers, and readers that restore rows and models.
 
 Every row is checked against the keys that it carries: what does not give the same workload key, schedule key and device
 key is not what was exported, and is counted instead of stored.
@@ -41,14 +41,15 @@ ADDED_LATER = frozenset(column.name for column in COLUMNS if column.since > _FIR
 
 
 class FlatFormat(Format):
-    """A subclass says how rows are read, and how a dataset is written."""
+    """A format of the flat table. A subclass reads rows and writes a dataset."""
 
     takes_device = False
     tables = tuple(TABLES)
 
     @abc.abstractmethod
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """The rows of a file with their numbers from 1; None for a row that is cut off or holds cells of another type.
+        """Yield the rows of a file with their numbers from 1; a row that is cut off or has cells of another type is
+        None.
 
         Raises:
             DatasetError: it cannot be read, or lacks columns; says which.
@@ -63,19 +64,21 @@ class FlatFormat(Format):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
+        """Store the rows of a file; `device` and `precision` are not used, as each row states both."""
         return store_flat(dataset, self.read(path), progress)
 
 
 class FlatTextFormat(FlatFormat):
-    """One row a line. A subclass says how rows are read, and how a line is written."""
+    """A text format with one row per line. A subclass reads rows and writes a line."""
 
     @abc.abstractmethod
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
-        """What writes a row to a file; what stands before the rows is written at once."""
+        """Write the header, and return a function that writes a row to the file."""
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
+        """Write one line for each row of the flat table."""
         flat, count = flat_table(table), 0
         with whole_file(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
             write = self.writer(file, flat.columns)
@@ -85,7 +88,7 @@ class FlatTextFormat(FlatFormat):
 
 
 def row_values(found: Mapping[str, Any], read: Callable[[Column, Any], Any]) -> FlatRow | None:
-    """The values of all columns; None for a row that lacks one, or that holds one of another type.
+    """Return the values of all columns; None for a row that lacks one or has one of another type.
 
     Args:
         found: what the row holds, by column; what came after the file was written may be missing.
@@ -177,7 +180,7 @@ def _finite(value: Any) -> Any:
 def store_flat(
     dataset: Dataset, numbered: Iterable[tuple[int, FlatRow | None]], progress: Progress | None, *, checked: bool = True
 ) -> Imported:
-    """Store rows of the flat table. What the dataset knows already, as new, newer or better, stays as it is.
+    """Store rows of the flat table, except those that the dataset has in an equal, newer or better version.
 
     Args:
         numbered: rows with their numbers in the file; None for one that cannot be read.

@@ -1,4 +1,4 @@
-"""The contract of a format; what tables of others hold, and what their readers share."""
+"""`Format`, the contract of file formats, and functions that readers of tables share."""
 
 from __future__ import annotations
 

@@ -136,12 +136,13 @@ def _padding_word(conv: Conv) -> str:
 
 
 class Gsoc(TableFormat):
-    """See the module."""
+    """The format ``gsoc``; see the module."""
 
     takes_precision = True
     header = (HEADER,)
 
     def read(self, path: Path, precision: Precision) -> ReadTable:
+        """Read a CSV table with the columns `COLUMNS`."""
         lines = numbered_lines(path)
         header = next(csv.reader(line for _, line in itertools.islice(lines, 1)), [])
         missing = [name for name in COLUMNS if name not in header]
@@ -157,6 +158,8 @@ class Gsoc(TableFormat):
         return read_entries(lines, parse, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        """Return a CSV line in milliseconds, named after the model or else the operator; raises Unfit as `format_row`
+        does."""
         name = row["model_name"] or row["operator_name"]
         return format_line(format_row(name, convolution(shape), row["median_us"]))
 

@@ -1,4 +1,4 @@
-"""From a file of any format to measurements of the dataset.
+"""`import_table`: stores the rows of a file of any format in a dataset.
 
 One transaction a file: everything that was understood is stored, or nothing. The same file twice adds nothing.
 """
@@ -57,7 +57,7 @@ def import_table(
 
 
 class RowChecks:
-    """Some numbers of each row of a file, by which `check_rows` finds those that look wrong beside the others."""
+    """Numbers of each row of a file, from which `check_rows` finds suspicious ones."""
 
     def __init__(self) -> None:
         self._lines, self._identities = array("q"), array("q")

@@ -23,12 +23,14 @@ _LARGEST = 2**63 - 1  # what a database keeps of a whole number
 
 
 class JsonLines(FlatTextFormat):
-    """See the module."""
+    """The format ``jsonl``; see the module."""
 
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
+        """Return a function that writes a row as one line of JSON."""
         return lambda row: file.write(json_text.dumps(row, ensure_ascii=False) + "\n")
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        """Yield the rows of a JSON Lines file; a line that is not a JSON object is None."""
         for place, (number, line) in enumerate(numbered_lines(path)):
             row = _object(line)
             if place == 0:

@@ -1,4 +1,4 @@
-"""Formats of one operator a line, whose lines say less than a measurement."""
+"""Formats of one operator per line, which contain less than a measurement."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ class LineFormat(Format):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
+        """Write the header and a line for each measurement, or for the fastest of each operator: see `every_row`."""
         from op_profiler.dataset.flat import flat_rows
 
         left_out: collections.Counter[str] = collections.Counter()
@@ -125,7 +126,7 @@ class TableFormat(LineFormat):
 
     @abc.abstractmethod
     def read(self, path: Path, precision: Precision) -> ReadTable:
-        """Every row of a file.
+        """Read every row of a file.
 
         Args:
             precision: of the tensors; see `takes_precision`.
@@ -139,6 +140,7 @@ class TableFormat(LineFormat):
         """The line of an operator; raises Unfit as `line` does."""
 
     def line(self, operator: Operator, row: FlatRow) -> str:
+        """Return the line of an operator in plain layouts."""
         shape = shape_of(operator)
         if row["median_us"] is None and not self.says_failures:
             raise Unfit("a failure, for which the format has no words")
@@ -153,6 +155,7 @@ class TableFormat(LineFormat):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
+        """Store the rows that `read` returns."""
         from op_profiler.dataset.formats.importing import store_entries
 
         return store_entries(dataset, path, self.read(path, precision), device, progress)

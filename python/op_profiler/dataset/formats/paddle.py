@@ -109,12 +109,13 @@ def format_row(conv: Conv, latency_us: float) -> str:
 
 
 class Paddle(TableFormat):
-    """See the module."""
+    """The format ``paddle``; see the module."""
 
     takes_precision = True
     header = (HEADER,)
 
     def read(self, path: Path, precision: Precision) -> ReadTable:
+        """Read a table whose header names the device."""
         lines = numbered_lines(path)
         try:
             device = parse_header(next(lines, (0, ""))[1])
@@ -123,6 +124,7 @@ class Paddle(TableFormat):
         return read_entries(lines, lambda line: parse_row(line, dtype=precision, device=device), mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        """Return the line of a convolution in microseconds; raises Unfit for other operators."""
         return format_row(convolution(shape), row["median_us"])
 
 

@@ -1,4 +1,4 @@
-"""The flat table in Parquet, its columns with types and descriptions, so that a file explains itself.
+"""The flat table as Parquet, with the type and the description of each column.
 
 Nested values are JSON, except for the samples, which are lists of lists.
 """
@@ -37,11 +37,12 @@ _GROUP_BYTES = 64 * 2**20
 
 
 class Parquet(FlatFormat):
-    """See the module."""
+    """The format ``parquet``; see the module."""
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
+        """Write row groups, each compressed with zstd while the next one is read from the dataset."""
         flat = flat_table(table)
         schema = _parquet_schema(flat.columns)
         batches = _Counted(_batches(dataset, flat, schema, where=where))
@@ -60,6 +61,7 @@ class Parquet(FlatFormat):
         return Exported(batches.rows)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        """Yield the rows of a Parquet file; columns that later versions added are None where the file lacks them."""
         check_columns(path, dict.fromkeys(_opened(path).schema.names))
         return self._numbered(path)
 
@@ -270,7 +272,7 @@ def parquet_rows(
 
 
 def refuse_unknown_columns(path: Path) -> None:
-    """Of a file or folder that is to be written anew: what is in them would be lost.
+    """Reject a file or folder with unknown columns before it is rewritten, which would lose them.
 
     Raises:
         UsageError: there are such columns.

@@ -1,4 +1,4 @@
-"""What a user wants exported or imported, checked before the dataset is opened."""
+"""`ExportRequest` and `ImportRequest`: the options of ``export`` and ``import``, checked before a dataset is opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NARROW = re.compile(r"(?:^|[^a-z0-9])(u?int8|i8|fp16|float16|f16|half)(?![a-z0-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportRequest:
-    """Which rows, and into what."""
+    """Options of an export: which rows, and to what."""
 
     format: Annotated[
         str | None,
@@ -103,7 +103,7 @@ def _precision(_: str, text: str) -> Precision:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportRequest:
-    """What the file does not say about its times, and where they go."""
+    """Options of an import: properties that the file lacks, and the dataset."""
 
     format: Annotated[
         str | None,
@@ -123,7 +123,7 @@ class ImportRequest:
     db: DbOption = DEFAULT_DB
 
     def format_of(self, file: Path) -> str:
-        """As given, else by the end of the file's name."""
+        """Return the given format, or the one of the file's extension."""
         return self.format or SUFFIXES.get(file.suffix.lower(), "autotvm")
 
     def read(self, file: Path, progress: Progress | None = None) -> Imported:

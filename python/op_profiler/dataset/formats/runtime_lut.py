@@ -272,14 +272,16 @@ def _percentiles(row: Mapping[str, Any]) -> Sequence[float]:
 
 
 class RuntimeLut(TableFormat):
-    """See the module."""
+    """The format ``runtime_lut``; see the module."""
 
     told = frozenset(("processor", "precision"))
 
     def read(self, path: Path, precision: Precision) -> ReadTable:
+        """Read JSON lines; `precision` is not used, as each line names the dtypes."""
         return read_entries(numbered_lines(path), parse_row, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        """Return a JSON line with the percentiles `PERCENTILES` of the rounds in microseconds."""
         return format_row(shape, _percentiles(row), row["processor"])
 
 

@@ -114,15 +114,17 @@ def _fields(conv: Conv) -> tuple[int, ...]:
 
 
 class TinyNas(TableFormat):
-    """See the module."""
+    """The format ``tinynas``; see the module."""
 
     takes_precision = True
     says_failures = True
 
     def read(self, path: Path, precision: Precision) -> ReadTable:
+        """Read the lines of a convolution library."""
         return read_entries(numbered_lines(path), lambda line: parse_row(line, dtype=precision), mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        """Return the line of a convolution in milliseconds, -1 for a failure; raises Unfit for other operators."""
         return format_row(convolution(shape), row["median_us"])
 
 

@@ -86,7 +86,8 @@ def _measured(
     if request.policy == AUTO and request.plan is None and not timed.faster(1):
         notes.append(
             f"the best plan ({compared.title}) was not faster than sequential and is not returned: this is one "
-            "operator after the other on all cores, as TVM's own executor runs them; the operators' times are of lanes"
+            "operator after the other on all cores, as TVM's own executor runs them; the times of operators are of "
+            "worker threads"
         )
         winner = PlanCandidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
         run = compare(winner.models, winner.plan, baseline, 1)[1]
@@ -94,7 +95,7 @@ def _measured(
         notes.append(f"kernels are launched one by one, and not as a graph: {run.not_recorded}")
     strangers = sorted({core for core, bound in run.bound_to.items() if bound != core})
     if strangers:
-        notes.append(f"the system did not bind the lanes of cores {strangers} to them")
+        notes.append(f"the system did not bind the worker threads of cores {strangers} to them")
     return CorunResult(
         models=winner.models,
         plan=winner.plan,

@@ -1,4 +1,4 @@
-"""The latency of operators and networks on a device, learned from a dataset."""
+"""Predictors of operator and network latency on a device, learned from a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predictor for a device of which only a few operators were measured.
+"""Predictors for a device with only few measured operators, adapted from another device's predictor.
 
 Another device's predictor says how operators compare with each other, from their loops where these are known; what the
 new device changes about that is learned from the few (`op_profiler.prediction.latency.correction`). The description

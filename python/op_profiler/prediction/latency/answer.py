@@ -1,4 +1,4 @@
-"""From a request to a predictor, and to the network that it is asked about."""
+"""From a request to the predictor that answers it, and to the network in question."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Chosen:
 
     @property
     def origin(self) -> str:
-        """Whose times they are, in a sentence."""
+        """A sentence about the device whose times the predictor learned."""
         return whose_times(self.predictor.device, self.wanted, self.request.target)
 
     @property
     def of_another(self) -> bool:
-        """Whether they are those of another machine, which nobody asked for."""
+        """Whether the times are of another machine although the user named none."""
         return of_another(self.predictor.device, self.wanted, self.request.target)
 
 
@@ -113,7 +113,7 @@ def network_of(chosen: Chosen, request: PredictRequest, note: Note) -> tuple[Net
 
 
 def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str, NetworkPrediction]:
-    """What each method that only regresses predicts, by its name."""
+    """Return the prediction of each method that only regresses, by its name."""
     request, found = chosen.request, {}
     for choice, method in PREDICTORS.available():
         if method.only_regresses:

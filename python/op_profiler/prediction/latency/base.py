@@ -1,4 +1,4 @@
-"""What regressions are told beside an operator's description: what its loops do, and what a model makes of that."""
+"""`Base`: what regressions see besides an operator's description: columns of its loops, and modelled times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = 0
 
 @dataclasses.dataclass(frozen=True)
 class Base:
-    """Fitted to one device.
+    """What regressions need of one device, fitted to it.
 
     Attributes:
         kernels: of a processor, or of a GPU; None where the loops of too few measured operators are known.
@@ -49,7 +49,7 @@ class Base:
         like: Sequence[tuple[KernelModel, float]] = (),
         multiprocessors: int | None = None,
     ) -> Base:
-        """From measurements, one an entry of `query`.
+        """Fit to measurements, one per entry of `query`.
 
         Args:
             like: of other processors, see `KernelModel.fit`.
@@ -62,8 +62,8 @@ class Base:
         return cls(roofline, KernelModel.fit(query, latency_us, weight, like))
 
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """What regressions see where loops are known, float32: what they see where these are not, what is told of the
-        loops, and the logarithms of the model's two times over the roofline bound."""
+        """Return the float32 columns of entries with known loops: `plain_columns`, columns of the loops, and the
+        logarithms of the model's two times over the roofline bound."""
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
         above = np.log(self.kernels.times_us(query) / bound[:, None])
@@ -71,21 +71,21 @@ class Base:
         return np.concatenate([self.plain_columns(query, device), told, above.astype(np.float32)], axis=1)
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """What regressions see where loops are not known, float32: columns of the query, and whose times they are."""
+        """Return the float32 columns of entries without loops: those of the query, and the number of the device."""
         seen = query.columns if self.vector_ratio == 1.0 else in_other_vectors(query.columns, self.vector_ratio)
         return np.column_stack([seen, np.full(len(query), device, dtype=np.float32)])
 
     def models_of(self, method: Method) -> int:
-        """How many regressions `trained` gives."""
+        """Return the number of regressions that `trained` returns."""
         return len(method.regressors(0)) * (1 if self.kernels is None else 2)
 
     def plain(self, method: Method, models: Sequence[Fitted]) -> Sequence[Fitted]:
-        """Of the regressions that `trained` gave those that see no loops."""
+        """Return the regressions without loop columns from those of `trained`."""
         return models if self.kernels is None else models[: len(models) - len(method.regressors(0))]
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
-        """What the regressions say, shape (entries,): those that see loops where these are known, else the others; NaN
-        where there are none; corrected, where there is a correction."""
+        """Return the estimates of the regressions, shape (entries,), corrected if there is a correction: with loop
+        columns where loops are known; NaN without regressions."""
         if self.correction is None:
             return self._regressed(method, models, query)
         said = self._regressed(method, models, self.correction.seen(query))

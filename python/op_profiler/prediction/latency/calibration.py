@@ -1,4 +1,4 @@
-"""Which dataset tells the times of this machine: what ``op-profiler calibrate`` leaves behind.
+"""Notes of ``op-profiler calibrate``: the dataset with the times of this machine, for each target.
 
 A note in the user's data folder says where the measurements of a target on this machine lie. What is collected there
 later counts too, since the dataset is read again whenever a predictor is opened.
@@ -135,7 +135,7 @@ def _learned(
 
 
 def operators_in(examples: Examples) -> int:
-    """How many distinct operators were measured."""
+    """Return the number of distinct operators."""
     return len(set(examples.operator.tolist()))
 
 

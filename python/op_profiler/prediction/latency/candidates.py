@@ -1,4 +1,4 @@
-"""Many models, on several devices, one after the other: what an architecture search asks."""
+"""`predict_each`: predictions of many models on several devices, as an architecture search needs them."""
 
 from __future__ import annotations
 

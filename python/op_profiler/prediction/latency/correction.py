@@ -1,4 +1,4 @@
-"""What a device changes about predictions that know it hardly or not at all, learned from few measurements.
+"""`Correction`: what few measurements on a device change about predictions that were learned elsewhere.
 
 The rest that is learned is the logarithm of measured over predicted. All operators have a part of it in common, those
 that are as parallel, those of one kind, those that are computed the same way, and those whose time goes into the same:
@@ -42,7 +42,7 @@ it. On each of the processors that ship, taken for a new one with 200 operators,
 
 @dataclasses.dataclass(frozen=True)
 class Correction:
-    """Of predictions for another device, or for one that was hardly measured.
+    """Correction of predictions for another device, or for one with few measurements.
 
     Attributes:
         ratio: how much longer the vectors of the device are that is known (`op_profiler.prediction.latency.vectors`).
@@ -66,7 +66,7 @@ class Correction:
         roofline: Roofline,
         kernels: KernelModel | LaunchModel | None,
     ) -> Correction:
-        """From measurements, one an entry of `query`.
+        """Fit to measurements, one per entry of `query`.
 
         Args:
             rest: logarithm of measured over what the other device's predictor says: with loops, which counts where
@@ -87,7 +87,7 @@ class Correction:
     def of_held_out(
         cls, query: Query, rest: np.ndarray, weight: np.ndarray, kernels: KernelModel | LaunchModel
     ) -> tuple[Correction, np.ndarray]:
-        """Of a device's own predictor, which few measurements and other devices taught.
+        """Fit to the held-out errors of a device's own predictor, trained on few measurements and on other devices.
 
         Args:
             query: measurements whose loops are known.
@@ -114,7 +114,7 @@ class Correction:
         return dataclasses.replace(query, features=in_other_vectors(query.columns, ratio)[:, : len(NAMES)])
 
     def off_if_left_out(self, query: Query, group: np.ndarray) -> np.ndarray:
-        """How far off it is of each measurement that it was fitted to, if all of its group were left out."""
+        """Return the error on each measurement of the fit if its whole group were left out."""
         assert self.plain is not None, "of `fit`"
         found = self.plain.off_if_left_out(group)
         if self.looped is not None:
@@ -122,7 +122,7 @@ class Correction:
         return found
 
     def predict(self, query: Query, roofline: Roofline, kernels: KernelModel | LaunchModel | None) -> np.ndarray:
-        """What is added to the logarithm of a time, shape (entries,)."""
+        """Return the correction to the logarithm of the time, shape (entries,)."""
         found = np.zeros(len(query))
         known = query.has_loops if self.looped is not None else np.zeros(len(query), dtype=bool)
         if self.looped is not None and kernels is not None and known.any():
@@ -133,14 +133,14 @@ class Correction:
 
 
 def spreads_of(loops: np.ndarray) -> np.ndarray:
-    """Standard deviation of each column; what is the same everywhere tells nothing apart."""
+    """Return the standard deviation of each column; inf for constant columns, which then have no weight."""
     found = loops.std(axis=0, dtype=np.float64)
     return np.where(found > 0, found, np.inf)
 
 
 def looped_places(query: Query, kernels: KernelModel | LaunchModel, spreads: np.ndarray) -> list[np.ndarray]:
-    """By what the model of kernels says that the time goes into, and by the loops: two are near whose columns differ by
-    a standard deviation in the mean of squares."""
+    """Return places by shares of the time in the model of kernels, and by loops: two operators are near if their
+    columns differ by one standard deviation in the root mean square."""
     done = query.loops / (spreads * np.sqrt(len(spreads)))
     odd = _odd_lanes(query) if isinstance(kernels, KernelModel) else np.zeros((len(query), 1))
     return [*_places(query, kernels.threads, kernels.shares(query), odd), done]

@@ -1,4 +1,4 @@
-"""What a predictor was taught: which ops, with which attributes, in which dtypes and of which sizes."""
+"""`Coverage`: the ops, attributes, dtypes and sizes that a predictor was trained on."""
 
 from __future__ import annotations
 

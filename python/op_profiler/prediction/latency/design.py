@@ -1,4 +1,4 @@
-"""Which operators to measure first on a machine that is not known, so that they tell most about those of networks.
+"""Experimental design: the most informative operators to measure first on an unknown machine.
 
 How alike two operators are is said by the covariance of `op_profiler.prediction.latency.correction`: what a processor
 changes about one it changes about those whose kernels spend their time on the same, and whose loops do about the same.
@@ -31,7 +31,7 @@ _NOISE = 0.1
 def most_telling(
     candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int
 ) -> list[int]:
-    """Indices of `count` candidates, that which tells most first.
+    """Return the indices of `count` candidates, the most informative first.
 
     Args:
         candidates, wanted: operators whose loops are known, at one thread.

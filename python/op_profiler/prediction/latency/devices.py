@@ -1,4 +1,4 @@
-"""Devices that times are of, as those who learn from the times know them."""
+"""`DeviceName`: the devices of measurements, by names that users know."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS = (*_OF_DEVICE, *usable.COLUMNS)
 
 @dataclasses.dataclass(frozen=True)
 class DeviceName:
-    """A device in a dataset, by what a user would know it by.
+    """A device in a dataset, with the names that users know.
 
     Attributes:
         processor: its name, with family and model where they are known, as
@@ -47,7 +47,7 @@ class DeviceName:
 
 
 def is_here(device: DeviceName) -> bool:
-    """Whether a device is a processor of this machine's kind; by its name alone where no more is known of it."""
+    """Whether a device is a processor of this machine's kind; compared by name if no more is stored."""
     kind = kind_of(device.target)
     if not kind.on_host:
         return False
@@ -64,7 +64,7 @@ def cpu_elsewhere(target: str | None) -> str | None:
 
 
 def cpu_of(target: str) -> str | None:
-    """What a target's ``-mcpu`` names."""
+    """Return the processor in a target's ``-mcpu``; None without one."""
     named = re.search(r"-mcpu=(\S+)", target)
     return None if named is None else named[1]
 
@@ -101,8 +101,8 @@ def devices_in(*, db: str | None = None, file: Path | None = None, schedules: st
 
 
 def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Rows of a Parquet file as it ships. Machines of one kind are one device, the first one's: their times can be
-    compared (`host_fingerprint`), and the steadiness probe tells which of them is slower.
+    """Yield the rows of a shipped Parquet file. Machines of one kind (`host_fingerprint`) count as the first one; the
+    reference kernels show which of them is slower.
 
     Args:
         columns: with those that `device_of` reads.
@@ -152,13 +152,13 @@ def target_line(target: str) -> str:
 
 
 def full_name(processor: str, properties: Mapping[str, Any]) -> str:
-    """A processor's name with family and model where a device's properties tell them, as `DeviceName.processor`."""
+    """Return a processor's name, with family and model if its properties have them (`DeviceName.processor`)."""
     family, model, *_ = properties.get("family_model_stepping") or (None, None)
     return processor if family is None else f"{processor} family {family} model {model}"
 
 
 def device_of(row: Mapping[str, Any]) -> DeviceName:
-    """From a row of the flat table."""
+    """Return the device of a row of the flat table."""
     properties = row["device_properties"] or {}
     return DeviceName(
         key=row["device_key"],

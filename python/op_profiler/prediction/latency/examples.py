@@ -1,4 +1,4 @@
-"""What a predictor learns from: the usable measurements of a dataset, as arrays."""
+"""`Examples`: the usable measurements of a dataset as arrays, from which predictors learn."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Measurements of operators in models, one an entry of each array unless said otherwise.
+    """Measurements of operators in models; each array has one entry per measurement unless stated otherwise.
 
     Attributes:
         operators: the distinct operators.
@@ -146,7 +146,7 @@ class Examples:
                     yield mine
 
     def of_device(self, key: str) -> Examples:
-        """Only the entries of one device.
+        """Return the entries of one device.
 
         Raises:
             DatasetError: there are none; names the devices that there are.

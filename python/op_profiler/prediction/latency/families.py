@@ -1,4 +1,4 @@
-"""Which networks are of one family: by their names without sizes, and by the layers that take most of their time."""
+"""Families of networks: by name without sizes, and by the layers that take most of their time."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def families_in(parts: Sequence[Examples]) -> dict[str, str]:
 
 
 def named_family(name: str) -> str:
-    """What networks have in common whose names differ in their size only: the name without the sizes at its end, with
-    its version. ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch
-    of operators that were sampled from a network is of its family; of other batches, each is a family of its own."""
+    """Return the family of a network's name: without the sizes at its end, but with its version. ``vit_b_16`` and
+    ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of operators sampled from a
+    network belongs to its family; each other batch is a family."""
     drawn = _OF_MODEL.fullmatch(name)
     parts = re.split(r"[-_.]", (drawn[1] if drawn else name).rsplit("/", 1)[-1].lower())
     if re.match(r"draw\d", name):

@@ -1,4 +1,4 @@
-"""An operator as numbers that say what its time depends on, the same for operators of every kind.
+"""Features of an operator: numbers that decide its time, the same for operators of every kind.
 
 Sizes are logarithms to base 2.
 """

@@ -1,4 +1,4 @@
-"""Fits a predictor: held-out errors first, for the intervals and the choice of tiers; then everything."""
+"""`fit`: held-out errors first, for intervals and for the sources of estimates; then a fit to all examples."""
 
 from __future__ import annotations
 

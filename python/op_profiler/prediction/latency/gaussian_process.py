@@ -1,4 +1,4 @@
-"""Regression by likeness: what is near in a few ways at once, as much as the measurements themselves say.
+"""`GaussianProcess`: regression with a sum of kernels, weighted by maximum likelihood.
 
 A Gaussian process whose covariance is a sum of kernels (Rasmussen & Williams, Gaussian Processes for Machine Learning,
 2006, chapters 2 and 5). Each kernel has places of its own, so that one can say that all operators have something in
@@ -26,7 +26,7 @@ _AT_ONCE = 4096
 
 @dataclasses.dataclass(frozen=True)
 class GaussianProcess:
-    """What was learned.
+    """A fitted Gaussian process.
 
     Attributes:
         places: of what it learned from, for each kernel, of shapes (rows, dimensions); a distance of one is near.
@@ -41,7 +41,7 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, places: Sequence[np.ndarray], target: np.ndarray, weight: np.ndarray) -> GaussianProcess:
-        """From rows whose mean is expected to be zero.
+        """Fit to rows with an expected mean of zero.
 
         Args:
             places: for each kernel, shape (rows, dimensions).
@@ -83,7 +83,7 @@ class GaussianProcess:
         return found
 
     def off_if_left_out(self, group: np.ndarray) -> np.ndarray:
-        """How far off the process is of each row where all rows of its group are left out: measured less predicted.
+        """Return the error on each row (measured minus predicted) if all rows of its group were left out.
 
         Of the inverse of the covariance alone (Rasmussen & Williams, section 5.4.2), with the same variances.
         """

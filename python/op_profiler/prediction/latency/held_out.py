@@ -1,4 +1,4 @@
-"""How far off predictors of operators and networks are on what they have not seen."""
+"""Errors of predictors on held-out operators and networks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DESCRIPTIONS = {
 
 
 def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> list[Score]:
-    """Fit to what a split leaves and predict what it holds out; ``model`` gives two scores, the others one.
+    """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, others one.
 
     Raises:
         UnknownNameError: no such split or predictor.
@@ -88,7 +88,7 @@ def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> l
 
 
 def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
-    """Which entries a split holds out; all but ``random`` are about convolutions alone.
+    """Return the mask of the entries that a split holds out; all but ``random`` hold out convolutions only.
 
     Raises:
         UnknownNameError: no such split.
@@ -109,9 +109,8 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 
 
 def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iterator[HeldOutNetwork]:
-    """Every network of the dataset at every thread count, predicted by what was measured outside of its family
-    (`families_in`). Operators that were measured there too are looked up, as for a user, but nothing was fitted to
-    them.
+    """Yield every network at every thread count, predicted without its family (`families_in`). Operators that were also
+    measured in other families are looked up, as for a user, but nothing is fitted to them.
 
     Raises:
         DatasetError: there are fewer than two families.
@@ -168,12 +167,12 @@ def _without(examples: Examples, keys: Set[str], names: Set[str]) -> Examples:
 
 
 def looking_up(fitted: OperatorPredictor, examples: Examples) -> OperatorPredictor:
-    """The same predictor, which also looks up these measurements."""
+    """Return a copy of the predictor that also looks up these measurements."""
     return dataclasses.replace(fitted, measured=measured_of(examples, query_of(examples)))
 
 
 def predicted_networks(fitted: OperatorPredictor, examples: Examples) -> Iterator[HeldOutNetwork]:
-    """Every network of some measurements, as this predictor sees it, at each thread count that both know."""
+    """Yield the predictions of all networks in the measurements, at each thread count of the predictor."""
     networks = np.flatnonzero(~examples.sampled)
     for model in networks[np.isin(networks, examples.model)]:
         mine = examples.model == model

@@ -1,4 +1,4 @@
-"""Intervals that hold: locally weighted conformal prediction.
+"""Prediction intervals: locally weighted conformal prediction.
 
 Errors are taken on operators that were held out, on a logarithmic scale. A small model of their size says how hard an
 operator is; the quantile of error over expected error makes the interval (Papadopoulos et al., Normalized nonconformity

@@ -1,4 +1,4 @@
-"""The time that a kernel takes, from what it executes and what its loops move: a base for regressions.
+"""`KernelModel`: the time of a kernel from its instructions and data traffic; a base for regressions.
 
 Instructions, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
 hides the other wholly. That is a norm of third order over the parts (Stevens & Klöckner take norms too: A mechanism for

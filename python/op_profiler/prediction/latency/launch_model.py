@@ -1,4 +1,4 @@
-"""The time that a kernel takes on a GPU, from what its launches do: a base for regressions.
+"""`LaunchModel`: the time of a GPU kernel from its launches; a base for regressions.
 
 A GPU runs as many blocks at once as its multiprocessors hold. A launch with few blocks takes what one of their threads
 takes, one step after the other; a launch with many takes what all warps need of the units and of the memory. The two
@@ -67,7 +67,7 @@ class LaunchModel:
 
     @classmethod
     def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, multiprocessors: int) -> LaunchModel:
-        """From measured kernels, one an entry of `query`; those whose loops are not known are left out."""
+        """Fit to measured kernels, one per entry of `query`; those without known loops are left out."""
         known = query.has_loops
         asked, times_us, counts = query.take(known), latency_us[known], weight[known]
         amounts = _amounts(asked, multiprocessors)
@@ -92,14 +92,13 @@ class LaunchModel:
         return np.column_stack([amounts @ np.exp(self.log_costs), of_kind])
 
     def shares(self, query: Query) -> np.ndarray:
-        """What the time of each kernel goes into, by cost; shape (kernels, costs). Zeros where the loops are not
-        known."""
+        """Return the share of each cost in a kernel's time, shape (kernels, costs); zeros where loops are unknown."""
         times_us = _amounts(query, int(self.multiprocessors)) * np.exp(self.log_costs)
         shares: np.ndarray = np.nan_to_num(times_us / times_us.sum(axis=1, keepdims=True))
         return shares
 
     def told(self, query: Query) -> np.ndarray:
-        """What regressions see of kernels: the columns of what they launch, and the amounts; float32."""
+        """Return the columns of kernels for regressions, float32: those of the launches, and the amounts."""
         amounts = np.log2(1e-6 + _amounts(query, int(self.multiprocessors)))
         return np.concatenate([query.loops, amounts], axis=1, dtype=np.float32, casting="same_kind")
 

@@ -1,4 +1,4 @@
-"""What the launches of a GPU's kernel do, as numbers: `Kernel.launches` for those who learn from them.
+"""Features of a GPU kernel's launches (`Kernel.launches`).
 
 The numbers say nothing of a device: how many of the blocks run at once is the device's.
 """

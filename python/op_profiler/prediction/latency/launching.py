@@ -1,4 +1,4 @@
-"""What a network takes on a GPU beyond its kernels: the turn from one to the next, and launches that it waits for.
+"""`Launching`: the time of a network on a GPU beyond its kernels: gaps between kernels, and launch overhead.
 
 The host launches kernels ahead of the GPU. So a network takes the time of its kernels and of the turns between them, or
 that of all its launches, whichever is longer (`op_profiler.targets.cuda.launch_cost.timeline_us` without an order), and

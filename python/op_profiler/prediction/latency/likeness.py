@@ -1,4 +1,4 @@
-"""What is known of another device's kernels, for a device of which little is: by the peaks of both.
+"""Another device's kernels scaled to a device with few measurements, by the peaks of both.
 
 Processors of one make differ little, and those of two makes in how much their caches hand on, beyond what a few kernels
 tell: from a third cache three times as much, or a third.
@@ -28,8 +28,7 @@ Peaks = Mapping[str, Any]
 
 
 def likeness(there: Peaks | None, here: Peaks | None) -> float:
-    """How much what is measured on one device counts for the other: 1 where their peaks are equal, and less the farther
-    these are apart."""
+    """Return the weight of another device's measurements: 1 for equal peaks, less for more different ones."""
     ratios = [_ratio(there, here, name, threads=1) for name in _RATES]
     apart = [abs(np.log(ratio)) for ratio in ratios if ratio is not None]
     return float(np.exp(-(np.mean(apart) if apart else _FARTHEST) / _FAR))

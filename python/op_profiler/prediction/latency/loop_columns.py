@@ -1,4 +1,4 @@
-"""What regressions are told of a kernel beside its description: less than the model of kernels is.
+"""Columns of a kernel's loops for regressions: fewer than the kernel model uses.
 
 That model has a cost for each class of instructions. Trees that see all these counts learn by heart what a network's
 operators have in common; how many instructions there are and which part of them is slow tells them as much of others.

@@ -1,4 +1,4 @@
-"""What the loops of operators do, found once an operator: shipped, kept in the cache, or told by the compiler."""
+"""Loops of operators, found once per operator: shipped, from the cache folder, or read by the compiler."""
 
 from __future__ import annotations
 

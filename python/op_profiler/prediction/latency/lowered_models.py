@@ -1,4 +1,4 @@
-"""Models as predictors need them: lowered once, then read from the cache folder without TVM's import."""
+"""Lowered models for predictors: lowered once, then read from the cache folder without importing TVM."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LARGEST_BYTES = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class LoweredModel:
-    """A model whose operators the compiler has told.
+    """A model as operators from the compiler.
 
     Attributes:
         name: of the model.
@@ -48,7 +48,7 @@ class LoweredModel:
     agreement: Agreement = Agreement()
 
     def network(self) -> Network:
-        """Ready to be asked about."""
+        """Return the network for predictions."""
         return Network.of(self.name, self.operators)
 
 

@@ -1,4 +1,4 @@
-"""The contract of a predictor of operators: which of the ways to an estimate it goes, and what it learns."""
+"""`Method`: the contract of a predictor of operators, with the sources of estimates that it uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from op_profiler.prediction.latency.regression import Regressor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """Each operator is answered by the first way that applies, in the order of the attributes.
+    """The sources of estimates that a predictor uses: the first that applies answers, in the order of the attributes.
 
     Attributes:
         looks_up: what was measured in a network answers with its time.

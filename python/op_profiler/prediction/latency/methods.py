@@ -1,4 +1,4 @@
-"""The predictors that are built in."""
+"""The built-in predictors of operators."""
 
 from __future__ import annotations
 

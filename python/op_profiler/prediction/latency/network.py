@@ -1,4 +1,4 @@
-"""The latency of a network: the sum over its calls of operators."""
+"""The latency of a network: the sum over its calls of operators, with an interval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A lowered model, ready to be asked about.
+    """A lowered model for predictions.
 
     Attributes:
         operators: distinct, in the order of their first call; `calls`: how often each is called.
@@ -40,7 +40,7 @@ class Network:
 
     @classmethod
     def of(cls, name: str, operators: Sequence[Operator]) -> Network:
-        """From the operators of all calls, in order."""
+        """Return the network with these operators, one per call, in order."""
         counts: dict[str, int] = {}
         first: dict[str, Operator] = {}
         for operator in operators:
@@ -52,7 +52,7 @@ class Network:
     def of_calls(
         cls, name: str, operators: Sequence[Operator], calls: Sequence[int], loops: np.ndarray | None = None
     ) -> Network:
-        """From distinct operators, how often each is called, and what their loops do where that is known."""
+        """Return the network of distinct operators, with the number of calls of each, and loops if known."""
         moved = sum((o.bytes_read + o.bytes_written) * count for o, count in zip(operators, calls))
         once = sum(o.bytes_read + o.bytes_written for o in operators)
         counts = np.asarray(calls, dtype=np.int64)
@@ -69,8 +69,8 @@ class Network:
         target: str | None = None,
         note: Callable[[str], None] = lambda text: None,
     ) -> Network:
-        """The same network with what the loops of its kernels do, for a closer estimate: some hundredths of a second
-        for an operator that was never asked about before, nothing for those that the predictor looks up.
+        """Return a copy with the loops of its kernels, for better estimates. This takes some hundredths of a second for
+        each new operator, and nothing for operators that the predictor looks up.
 
         Args:
             threads: counts that will be asked about.
@@ -91,13 +91,13 @@ class Network:
 
     @classmethod
     def of_occurrences(cls, name: str, occurrences: Sequence[Occurrence]) -> Network:
-        """From what the compiler made of a model."""
+        """Return the network of a compiled model's operators."""
         return cls.of(name, [occurrence.operator for occurrence in occurrences])
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPrediction:
-    """What a predictor says of a network at one thread count.
+    """Prediction of a network at one thread count.
 
     Attributes:
         total_us, low_us, high_us: with a 90 % interval. Where an operator has no estimate there is no total: then
@@ -132,7 +132,7 @@ class NetworkPrediction:
         return (*self.bounded, *self.unsupported)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for scripts."""
+        """Return plain values for scripts."""
         found = self.operators
         return {
             "model": self.network.name,
@@ -169,8 +169,8 @@ class NetworkPrediction:
 
 
 def predict_network(predictor: OperatorPredictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
-    """The sum over all calls; between kernels an executor on a processor spends nothing that their times do not hold,
-    and on a GPU what `op_profiler.prediction.latency.launching` tells.
+    """Sum the estimates over all calls; on a GPU, gaps and launches are added
+    (`op_profiler.prediction.latency.launching`), while on a processor the times of kernels include everything.
 
     Errors of operators partly cancel, partly share a cause: how much of them does was calibrated on networks that were
     held out (`OperatorPredictor.correlation`), and makes the interval of the sum
@@ -185,7 +185,7 @@ def predict_network(predictor: OperatorPredictor, network: Network, *, threads: 
 def predict_networks(
     predictor: OperatorPredictor, networks: Sequence[Network], *, threads: int = 1
 ) -> list[NetworkPrediction]:
-    """`predict_network` of many at once, which takes a fraction of the time: an architecture search asks so.
+    """Predict many networks at once, in a fraction of the time of single calls, as an architecture search needs.
 
     >>> from op_profiler import Predictor
     >>> from op_profiler.operators.kinds.described import described

@@ -1,4 +1,4 @@
-"""Which predictor answers: a file, one fitted to a dataset, or one that ships."""
+"""The choice of a predictor: a file, one fitted to a dataset, or one that ships with the package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def open_predictor(
     on_gpu: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> OperatorPredictor:
-    """The predictor that a user asked for.
+    """Return the predictor that a user requested.
 
     What was fitted to a dataset is kept in the cache folder by the dataset's fingerprint, and fitted once.
 
@@ -87,8 +87,8 @@ def check_choice(predictor: str) -> None:
 
 
 def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> ShippedProcessor:
-    """Whose times answer where no dataset is named: those of this processor where it ships, else of the nearest by its
-    name; or of the one that is asked for, GPUs too.
+    """Return the shipped data to predict from without a dataset: of this processor, else of the one with the nearest
+    name; or of the requested processor or GPU.
 
     Args:
         device: start of a device's key or part of its processor's name.
@@ -216,7 +216,7 @@ def _place(db: str | None) -> str:
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
-    """The same measurements with what the loops of their operators do."""
+    """Return a copy with the loops of the operators."""
     used = np.unique(examples.operator)
     told = loops_of([examples.operators[at] for at in used], target, note)
     loops = unknown_loops(len(examples.operators), told.shape[1]).copy()
@@ -249,6 +249,6 @@ def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Ope
 
 
 def digest_of_loops(examples: Examples) -> str:
-    """8 hex digits of what is known of the loops, which another compiler may not tell."""
+    """Return 8 hex digits over the known loops, which differ between compilers."""
     loops = b"" if examples.loops is None else examples.loops.tobytes()
     return hashlib.sha256(loops).hexdigest()[:8]

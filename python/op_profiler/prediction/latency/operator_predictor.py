@@ -1,4 +1,4 @@
-"""Predicts operators on one device, each with the tier that answered and a 90 % interval."""
+"""`OperatorPredictor`: estimates of operators on one device, with their source and a 90 % interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicts operators and networks on one device, opened from a dataset."""
+"""`Predictor`: estimates of operators and networks on one device, opened from a dataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Predictor(OperatorPredictor):
-    """Of one device, from what was measured on it.
+    """A predictor of operators and networks for one device, learned from its measurements.
 
     >>> from op_profiler import Predictor
     >>> from op_profiler.frontends import FRONTENDS

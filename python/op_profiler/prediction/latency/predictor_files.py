@@ -1,4 +1,4 @@
-"""Predictors as files: a zip archive of arrays, trees among them, skops' format, and a table of contents.
+"""Predictor files: a zip archive of arrays, models of scikit-learn in skops' format, and a table of contents.
 
 No pickle is read: arrays are loaded with ``allow_pickle=False``, and what skops holds has to be of types that it trusts
 by itself. Every member is checked against its digest in the table of contents, and its size before it is unpacked, as

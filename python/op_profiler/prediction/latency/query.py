@@ -1,4 +1,4 @@
-"""What is asked of a predictor: operators as arrays, made once and asked as often as one likes."""
+"""`Query`: the operators to predict, as arrays."""
 
 from __future__ import annotations
 

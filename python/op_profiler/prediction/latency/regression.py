@@ -33,7 +33,7 @@ _TRUSTED = ["sklearn.tree._tree.Tree"]
 
 
 class Fitted(Protocol):
-    """What answers, however it learned.
+    """A fitted regression, of any kind.
 
     Attributes:
         suffix: of a file that holds what `to_bytes` gives; another for every class of a method.
@@ -45,15 +45,15 @@ class Fitted(Protocol):
         """Shape (rows,)."""
 
     def to_bytes(self) -> bytes:
-        """For a file; never a pickle."""
+        """Return the content of a file; never a pickle."""
 
 
 class Regressor(Fitted, Protocol):
-    """Fitted once, asked many times."""
+    """A regression: fitted once, then used for any number of predictions."""
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Regressor:
-        """What `to_bytes` wrote; raises an error for anything else. No pickle is read."""
+        """Return the regression that `to_bytes` wrote; raises an error for other content. No pickle is read."""
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
@@ -79,23 +79,25 @@ class Boosted:
         self._trees: Trees | None = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Fit the trees with xgboost, and keep them as arrays."""
         xgboost = load_xgboost()
 
         data = xgboost.DMatrix(columns, target, weight=weight)
         self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
+        """Return the sum over the trees for each row, shape (rows,)."""
         assert self._trees is not None, "it is not fitted"
         return self._trees.predict(columns)
 
     def to_bytes(self) -> bytes:
-        """See `Trees.to_bytes`."""
+        """Return the trees as bytes; see `Trees.to_bytes`."""
         assert self._trees is not None, "it is not fitted"
         return self._trees.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
-        """What `to_bytes` wrote; for errors see `Trees.from_bytes`."""
+        """Return the trees that `to_bytes` wrote; for errors see `Trees.from_bytes`."""
         found = cls()
         found._trees = Trees.from_bytes(content)
         return found
@@ -122,18 +124,20 @@ class SklearnTrees:
         return cls(RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Fit the model of scikit-learn with `weight` as sample weights, shape (rows,)."""
         self.model.fit(columns, target, sample_weight=weight)
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
+        """Return the estimate for each row, shape (rows,), float64."""
         return np.asarray(self.model.predict(columns), dtype=np.float64)
 
     def to_bytes(self) -> bytes:
-        """In skops' format."""
+        """Return the model in skops' format."""
         return bytes(_skops().dumps(self.model))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> SklearnTrees:
-        """What `to_bytes` wrote.
+        """Return the model that `to_bytes` wrote.
 
         Raises:
             ValueError: it holds something else than trees of scikit-learn.

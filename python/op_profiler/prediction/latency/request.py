@@ -1,4 +1,4 @@
-"""What a user wants predicted, checked before anything heavy is loaded."""
+"""`PredictRequest`: the options of ``op-profiler predict``, checked without heavy imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PREDICTOR = "Predictor"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictRequest:
-    """A model, and the predictor that is asked about it.
+    """Options of a prediction: a model and a predictor.
 
     Attributes:
         threads: empty for 1, or for what a GPU's kernels bring.

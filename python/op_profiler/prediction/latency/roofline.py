@@ -1,4 +1,4 @@
-"""The least time that an operator can take: Williams, Waterman & Patterson, Roofline (CACM 52(4), 2009)."""
+"""The roofline bound of an operator: Williams, Waterman & Patterson, Roofline (CACM 52(4), 2009)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEWEST = 10
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What operators do in one call, one an entry: operations, bytes moved, transcendental functions evaluated."""
+    """Work of operators in one call, one entry each: operations, bytes moved, transcendental functions evaluated."""
 
     flops: np.ndarray
     moved: np.ndarray
@@ -27,7 +27,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Roofline:
-    """What a device attains at each thread count, in arithmetic, memory and transcendental functions.
+    """Attained rates of a device at each thread count, for arithmetic, memory and transcendental functions.
 
     The peaks are what measured operators attained (a high quantile, so that one misread time does not set it), or what
     the device's probe attained where that is more: neither can be more than there is, and each may miss it. The peak of
@@ -60,7 +60,8 @@ class Roofline:
         probed: Mapping[str, Sequence[float]] | None = None,
         cache_bytes: int | None = None,
     ) -> Roofline:
-        """From measurements, one an entry, and from the peaks of the device's probe (`DeviceName.peaks`).
+        """Return the rates from measurements, one per entry, and from the peaks of the device's probe
+        (`DeviceName.peaks`).
 
         Args:
             cache_bytes: what its last-level cache holds; None where that is not known.
@@ -94,9 +95,9 @@ class Roofline:
         return np.stack([*amounts, work.functions / self.functions_per_us[at]], axis=1)
 
     def least_us(self, work: Work, threads: np.ndarray, cache_bytes: int | None) -> np.ndarray:
-        """Least time, microseconds, one entry an operator: for its arithmetic, and for moving every tensor once, as
-        fast as any operator did, or from memory what the caches cannot hold. Functions do not count, since some powers
-        are products, nor does the call, which may cost less than usual.
+        """Return the least time in microseconds, one entry per operator: of its arithmetic, and of moving each tensor
+        once as fast as any operator did, or from memory if it exceeds the caches. Functions do not count, since some
+        powers are products, nor does the call, which may cost less than usual.
 
         Args:
             cache_bytes: what the last-level cache holds; None where that is not known, and then memory does not count.

@@ -1,4 +1,4 @@
-"""Times at the usual state of the machine, from times in the state in which they were taken."""
+"""Measured times, corrected to the reference state of the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USUAL_PARTS = (0.5, 0.5)
 
 
 def steady(examples: Examples) -> Examples:
-    """The same measurements, as they would have been taken in the usual state of the machine.
+    """Return the measurements corrected to the reference state of the machine.
 
     Two things tell of the state. The probe's two kernels (`op_profiler.measure.steadiness`) say how much slower
     arithmetic and memory were than usual at that thread count, among runs whose probe read as much; an operator slows

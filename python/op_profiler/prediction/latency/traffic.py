@@ -1,4 +1,4 @@
-"""What a kernel executes, what its loops move through each cache, and what else makes them slow: `Kernel` as numbers.
+"""Features of a kernel's loops: instructions, traffic through each cache, and causes of stalls.
 
 The footprint of the innermost loops is what they touch, in cache lines. As long as it fits into a cache, the next loop
 finds there what the one before it left; from where it does not fit, every iteration fetches anew. Lines whose addresses

@@ -1,4 +1,4 @@
-"""Boosted trees that xgboost has learned, as arrays that numpy asks.
+"""`Trees`: boosted trees trained by xgboost, evaluated by numpy.
 
 A network has some tens of operators. For so few rows a call of xgboost takes several times as long, most of it around
 its trees. Importing it takes half a second more.
@@ -40,7 +40,7 @@ class Trees:
 
     @classmethod
     def of_xgboost(cls, booster: Any) -> Trees:
-        """Those of an `xgboost.Booster` of one output, learned from rows without gaps under the identity as link."""
+        """Convert an `xgboost.Booster` with one output and identity link, trained on rows without missing values."""
         learned = json.loads(bytes(booster.save_raw("json")))["learner"]
         trees = learned["gradient_booster"]["model"]["trees"]
         sizes = np.array([len(tree["left_children"]) for tree in trees])
@@ -88,14 +88,14 @@ class Trees:
         return found
 
     def to_bytes(self) -> bytes:
-        """As an archive of numpy's."""
+        """Return the trees as an archive of numpy."""
         buffer = io.BytesIO()
         np.savez(buffer, columns=self.columns, bounds=self.bounds, leaves=self.leaves, start=self.start)
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Trees:
-        """What `to_bytes` wrote; raises ValueError, KeyError or an error of zipfile's for anything else."""
+        """Return the trees that `to_bytes` wrote; raises ValueError, KeyError or zipfile's errors for others."""
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             columns, bounds, leaves, start = (file[name] for name in ("columns", "bounds", "leaves", "start"))
         trees, width = leaves.shape

@@ -1,4 +1,4 @@
-"""Which rows of a dataset a predictor learns from."""
+"""The rules which rows of a dataset a predictor learns from."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def keys_of_devices(schedules: str) -> Select[tuple[str]]:
-    """Of the devices that have a row without a `reason_against` it; what only a row's details tell is not asked."""
+    """Select the devices with a row that has no `reason_against` it, as far as columns show; details are not read."""
     from sqlalchemy import and_, or_, select
 
     from op_profiler.dataset import schema
@@ -87,7 +87,7 @@ def keys_of_devices(schedules: str) -> Select[tuple[str]]:
 
 
 def call_us(row: Mapping[str, Any]) -> float:
-    """What the median still holds of the call, microseconds.
+    """Return the call overhead that the median still contains, in microseconds.
 
     Rows with `call_overhead_us` have it subtracted. Those of earlier versions do not; what a call cost meanwhile stands
     in their details.

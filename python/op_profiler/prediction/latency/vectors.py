@@ -1,4 +1,4 @@
-"""Operators compiled for vectors of one length, described as those of another.
+"""Descriptions of operators, converted from one vector length to another.
 
 TVM blocks channels and columns by the length of a vector register. A convolution in blocks of 8 fills the registers of
 AVX2 and half of those of AVX-512, so to a predictor that learned on AVX-512 it looks like a bad shape, which on AVX2 it
@@ -33,7 +33,7 @@ def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
 
 
 def vector_ratio(known: DeviceName, new: DeviceName) -> float:
-    """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
+    """Return the vector length of the known device over that of the new one; 1 if one of them is no processor."""
     processors = {name for name, kind in TARGETS.available() if kind.on_host}
     if known.target == new.target or not {known.kind, new.kind} <= processors:
         return 1.0

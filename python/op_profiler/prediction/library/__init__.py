@@ -1,4 +1,4 @@
-"""Predictors of a convolution's latency that learn from a table of convolutions."""
+"""Predictors of convolution latency that learn from a table of convolutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project's predictor: trees on the shape, trees on the neighbours, and interpolation, weighed by what is unknown.
+"""The default predictor of convolutions: a weighted mean of two tree ensembles and interpolation.
 
 A convolution that is missing from a grid otherwise full is another question than one of a size that the table does not
 have at all. Each entry is therefore sorted by its *gap*: ``cell`` (all its values occur in the table), a value of one
@@ -78,7 +78,7 @@ class DefaultPredictor:
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
-        """Learn the shapes; what a gap teaches is learned when an entry that has it is asked for."""
+        """Fit to shapes; each kind of gap is calibrated when an entry first needs it."""
         self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
         self._calibrations = {}
 
@@ -109,6 +109,14 @@ class DefaultPredictor:
         return learned
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
+        """Estimate each entry with the weights of the kind of gap that it falls in.
+
+        Returns:
+            Microseconds with 90 % intervals; the limits are NaN where the table is too small to calibrate that gap.
+
+        Raises:
+            RuntimeError: the predictor is not fitted.
+        """
         if self._estimators is None:
             raise RuntimeError("fit before predict")
         latency, width = np.full(len(table), np.nan), np.full(len(table), np.nan)

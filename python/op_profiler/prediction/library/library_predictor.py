@@ -1,4 +1,4 @@
-"""The contract of a predictor that learns from a table of convolutions."""
+"""`LibraryPredictor`: the contract of a predictor that learns from a table of convolutions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class LibraryPrediction:
 
     @classmethod
     def without_interval(cls, latency_us: np.ndarray) -> LibraryPrediction:
-        """For predictors that do not know how far off they are."""
+        """Return a prediction whose intervals are NaN."""
         unknown = np.full(len(latency_us), np.nan)
         return cls(latency_us, unknown, unknown)
 
 
 def without_suspicious(table: Convolutions) -> tuple[Convolutions, list[Finding]]:
-    """What can be learned from, and what looks wrong; see `op_profiler.dataset.checks`."""
+    """Return the usable entries, and findings about the others; see `op_profiler.dataset.checks`."""
     flops, moved = work_of(table)
     identity = np.unique(table.matrix, axis=0, return_inverse=True)[1].ravel()
     findings = check_rows(flops, moved, table.latency_us, identity)
@@ -43,7 +43,7 @@ def without_suspicious(table: Convolutions) -> tuple[Convolutions, list[Finding]
 
 
 class LibraryPredictor(Protocol):
-    """Fitted once, asked many times."""
+    """A predictor of convolutions: fitted once, then used for any number of predictions."""
 
     def fit(self, table: Convolutions) -> None:
         """Learn from the entries, all of which have a time."""

@@ -1,4 +1,4 @@
-"""What a table says about a convolution: features of its shape, and what its neighbours on the table's grid took.
+"""Features of a convolution's shape, and times of its neighbours on the table's grid.
 
 The features count what fast kernels quantise: output tiles of a matrix product and the padding to them,
 and to the tiles of Winograd's algorithm (Lavin and Gray, 2016).
@@ -39,7 +39,7 @@ class TableRoofline:
 
     @classmethod
     def of(cls, table: Convolutions) -> TableRoofline:
-        """From entries that have a time."""
+        """Return the rates of a table whose entries all have a time."""
         flops, moved = work_of(table)
         return cls(
             float(np.quantile(flops / table.latency_us, 0.98)), float(np.quantile(moved / table.latency_us, 0.98))
@@ -82,8 +82,8 @@ def shape_features(table: Convolutions, roofline: TableRoofline, units: int) -> 
 
 
 def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """What kernels would take that compute in whole blocks, `units` of them at once: wave quantisation (NVIDIA, Matrix
-    Multiplication Background, 2023). Shape (kernels, entries): products of matrices first, then Winograd's."""
+    """Return the times of kernels that compute in whole blocks, `units` of them at once: wave quantisation (NVIDIA,
+    Matrix Multiplication Background, 2023). Shape (kernels, entries): matrix products first, then Winograd's."""
     _, batch, inputs, size, outputs, _, stride, _ = table.matrix.astype(np.float64).T
     side = np.ceil(size / stride)
     depth, channels = (np.ceil(each / 8) * 8 for each in (_depth(table), inputs))

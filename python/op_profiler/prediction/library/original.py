@@ -1,4 +1,4 @@
-"""The convolution predictor of TinyNAS's op_profiler, number for number.
+"""The convolution predictor of TinyNAS's op_profiler, reproduced exactly.
 
 Convolutions of one kind, stride, fusion, kernel, batch and channel ratio are a plane over output channels and size, on
 which scipy interpolates linearly in plain milliseconds; outside of it, or where that is negative, the nearest point
@@ -29,6 +29,7 @@ class OriginalPredictor:
         self._planes: dict[_Group, dict[int, dict[float, _Plane]]] = {}
 
     def fit(self, table: Convolutions) -> None:
+        """Store a plane over output channels and size for each group; sizes below 5 are left out."""
         table = table.where(table.column("size") >= _SMALLEST_SIZE)
         names = ("depthwise", "stride", "fused", "kernel", "batch")
         keys = np.column_stack([*(table.column(name) for name in names), table.ratio * 100]).round().astype(np.int64)
@@ -39,6 +40,7 @@ class OriginalPredictor:
             batches.setdefault(batch, {})[percent / 100] = _plane(rows)
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
+        """Interpolate each entry, in microseconds; NaN where the table has no convolution of its group."""
         estimates = [
             self._one((depthwise, stride, fused, kernel), batch, in_channels, size, out_channels) * 1e3
             for depthwise, batch, in_channels, size, out_channels, kernel, stride, fused in table.matrix.tolist()

@@ -1,4 +1,4 @@
-"""Tree regressors on plain features of a convolution, as the TFLite estimator has them; and their mean."""
+"""Tree regressors on plain features of a convolution, as in the TFLite estimator, and their mean."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ class RegressionPredictor:
         self._models = [_model(name, seed) for name in names]
 
     def fit(self, table: Convolutions) -> None:
+        """Fit each regressor to the logarithm of the latency."""
         features, target = _plain_features(table), np.log(table.latency_us)
         for model in self._models:
             model.fit(features, target)
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
+        """Return the mean estimate of the regressors, in microseconds."""
         features = _plain_features(table)
         estimates = [np.exp(model.predict(features)) for model in self._models]
         return LibraryPrediction.without_interval(np.mean(estimates, axis=0))

@@ -1,4 +1,4 @@
-"""How far off a predictor is on entries that it has not seen."""
+"""Errors of convolution predictors on held-out entries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Score:
 
 
 def evaluate(table: Convolutions, split: str, predictor: str, seed: int = 0) -> Score:
-    """Fit to what a split leaves and predict what it holds out.
+    """Fit to the training part of a split and predict the held-out part.
 
     Raises:
         UnknownNameError: no such split or predictor.

@@ -1,4 +1,4 @@
-"""Ways to hold entries of a table out, each a question that a user has."""
+"""Splits of a convolution table, each for one question of a user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DESCRIPTIONS = {
 
 
 def held_out(table: Convolutions, split: str, seed: int = 0) -> np.ndarray:
-    """Which entries a predictor is not to see: boolean, shape (entries,).
+    """Return the mask of the held-out entries, shape (entries,).
 
     Raises:
         UnknownNameError: not one of `SPLITS`.

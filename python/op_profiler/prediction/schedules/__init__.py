@@ -1,1 +1,1 @@
-"""Which schedule of an operator is likely to be fast, without a search."""
+"""Schedules that are likely to be fast, without a search."""

@@ -1,4 +1,4 @@
-"""Schedules for an operator without a search: the best known, or those that a ranking expects to be the best."""
+"""Proposed schedules for an operator: the best known, or the best according to a ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which schedules of an operator are likely to be fast: a ranking learned from the trials of other operators.
+"""`RankingModel`: ranks the schedules of an operator, learned from the trials of other operators.
 
 A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time over the best time of its operator,
 from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained within
@@ -55,7 +55,7 @@ def examples(rows: Iterable[Mapping[str, Any]]) -> list[Example]:
 def features_of(
     operator: Mapping[str, Any], template: str, factors: Mapping[str, Any], threads: int
 ) -> dict[str, float]:
-    """What the model sees of one schedule of one operator, all as numbers; sizes as logarithms to base 2.
+    """Return the features of one schedule of one operator as numbers; sizes as logarithms to base 2.
 
     Args:
         operator: with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and ``flops``.
@@ -205,7 +205,7 @@ def _matrix(data: Sequence[Example], names: Sequence[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class RankingScore:
-    """How well a ranking orders the trials of operators that it was not trained on.
+    """Accuracy of a ranking on the trials of held-out operators.
 
     Attributes:
         operators, trials: that were held out.

@@ -1,4 +1,4 @@
-"""The answer to "which schedule for this operator": what is known of it, else what the ranking proposes."""
+"""`Suggestion`: the best known schedule of an operator, or else the best of the ranking."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Answer:
     suggestions: tuple[Suggestion, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "operator": self.anchor.key,
             "anchor": self.anchor.anchor,
@@ -101,7 +101,7 @@ class ScheduleQuery:
 
     @property
     def processors(self) -> list[str]:
-        """Whose trials the ranking learns from."""
+        """Return the processors whose trials the ranking learns from."""
         return sorted({str(row["processor"]) for row in self._rows})
 
     @property
@@ -171,7 +171,7 @@ class ScheduleQuery:
         return row["device_key"] in self._devices and conditions == self._conditions
 
     def score(self) -> RankingScore:
-        """How well the ranking does on operators that it was not trained on (five folds)."""
+        """Return the score of the ranking on held-out operators (five folds)."""
         keys = sorted({example.operator for example in self._examples})
         if len(keys) < _FOLDS:
             raise OpProfilerError(f"trials of {len(keys)} operators are too few to hold some of them out")

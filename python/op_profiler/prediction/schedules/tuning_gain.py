@@ -1,4 +1,4 @@
-"""What a search for a better schedule is likely to find: the tuned time of an operator, before any trial of it.
+"""`TuningGain`: the predicted time of an operator after tuning, before any trial of it.
 
 Told by the operators whose search is in a dataset: those most like it in work, intensity and window, whose default
 schedule attained about as much of what their processor attains. The mean of their gains is taken, nearest first
@@ -67,7 +67,8 @@ class TuningGain:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> TuningGain | None:
-        """From rows of the flat table, origins ``trial`` and ``tuned``; None where they hold too few searches."""
+        """Learn from rows of the flat table with origins ``trial`` and ``tuned``; None if they contain too few
+        searches."""
         known = searches(rows)
         return cls(known) if len(known) >= _FEWEST else None
 

@@ -1,1 +1,1 @@
-"""Reports as one HTML file: what they hold (`document`), where that comes from, and the shell around it (`shell`)."""
+"""Reports as one HTML file: their data (`document`), the modules that fill it, and the page itself (`shell`)."""

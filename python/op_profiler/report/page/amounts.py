@@ -1,4 +1,4 @@
-"""Times, rates and sizes as people write them."""
+"""Times, rates and sizes as text with units."""
 
 from __future__ import annotations
 

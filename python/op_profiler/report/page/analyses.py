@@ -1,4 +1,4 @@
-"""How latency goes with factors, and from where on more of one does not pay, as a part of a page."""
+"""The section of correlations and turnaround points on a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Turnaround], drawn: str) -> Analysis:
-    """What ``op-profiler analyze`` found.
+    """Return the results of ``op-profiler analyze`` as a part of a page.
 
     Args:
         drawn: `FactorTable.drawn`.

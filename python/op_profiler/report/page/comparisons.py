@@ -1,4 +1,4 @@
-"""Runs beside each other, as a part of a page."""
+"""The section of compared runs on a page."""
 
 from __future__ import annotations
 

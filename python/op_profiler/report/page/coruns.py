@@ -1,4 +1,4 @@
-"""Models whose operators ran side by side, as a part of a page."""
+"""The section of operators that ran side by side on a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of a report holds: plain data, which is the JSON inside the page.
+"""The data of a report page, plain and typed, which is the JSON inside the page.
 
 Times are in microseconds, rates in FLOP and bytes a microsecond. None is what is not known; the page says so. Thread
 counts are keys as text, since JSON has no others.

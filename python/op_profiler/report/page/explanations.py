@@ -1,4 +1,4 @@
-"""Why operators take what they take, as parts of a page: what the dataset keeps of it, or how to get to know it."""
+"""Stored explanations of operators on a page, or the command that makes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explained_of(dataset: Dataset, model_key: str) -> dict[str, Explained]:
-    """By workload key; what another version found in other words is left out."""
+    """Return the explanations of a model's operators, by workload key, except those in another version's format."""
     found = {}
     for key, (at, plain) in explanations_of(dataset, model_key).items():
         with contextlib.suppress(msgspec.ValidationError):

@@ -1,4 +1,4 @@
-"""A model of the dataset as a part of a page."""
+"""A measured model of the dataset on a page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NOT_PROBED = (
 
 
 def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> ModelPart:
-    """All that a dataset knows of a model, and what is stored beside it.
+    """Return everything that a dataset has of a model.
 
     Args:
         predictor: whose estimates stand beside the times: a name of `PREDICTORS`, or a file.

@@ -1,4 +1,4 @@
-"""The operators of a model as parts of a page."""
+"""Operators of a model on a page: times, loops and factors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pieces of a page have in common."""
+"""`Part`: the base of all data of a page."""
 
 from __future__ import annotations
 

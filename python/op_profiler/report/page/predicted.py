@@ -1,4 +1,4 @@
-"""A model that was predicted, not measured, as a part of a page."""
+"""A predicted, unmeasured model on a page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90
 def predicted_part(
     predictions: Sequence[NetworkPrediction], predictor: OperatorPredictor, asked: str | None, target: str | None = None
 ) -> ModelPart:
-    """What a predictor says of one model, at one thread count or several.
+    """Return the predictions of one model, at one or several thread counts.
 
     Args:
         asked, target: as in `whose_sentence`.

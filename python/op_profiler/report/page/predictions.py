@@ -1,4 +1,4 @@
-"""What a predictor says of a model that was measured."""
+"""Predictions for a measured model on a page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def predictions_of(
     operators: Sequence[tuple[Operator, tuple[int, ...]]],
     threads: Sequence[int],
 ) -> tuple[list[Prediction], Estimates]:
-    """Of the model and of its operators, at those of the thread counts that the predictor knows.
+    """Predict a model and its operators, at those thread counts that the predictor has.
 
     Raises:
         OpProfilerError: the predictor cannot answer.
@@ -47,7 +47,8 @@ def predictions_of(
 
 @functools.lru_cache(maxsize=1)
 def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | None, str]:
-    """The predictor that ``op-profiler predict`` would use here, and the sentence that says whose times it tells.
+    """Return the predictor that ``op-profiler predict`` would use here, and a sentence that names the device of its
+    times.
 
     Where there is no predictor of a kind, the sentence says why.
 
@@ -76,7 +77,7 @@ def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | N
 def whose_sentence(
     predictor: OperatorPredictor, asked: str | None, notes: Sequence[str] = (), *, target: str | None = None
 ) -> str:
-    """Whose times a predictor tells.
+    """Return a sentence that names the device whose times a predictor learned.
 
     Args:
         asked: whether a dataset, a device, a file or a calibration was named; then its device is what the user wants.
@@ -87,7 +88,7 @@ def whose_sentence(
 
 
 def prediction_part(found: NetworkPrediction) -> Prediction:
-    """Of the whole model."""
+    """Return the prediction of the whole model."""
     return Prediction(
         threads=found.threads,
         us=_number(found.total_us),
@@ -100,7 +101,7 @@ def prediction_part(found: NetworkPrediction) -> Prediction:
 
 
 def estimates_of(found: NetworkPrediction) -> dict[str, EstimatePart]:
-    """By workload key."""
+    """Return the estimates of operators, by workload key."""
     of = found.operators
     rows = zip(found.network.operators, of.tiers(), of.latency_us, of.low_us, of.high_us)
     return {

@@ -1,4 +1,4 @@
-"""From the names that a user gives to a page: the command ``report``, and ``--report`` of the others."""
+"""From the models that a user names to a page: ``op-profiler report``, and ``--report`` of other commands."""
 
 from __future__ import annotations
 

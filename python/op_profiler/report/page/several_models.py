@@ -1,5 +1,6 @@
-"""What a page holds of several models: side by side, beside each other, and what decides the times of all; as
-`op_profiler.report.page.document` has it of one."""
+"""The data of page sections about several models: co-runs, comparisons and analyses (one model:
+`op_profiler.report.page.document`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell of a page: one HTML file with its styles, scripts and data inside, which asks no network for anything.
+"""The HTML file around a page's data: styles and scripts inside, no network access.
 
 Scripts are the ES modules of ``assets/`` as they are, and libraries of others out of ``vendored/``. The data is JSON,
 which no browser runs, and the page's policy (CSP) allows the scripts that were written here and no connection. So

@@ -1,4 +1,4 @@
-"""What searches found for the heavy ops of a model, as parts of a page."""
+"""Searches for the heavy ops of a model on a page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Place = tuple[str, str, int]  # template, state of the caches, thread count
 
 
 def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str) -> dict[str, list[str]]:
-    """Heavy ops that were measured alone on a device, and the fused operators among `operators` that hold them.
+    """Return the heavy ops that were measured in isolation on a device, with the fused operators that contain them.
 
     An operator holds an op that has the same attributes and reads tensors that it reads itself.
 
@@ -68,7 +68,8 @@ def _holds(operator: Described, anchor: Described) -> bool:
 def tunings_of(
     dataset: Dataset, anchors: Mapping[str, Sequence[str]], device_key: str
 ) -> tuple[list[Tuning], dict[str, list[Alone]]]:
-    """Searches by heavy op; and what the vendor's kernels took, by the keys of the operators that hold it.
+    """Return the searches by heavy op, and the times of the vendor's kernels by the keys of the operators that contain
+    the op.
 
     Of a search, which may have any number of trials, what a page shows of it is held.
     """

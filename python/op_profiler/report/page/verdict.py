@@ -1,4 +1,4 @@
-"""What came out of a collection, in sentences."""
+"""The sentences at the top of a page that sum up a collection, and its warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verdict(runs: Sequence[RunPart], operators: Sequence[OperatorPart], roofline
 
 
 def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list[str]:
-    """What to know before the numbers are trusted."""
+    """Return sentences that limit how far the numbers can be trusted."""
     found = []
     for run in runs:
         at = f"At {several(run.threads, 'thread')}" if run.threads else "The model"

@@ -1,1 +1,1 @@
-"""Builds and times the candidates of a search, in processes that may die."""
+"""Trials: candidates built and timed in processes that may crash."""

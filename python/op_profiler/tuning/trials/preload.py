@@ -1,4 +1,4 @@
-"""Imported once by the server that workers are forked from: what takes seconds to load."""
+"""Imports that the server of forked workers makes once."""
 
 import os
 

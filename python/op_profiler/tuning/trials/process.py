@@ -1,4 +1,4 @@
-"""A worker process and the pipe to it."""
+"""`WorkerProcess`: one worker of trials, and the pipe to it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class WorkerProcess:
             raise EOFError from error
 
     def answer(self, seconds: float) -> Any:
-        """The answer to what was asked.
+        """Wait for the answer to the last `ask`.
 
         Raises:
             TimeoutError: none came in time; the worker was killed.
@@ -79,11 +79,13 @@ class WorkerProcess:
             raise EOFError from error
 
     def kill(self) -> None:
+        """Kill the process, wait for its end and close the pipe."""
         self._process.kill()
         self._process.join()
         self.connection.close()
 
     def how_it_died(self) -> tuple[Failure, str]:
+        """Wait up to 5 s for the end; return ``memory`` (SIGKILL) or ``crash``, and the signal or exit code."""
         self._process.join(5)
         code = self._process.exitcode or 0
         if code == -signal.SIGKILL:

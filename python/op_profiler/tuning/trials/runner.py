@@ -1,4 +1,4 @@
-"""Hands candidates to worker processes, and outlives them.
+"""`TrialRunner`: distributes candidates to worker processes, and survives their crashes and time limits.
 
 Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs. What a
 GPU times is not disturbed by cores that build, so there several searches share the cores.
@@ -34,7 +34,7 @@ _GONE = TrialResult(failure="crash", error="every process that built it was gone
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialLimits:
-    """How long and how often.
+    """Time limits and numbers of samples of a trial.
 
     Attributes:
         build_seconds, run_seconds: after which a candidate counts as hanging.
@@ -64,7 +64,7 @@ class _Busy(NamedTuple):
 
 
 class TrialRunner:
-    """A `Runner` on this machine's processor or GPU; a context manager, as it holds processes.
+    """A `Runner` on this machine's processor or GPU; a context manager that ends its processes.
 
     Args:
         target: TVM target string of the processor.
@@ -177,7 +177,7 @@ class TrialRunner:
         self._workers = [None if one is worker else one for one in self._workers]
 
     def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
-        """As in `Runner`."""
+        """Build, check and time candidates; see `Runner`."""
         results: dict[int, TrialResult] = {}
         self._build_seconds = {}
         holders = dict(self._build(candidates, results))
@@ -194,7 +194,7 @@ class TrialRunner:
         return [results[number] for number in range(len(candidates))]
 
     def settings(self) -> Settings:
-        """What kernels run with, as asked for and as read back; call it after something has run."""
+        """Return requested and effective settings of kernels; only valid after a trial."""
         answer = self._answer(self._asked(0, lambda _: ("read_back",)), self.limits.run_seconds, "reading back")
         if isinstance(answer, TrialResult):
             raise MeasureError(f"the settings could not be read back: {answer.error}")
@@ -204,7 +204,8 @@ class TrialRunner:
         return "repeat" if self._setup.cache == "hot" else self._worker_class.cold_mechanism
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
-        """As in `Runner`; what fails to build has its error, and the others are compared without it."""
+        """Time candidates in turns (`Runner`); one that does not build has its error, the others are compared without
+        it."""
         results: dict[int, TrialResult] = {}
         for _ in range(_MOST_LOST_WORKERS):
             waiting = [number for number in range(len(candidates)) if number not in results]

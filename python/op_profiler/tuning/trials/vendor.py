@@ -1,4 +1,4 @@
-"""The vendor's kernels: what torch does for the same computation, with the same threads."""
+"""The vendor's kernels: torch functions for the same computation, with the same threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from op_profiler.tuning.reference import Reference, transposed, window_of
 
 
 def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[str, Callable[[], Any]]:
-    """By name, the ways in which torch computes a task, ready to be called on the reference's inputs.
+    """Return torch functions for a task by name, ready to be called on the reference's inputs.
 
     A convolution is there in torch's two memory layouts and in oneDNN's own: the fastest counts.
 
@@ -49,7 +49,7 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
 
 
 def plain_kernels(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    """By name, the ways that any device of torch has, on tensors that are there already."""
+    """Return torch functions for any device by name, on tensors that are already there."""
     if data.dim() == 4:
         return _convolutions(torch, task, data, weight)
     if data.dim() == 3:

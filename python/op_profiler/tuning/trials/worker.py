@@ -1,4 +1,4 @@
-"""The process that builds candidates and times them. It lives as long as nothing kills it.
+"""The worker process that builds and times candidates.
 
 It is forked from a server that has imported TVM already, so that a new one costs a hundredth of a second. What it is
 asked for comes through a pipe, one command after the other; whatever a candidate does to it, the runner at the other
@@ -45,7 +45,7 @@ _SHORT_US = 300.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerSetup:
-    """What a worker is told once.
+    """Configuration of a worker, sent once.
 
     Attributes:
         modules: to import for the templates that they register.
@@ -68,7 +68,7 @@ class WorkerSetup:
     address: str | None = None
 
     def settings(self, read_back: tuple[int | None, tuple[int, ...], tuple[int, ...]], mechanism: str) -> Settings:
-        """What kernels run with: as asked for here, and as `Worker.read_back` answers."""
+        """Return the settings of kernels: requested here, and effective as `Worker.read_back` returns them."""
         effective, cores, effective_cores = read_back
         return Settings(
             threads=self.threads,
@@ -103,7 +103,7 @@ class Built:
         self.function(*self.arrays)
 
     def output(self) -> np.ndarray:
-        """What the last call computed."""
+        """Return the output of the last call."""
         return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
@@ -125,7 +125,7 @@ class Built:
 
 @dataclasses.dataclass
 class BuiltByVendor:
-    """The vendor's kernel, with the interface of `Built`; a sample holds Python's part of each call (about 2 us)."""
+    """The vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
 
     name: str
     function: Callable[[], Any]
@@ -133,13 +133,16 @@ class BuiltByVendor:
     result: Any = None
 
     def call(self) -> None:
+        """Run it once, and keep the result for `output`."""
         self.result = self.function()
 
     def output(self) -> np.ndarray:
+        """Return what the last `call` computed, as a dense array."""
         dense = self.result.to_dense() if self.result.is_mkldnn else self.result
         return np.asarray(dense.numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
+        """Return microseconds per call, each sample the mean over `calls` of them; caches stay hot."""
         times = []
         for _ in range(samples):
             started = time.perf_counter_ns()
@@ -315,7 +318,7 @@ class Worker:
         self._settling_seconds = 0.0
 
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
-        """Threads and cores that the runtime and the operating system report, and the cores that were asked for."""
+        """Return threads and cores reported by the runtime and the operating system, and the requested cores."""
         threads = self.setup.threads
         self.pool.use(threads)  # this worker may be in the place of one that ran something
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()

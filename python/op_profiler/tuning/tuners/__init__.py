@@ -1,4 +1,4 @@
-"""Strategies of the search for good schedules."""
+"""The registry of tuners, which are the strategies of the search for schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points in the order of their numbers, or drawn at random; for every compiler."""
+"""Tuners without learning, for every compiler: points in the order of their numbers, or at random."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ class InOrder:
         self._next = next(points, None)
 
     def has_next(self) -> bool:
+        """Whether there is a point left to propose."""
         return self._next is not None
 
     def next_batch(self, count: int) -> Sequence[int]:
+        """Return the next points, at most `count`."""
         batch: list[int] = []
         while self._next is not None and len(batch) < count:
             batch.append(self._next)
@@ -38,14 +40,16 @@ class InOrder:
         return batch
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """What came of them changes nothing."""
+        """Ignore the results."""
 
 
 def grid(task: Task, seed: int) -> Tuner:
+    """Return a tuner that proposes all valid points in the order of their numbers; `seed` has no effect."""
     return InOrder(filter(task.is_valid, range(task.size)))
 
 
 def random(task: Task, seed: int) -> Tuner:
+    """Return a tuner that proposes valid points at random, each once."""
     return InOrder(drawn(task, generator.Random(seed)))
 
 

@@ -1,4 +1,4 @@
-"""A search by boosted trees over the knobs and the order of the loops; for every compiler.
+"""A tuner for every compiler: boosted trees on the knobs and the order of the loops.
 
 The first points are the default, its neighbours and random ones. Then the trees rank thousands of points that were not
 tried: random ones, and neighbours of the best so far and of those that they rank first. A part of each batch stays
@@ -45,9 +45,14 @@ class TreesTuner:
         self._fresh = next(self._drawn, None)
 
     def has_next(self) -> bool:
+        """Whether a random point is left that was not proposed."""
         return self._fresh is not None
 
     def next_batch(self, count: int) -> Sequence[int]:
+        """Return points with a low predicted time, and random ones for the rest of the batch.
+
+        Until 16 points have a time, the default and its neighbours take the place of the ranked points.
+        """
         measured = sum(math.isfinite(us) for us in self._times.values())
         ranked = self._ranked() if measured >= _FIRST else self._around_default()
         chosen = list(itertools.islice(ranked, max(round(count * (1 - _RANDOM_SHARE)), 1)))
@@ -58,6 +63,7 @@ class TreesTuner:
         return chosen
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
+        """Store the median times in microseconds; a failure counts as 4 times the slowest."""
         self._times |= {point: result.median_us for point, result in zip(points, results)}
 
     def _next_fresh(self) -> int | None:
@@ -120,6 +126,7 @@ class TreesTuner:
 
 
 def trees(task: Task, seed: int) -> Tuner:
+    """Return a tuner that ranks points by boosted trees, fitted anew for each batch."""
     return TreesTuner(task, seed)
 
 

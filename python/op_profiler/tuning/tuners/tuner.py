@@ -1,4 +1,4 @@
-"""The contract of a tuner."""
+"""`Tuner`: the contract of a strategy that proposes points of a task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tuner(Protocol):
         """Whether there is a point left to propose."""
 
     def next_batch(self, count: int) -> Sequence[int]:
-        """At most so many valid points; fewer where the space ends."""
+        """Return at most `count` valid points; fewer where the space ends."""
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
         """Learn from the last proposals; a failure has no samples."""

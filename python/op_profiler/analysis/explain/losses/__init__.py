@@ -1,4 +1,4 @@
-"""What an operator loses its time to: a module for each kind of evidence, each with `losses(evidence)`."""
+"""Losses of an operator's time: one module for each kind of evidence, each with `losses(evidence)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost to operators that another layout, or fusing them to a neighbour, would take away altogether."""
+"""Losses of operators that another layout or fusion with a neighbour would remove."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ _SURELY = 0.7
 
 
 def losses(evidence: Evidence) -> list[Loss]:
+    """Return the whole time of an operator that only moves values or is element-wise.
+
+    Returns:
+        One `Loss` in microseconds, of cause ``layout`` or ``fusion``; none for operators with any other op.
+    """
     names = set(evidence.operator.op_names)
     if not names or not names <= _LAYOUTS | _ELEMENTWISE:
         return []

@@ -1,4 +1,4 @@
-"""Lost to the instructions of the hottest loop: scalars in place of vectors, spilled registers, arithmetic that waits.
+"""Losses to the instructions of the hottest loop: narrow vectors, register spilling, stalled arithmetic.
 
 llvm-mca gives the cycles of the loop as it is, and with enough registers; full vectors take fewer instructions by the
 factor of the lanes. What is left above the peak is waiting: too few accumulators, or too many loads for each of them.
@@ -20,6 +20,12 @@ _OF_CALLS = 0.8
 
 
 def losses(evidence: Evidence) -> list[Loss]:
+    """Return what the hottest loop loses to spills, narrow vectors and a small register tile.
+
+    Returns:
+        A `Loss` in microseconds for each cause, some of 0 us; none where the kernel's machine code was not found. A
+        loop that calls a function for each value has one, of cause ``vectorization``.
+    """
     if evidence.code is None or evidence.cycles is None:
         return []
     loop, cycles, limits = evidence.code.hottest, evidence.cycles, evidence.limits

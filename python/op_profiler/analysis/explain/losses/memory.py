@@ -1,4 +1,4 @@
-"""Lost to waiting for data: what the caches do not hold when it is called, hold nowhere near, or hold in few sets."""
+"""Losses to data that is not in a near cache, does not fit one, or maps to few of its sets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ _OFF = 1.5
 
 
 def losses(evidence: Evidence) -> list[Loss]:
+    """Return what waiting for data costs, in microseconds: far memory and, in strided loops, far steps.
+
+    Returns:
+        A `Loss` of cause ``memory``, and one of cause ``stride`` where far steps stall at least 10 % of the hot time.
+    """
     return [*_far_memory(evidence), *_far_steps(evidence)]
 
 
 def missing_us(evidence: Evidence) -> Interval:
-    """What it takes more in the model than hot because its data is not near, with a 95 % interval.
+    """Return by how much the time in the model exceeds the hot time because of distant data, with a 95 % interval.
 
     Several threads share the misses of one. What they take more than that is waking them up, which is no memory's.
     """

@@ -1,4 +1,4 @@
-"""Lost to the schedule: beside the best that is known, the vendor's kernel, and what a search is predicted to find."""
+"""Losses to the schedule, against the best known one, the vendor's kernel and the predicted result of a search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPREAD = 0.1
 
 
 def losses(evidence: Evidence, others: Sequence[Loss]) -> list[Loss]:
-    """What another schedule would save and no other loss names: of one that spills, the spilling is the cause.
+    """Return what another schedule would save beyond the other losses; its cause is ``schedule``.
 
     Args:
         others: losses of the same operator.

@@ -1,4 +1,4 @@
-"""Lost between one thread and several: no parallel loop, parts of different size, and what handing them out costs."""
+"""Losses between one thread and several: no parallel loop, uneven parts, and the cost of distributing them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from op_profiler.analysis.explain.losses.memory import missing_us
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Of hot times, so that what memory costs is not counted again."""
+    """Return the losses between one thread and several, from hot times, so that memory is not counted again."""
     n = evidence.threads
     if n == 1:
         return []
