@@ -7,6 +7,22 @@ export const data = JSON.parse(document.getElementById("data").textContent);
 
 export const view = { model: 0, threads: 0 };
 
+/** Where the page shows an operator of the model that is shown, or that model alone. */
+export function addressOf(operator) {
+  const place = current()?.key ? [`model=${current().key}`] : [];
+  return `#${[...place, ...(operator ? [`op=${operator.key}`] : [])].join("&")}`;
+}
+
+/** Show the operator's page. */
+export const goTo = (operator) => { location.hash = addressOf(operator); };
+
+/** The model and the operator of an address; without a model the one that is shown. */
+export function addressed(hash) {
+  const asked = new URLSearchParams(hash.slice(1));
+  const place = asked.has("model") ? (data.models ?? []).findIndex((one) => one.key === asked.get("model")) : view.model;
+  return { model: place, key: asked.get("op") };
+}
+
 export const current = () => data.models?.[view.model];
 
 /** Thread counts of the model that is shown, rising. */
