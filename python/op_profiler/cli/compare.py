@@ -44,7 +44,8 @@ def compare(
     fail_above: Annotated[
         str | None,
         typer.Option(
-            help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%, or 2ms of its time.",
+            help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%, or 2ms "
+            "of one call.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,

@@ -22,14 +22,14 @@ AREAS = """async () => {
 }"""
 FIGURES = """async () => {
     const { time, percent } = await import("#format");
-    const { total, values } = await import("#chart").then(({ all }) => {
-        const areas = all().flatMap((one) => one.getOption().series).find(({ type }) => type === "treemap").data;
-        const inside = (area) => [area, ...(area.children ?? []).flatMap(inside)];
-        return { total: areas.reduce((sum, one) => sum + one.value, 0), values: areas.flatMap(inside).map((one) => one.value) };
-    });
-    const whole = new Set(values.flatMap((value) => [time(value), percent(value / total)]));
+    const charts = (await import("#chart")).all();
+    const areas = charts.flatMap((one) => one.getOption().series).find(({ type }) => type === "treemap").data;
+    const withAll = (area) => [area, ...(area.children ?? []).flatMap(withAll)];
+    const total = areas.reduce((sum, one) => sum + one.value, 0);
+    const whole = new Set(areas.flatMap(withAll).flatMap(({ value }) => [time(value), percent(value / total)]));
     const shown = [...document.querySelectorAll("#treemap svg text")].map((text) => text.textContent);
-    return { figures: shown.filter((text) => whole.has(text)).length, cut: shown.filter((text) => /^[0-9.,]+( [^ ]*)?…?$/.test(text) && !whole.has(text)) };
+    const figures = shown.filter((text) => /^[0-9.,]+( [^ ]*)?…?$/.test(text));
+    return { figures: figures.length, cut: figures.filter((text) => !whole.has(text)) };
 }"""
 TAP_FIRST = """async () => {
     const graph = (await import("#graph")).current();
