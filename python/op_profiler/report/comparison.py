@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 HEADS = ("operator", "layer", "output", "threads", "share", "before us", "after us", "change", "interval", "")
 _HEADINGS = [
     *texts(*HEADS[:2]),
-    *numbers(HEADS[2], rank=2),
-    *numbers(HEADS[3]),
-    *numbers(HEADS[4], rank=1),
+    *numbers(HEADS[2], rank=4),
+    *numbers(HEADS[3], rank=1),
+    *numbers(HEADS[4], rank=3),
     *numbers(*HEADS[5:8]),
-    *numbers(HEADS[8], rank=1),
+    *numbers(HEADS[8], rank=2),
     *texts(HEADS[9]),
 ]
 _SMALL = 0.01
@@ -37,7 +37,11 @@ def show_comparison(comparison: Comparison) -> None:
         styles = [{"slower": "red", "faster": "green"}.get(judgement(row)) for row in shown]
         rows = [[*cells(row)[:-1], judgement(row)] for row in shown]
         show_table(console, f"{run.title}\n{between(run)}", _HEADINGS, rows, styles)
-        rest += [f"{cells(row)[0]}: {'; '.join(found)}" for row in shown if (found := _reasons(row))]
+        rest += [
+            f"{' | '.join(filter(None, cells(row)[:2]))}: {'; '.join(found)}"
+            for row in shown
+            if (found := _reasons(row))
+        ]
         for line in (*rest, *remarks(run)):
             print_line(console, line)
     for line in (*comparison.notes, verdict(comparison), method(comparison)):
@@ -131,7 +135,10 @@ def verdict(comparison: Comparison) -> str:
 def _whole_models(comparison: Comparison) -> list[str]:
     """How much faster or slower whole models really are, the largest change first; a line on the rest."""
     found = [
-        (abs(change.change), f"{run.title.split(',')[0]} is {_amount(change)} at {several(row.threads, 'thread')}")
+        (
+            abs(change.change),
+            f"the model {run.title.split(',')[0]} is {_amount(change)} at {several(row.threads, 'thread')}",
+        )
         for run, row in comparison.rows
         if row.name is None and (change := row.change) is not None and change.real
     ]

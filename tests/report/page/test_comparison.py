@@ -64,7 +64,7 @@ def names(page: Any) -> list[str]:
 def test_changes_are_drawn_and_told(shared: Opened) -> None:
     page = shared.page
     headline = page.locator("#comparison .verdict").inner_text()
-    assert headline.startswith("Mlp is 7.0% slower (6.0% to 8.0%) at 1 thread")
+    assert headline.startswith("The model mlp is 7.0% slower (6.0% to 8.0%) at 1 thread")
     assert "3 changes are real, of 4 compared: 2 slower, 1 faster" in headline
     assert names(page) == ["the whole model", "dense", "softmax", HOSTILE, "add", "relu"]
     told = page.locator("#comparison").inner_text()

@@ -48,19 +48,20 @@ function drawn(parent, rows, runs) {
   const lines = [...known].sort(compare).slice(0, MOST_DRAWN).sort((a, b) => rows.indexOf(b) - rows.indexOf(a));
   if (!lines.length) return;
   const narrow = isNarrow();
+  const counts = new Set(lines.map((row) => row.threads));
   const kinds = Object.keys(COLOURS).filter((name) => lines.some((row) => kind(row) === name));
   const of = (name) => lines.map((row, i) => ({ row, i })).filter(({ row }) => kind(row) === name);
   const least = Math.min(0, ...lines.map((row) => row.low)), most = Math.max(0, ...lines.map((row) => row.high));
   const room = Math.max(most - least, 0.02) * 0.06;
   parent.append(h("p", { class: "lead" }, "A point is a change, the line its interval; one that leaves out zero is real. To the left it became faster, to the right slower."));
   chart(parent, "Changes with their intervals", 90 + lines.length * 24, {
-    grid: { left: narrow ? 130 : 320, right: 24, top: 34, bottom: 44 },
+    grid: { left: narrow ? 130 : 380, right: 24, top: 34, bottom: 44 },
     legend: legend({ data: kinds }),
     tooltip: tooltip({ formatter: ({ data: { row } }) => hint(title(row, runs), [["threads", String(row.threads)], ["before", format.time(row.before_us)], ["after", format.time(row.after_us)],
       ["change", signed(row.change)], ["interval", `${signed(row.low)} to ${signed(row.high)}`], ["", row.words]]) }),
     xAxis: axis("change of the time", { type: "value", min: least - room, max: most + room, nameGap: 26, axisLabel: { color: css("--soft"), hideOverlap: true, formatter: (value) => signed(value) } }),
-    yAxis: axis("", { type: "category", axisTick: { show: false }, data: lines.map((row) => [title(row, runs), row.layer, format.several(row.threads, "thread")].filter(Boolean).join(", ")),
-      axisLabel: { color: css("--soft"), width: narrow ? 118 : 306, overflow: "truncate" } }),
+    yAxis: axis("", { type: "category", axisTick: { show: false }, data: lines.map((row) => [title(row, runs), row.layer, counts.size > 1 ? format.several(row.threads, "thread") : ""].filter(Boolean).join(", ")),
+      axisLabel: { color: css("--soft"), width: narrow ? 118 : 366, overflow: "truncate" } }),
     series: kinds.flatMap((name) => [
       { type: "custom", name, itemStyle: { color: COLOURS[name] }, encode: { x: [1, 2], y: 0 }, data: of(name).map(({ row, i }) => ({ value: [i, row.low, row.high], row })),
         renderItem: (_, api) => {

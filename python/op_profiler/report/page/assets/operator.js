@@ -49,7 +49,8 @@ function head(model, operator) {
     h("div", { class: "name" },
       h("div", { class: "label" }, [format.layer(operator), format.shape(operator.outputs[0]), `${place + 1} of ${all.length} by time`].filter(Boolean).join(" · ")),
       h("h2", {}, operator.title)),
-    h("div", { class: "buttons" }, copyButton(() => location.href, "Link", "Copy the link to this operator"), move(-1, "←", "The one before, which takes more time"), move(1, "→", "The next one, which takes less time"),
+    h("div", { class: "buttons" }, move(-1, "←", "The one before, which takes more time"), move(1, "→", "The next one, which takes less time"),
+      copyButton(() => location.href, "Link", "Copy the link to this operator"),
       h("button", { type: "button", class: "icon", "aria-label": "Close", title: "Close (Esc)", onclick: () => dialog.close() }, "✕")));
 }
 

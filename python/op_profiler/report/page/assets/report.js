@@ -15,7 +15,7 @@ import { section as overview } from "#overview";
 import { section as prediction } from "#prediction";
 import { section as roofline } from "#roofline";
 import { section as runs } from "#runs";
-import { addressed, addressOf, counts, current, data, onChange, show, view } from "#state";
+import { addressed, addressOf, counts, current, data, onChange, runName, show, view } from "#state";
 import { applyTheme, toggleTheme } from "#theme";
 import { section as timeline } from "#timeline";
 import { section as treemap } from "#treemap";
@@ -43,11 +43,16 @@ function build() {
   route();
 }
 
+/** The title; of several with one title also which run it is. */
+function nameAmong(models, model) {
+  return models.filter((one) => one.title === model.title).length > 1 ? `${model.title}, ${runName(model)}` : model.title;
+}
+
 function header() {
   const models = data.models ?? [];
   const select = models.length > 1
     ? h("select", { "aria-label": "Model", onchange: (event) => { show({ model: Number(event.target.value) }); history.replaceState(null, "", addressOf()); } },
-      models.map((model, i) => h("option", { value: i }, model.title)))
+      models.map((model, i) => h("option", { value: i }, nameAmong(models, model))))
     : null;
   return h("header", {},
     h("a", { class: "skip", href: "#content" }, "Skip to the content"),

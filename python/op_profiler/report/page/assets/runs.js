@@ -3,7 +3,7 @@
 import { axis, chart, hint, isNarrow, tooltip } from "#chart";
 import { h, operatorLink, put, table } from "#dom";
 import * as format from "#format";
-import { data, goTo, runOf, timeOf, totalOf, view } from "#state";
+import { data, goTo, runName, runOf, timeOf, totalOf, view } from "#state";
 import { css, SERIES } from "#theme";
 
 const SAME = ["name", "batch_size", "precision", "predicted"];
@@ -22,10 +22,8 @@ export const section = {
 /** Further runs of this model on its device that the page has. */
 const others = (model) => (data.models ?? []).filter((one) => one !== model && one.device.key === model.device.key && SAME.every((name) => one[name] === model[name]));
 
-const labelOf = (model) => [model.label || `run ${model.key.slice(0, 6)}`, model.compiler].filter(Boolean).join(", ");
-
 function beside(parent, model, other) {
-  const [mine, its] = [labelOf(model), labelOf(other)];
+  const [mine, its] = [runName(model), runName(other)];
   const wholes = [model, other].map((one) => runOf(one, view.threads)?.whole.median_us);
   const there = new Map(other.operators.map((operator) => [operator.key, operator]));
   const both = model.operators.map((operator) => ({ operator, twin: there.get(operator.key) }))

@@ -13,6 +13,9 @@ export function addressOf(operator) {
   return `#${[...place, ...(operator ? [`op=${operator.key}`] : [])].join("&")}`;
 }
 
+/** Which run of a model it is. */
+export const runName = (model) => [model.label || `run ${model.key.slice(0, 6)}`, model.compiler].filter(Boolean).join(", ");
+
 /** Show the operator's page. */
 export const goTo = (operator) => { location.hash = addressOf(operator); };
 
