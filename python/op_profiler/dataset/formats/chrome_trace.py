@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from op_profiler.dataset.formats.model_runs import Call, ModelFormat, ModelRun
+from op_profiler.dataset.formats.model_runs import ModelFormat, ModelRun, TimedCall
 
 
 class ChromeTrace(ModelFormat):
@@ -53,13 +53,13 @@ def _events(number: int, run: ModelRun) -> Iterator[dict[str, Any]]:
             now += call.us
 
 
-def _path(call: Call) -> list[str]:
+def _path(call: TimedCall) -> list[str]:
     """Parts of the layer of its heavy op."""
     layer = call.layers[0] if call.layers else ""
     return [part for part in layer.split("/" if "/" in layer else ".") if part]
 
 
-def _arguments(call: Call) -> dict[str, Any]:
+def _arguments(call: TimedCall) -> dict[str, Any]:
     row = call.row
     return {
         "layers": list(call.layers),

@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class TimedCall:
     """One call of an operator in a run of a model.
 
     Attributes:
@@ -50,7 +50,7 @@ class ModelRun:
     """A model at one thread count on one device; its calls stand in the order in which it makes them."""
 
     title: str
-    calls: Sequence[Call]
+    calls: Sequence[TimedCall]
 
 
 class ModelFormat(Format):
@@ -105,10 +105,10 @@ def _run(rows: Sequence[dict[str, Any]]) -> ModelRun:
     return ModelRun(", ".join(filter(None, words)), [calls[position] for position in sorted(calls)])
 
 
-def _call(row: dict[str, Any], at: int) -> Call:
+def _call(row: dict[str, Any], at: int) -> TimedCall:
     samples = [one[at] for one in row["samples_us"] or () if at < len(one)]
     layers = row["layers"] or ()
-    return Call(
+    return TimedCall(
         title=title_of(row["op_names"]),
         layers=layers[at] if at < len(layers) else (),
         us=statistics.median(samples) if samples else row["median_us"],
