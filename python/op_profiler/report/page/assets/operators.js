@@ -95,11 +95,11 @@ function columns(rows, predicted) {
   const narrow = isNarrow();
   const layered = rows.some((one) => one.layers);
   return [
-    text("operator", "name", { frozen: !narrow, width: narrow ? 196 : 230, formatter: (cell) => named(cell.getData(), narrow) }),
+    text("operator", "name", { frozen: !narrow, width: narrow ? 176 : 230, formatter: (cell) => named(cell.getData(), narrow) }),
     ...(layered && !narrow ? [text("layer", "layer", { minWidth: 170, maxWidth: 420, tooltip: (_, cell) => cell.getData().layers, print: false })] : []),
     ...(narrow ? [] : [text("output", "shape", { maxWidth: 240 })]),
-    number("share", "share", bar, { width: narrow ? 88 : 110 }),
-    number("µs a call", "us", (us, one) => (one.error ? "failed" : format.microseconds(us))),
+    number("share", "share", bar, { width: narrow ? 84 : 110 }),
+    number("µs a call", "us", (us, one) => (one.error ? "failed" : format.microseconds(us)), narrow ? { width: 104 } : {}),
     number(predicted ? "± 90 %" : "± 95 %", "half", (half) => (half === null ? "–" : format.percent(half))),
     number("calls", "calls", String),
     number("GFLOP/s", "flopRate", (rate) => (rate === null ? "–" : format.microseconds(rate / 1e3))),
