@@ -31,6 +31,17 @@ FIGURES = """async () => {
     const figures = shown.filter((text) => /^[0-9.,]+( [^ ]*)?…?$/.test(text));
     return { figures: figures.length, cut: figures.filter((text) => !whole.has(text)) };
 }"""
+ROOFS = """async () => {
+    const chart = (await import("#chart")).all().find((one) => one.getDom().closest("#roofline"));
+    return chart.getOption().series.filter(({ name }) => name.startsWith("roof ")).map(({ data, markPoint }) => {
+        const [from, to] = data.map((point) => chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, point));
+        const [label] = markPoint.data;
+        const place = chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, label.coord);
+        const height = from[1] + (to[1] - from[1]) * (place[0] - from[0]) / (to[0] - from[0]);
+        const slope = Math.atan2(from[1] - to[1], to[0] - from[0]) * 180 / Math.PI;
+        return { turned: label.label.rotate, slope, apart: Math.abs(place[1] - height) };
+    });
+}"""
 TAP_FIRST = """async () => {
     const graph = (await import("#graph")).current();
     const box = graph.container().getBoundingClientRect();
@@ -142,6 +153,18 @@ def test_what_operators_lose_is_told_and_how_to_get_to_know_it(opened: Opened, p
     unknown = page.locator("#explain .unknown")
     expect(unknown).to_contain_text("not known yet")
     expect(unknown.locator("code")).to_contain_text("op-profiler explain")
+
+
+@pytest.mark.parametrize("width", [1000, 1700])
+def test_labels_of_the_roofline_stand_on_their_lines(opened: Opened, path: Path, width: int) -> None:
+    """Also after the window changed its width."""
+    page = opened.open(path)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_timeout(500)
+    roofs = page.evaluate(ROOFS)
+    assert len(roofs) >= 2
+    for roof in roofs:
+        assert roof["turned"] == pytest.approx(roof["slope"], abs=1) and roof["apart"] < 1
 
 
 def test_a_link_to_an_operator_opens_it(opened: Opened, path: Path) -> None:

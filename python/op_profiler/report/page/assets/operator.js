@@ -14,7 +14,7 @@ export function openOperator(operator) {
   closeOperator();
   const model = current();
   const body = h("div", { class: "body" });
-  dialog = h("dialog", { "aria-label": operator.name }, head(model, operator), body);
+  dialog = h("dialog", { "aria-label": operator.title }, head(model, operator), body);
   dialog.addEventListener("close", () => { if (addressed(location.hash).key) history.pushState(null, "", view.model ? addressOf() : " "); closeOperator(); });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   dialog.addEventListener("keydown", (event) => {

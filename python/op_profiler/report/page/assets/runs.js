@@ -20,7 +20,7 @@ export const section = {
 };
 
 /** Further runs of this model on its device that the page has. */
-const others = (model) => (data.models ?? []).filter((one) => one !== model && one.device.key === model.device.key && SAME.every((name) => one[name] === model[name]));
+const others = (model) => (data.models ?? []).filter((one) => one !== model && one.key && one.device.key === model.device.key && SAME.every((name) => one[name] === model[name]));
 
 function beside(parent, model, other) {
   const [mine, its] = [runName(model), runName(other)];
