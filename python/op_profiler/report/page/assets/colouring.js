@@ -4,13 +4,12 @@ import { h } from "#dom";
 import { shareOfPeak, timeOf, view } from "#state";
 import { amountColour, kindColours, OTHERS } from "#theme";
 
-const WAYS = { kind: "kind", time: "time", efficiency: "efficiency", loss: "loss" };
 const MOST = { efficiency: "100 % of the peak", loss: "all of its time" };
 
-/** Pairs of a way and its name, of those that this model has data for. */
+/** Pairs for `choice`, of the ways that this model has data for. */
 export function ways(model, wanted) {
   const there = { efficiency: model.operators.some((one) => shareOfPeak(model, one)), loss: model.operators.some((one) => one.explained) };
-  return wanted.filter((way) => there[way] ?? true).map((way) => [way, WAYS[way]]);
+  return wanted.filter((way) => there[way] ?? true).map((way) => [way, way]);
 }
 
 /** From 0 to 1: share of the peak that limits an operator, or of its time that its largest loss takes; null where that is not known. */
