@@ -73,7 +73,7 @@ def test_a_plan_beside_sequential(opened: Opened, tmp_path: Path) -> None:
         assert all(end <= later + 1e-3 for (_, end), (later, _) in zip(times, times[1:])), "one after the other"
 
 
-def test_a_plan_that_lost_is_the_one_that_is_drawn(opened: Opened, tmp_path: Path) -> None:
+def test_the_plan_that_was_timed_is_the_one_that_is_drawn(opened: Opened, tmp_path: Path) -> None:
     """`auto` returns one operator after the other if no plan is faster; the page has what was timed."""
     path = written(tmp_path / "page.html", "corun", "mlp", "--policy", "auto", "--rounds", "7", "--schedules", "none")
     (corun,) = data_of(path)["coruns"]
