@@ -149,9 +149,15 @@ def _formats() -> Iterator[str]:
         "converted at this border. What a format has no words for is counted, never dropped in silence."
     )
     yield markdown_table(
-        ["format", "what it is", "takes --device", "takes --precision"],
+        ["format", "what it is", "import reads it", "takes --device", "takes --precision"],
         [
-            [f"[`{name}`](#{name})", FORMATS.help(name), _yes(one.takes_device), _yes(one.takes_precision)]
+            [
+                f"[`{name}`](#{name})",
+                FORMATS.help(name),
+                _yes(one.reads),
+                _yes(one.takes_device),
+                _yes(one.takes_precision),
+            ]
             for name, one in FORMATS.available()
         ],
     )

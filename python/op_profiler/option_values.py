@@ -93,11 +93,15 @@ def parse_duration(option: str, text: str) -> float:
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-def parse_latency_us(text: str) -> float:
-    """Microseconds of ``5ms``, ``800us`` or ``1.5s``; infinity of nothing."""
+def parse_latency_us(option: str, text: str) -> float:
+    """Microseconds of ``5ms``, ``800us`` or ``1.5s``; infinity of nothing.
+
+    Raises:
+        UsageError: anything else.
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
     if text and not found:
-        raise UsageError(f"--below takes a time such as 5ms, 800us or 1.5s, not {text!r}")
+        raise UsageError(f"{option} takes a time such as 5ms, 800us or 1.5s, not {text!r}")
     return float(found[1]) * {"us": 1.0, "ms": 1e3, "s": 1e6}[found[2]] if found else math.inf
 
 
@@ -114,6 +118,17 @@ def parse_percent(option: str, text: str) -> float:
             f"{option} takes 5% or 0.05, and what is above 1 with a percent sign, up to 1000%; not {text!r}"
         )
     return share
+
+
+def parse_limit(option: str, text: str) -> tuple[float, float]:
+    """A share of ``5%`` and no time, or no share and the microseconds of ``2ms``.
+
+    Raises:
+        UsageError: anything else.
+    """
+    if re.search(r"\ds$|[um]s$", text.strip()):
+        return 0.0, parse_latency_us(option, text)
+    return parse_percent(option, text), 0.0
 
 
 def parse_names(option: str, text: str) -> tuple[str, ...]:

@@ -107,6 +107,7 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["compare", "a", "b", "--fail-above", "5 apples"], ["--fail-above", "5%"]),
     (["compare", "a", "b", "--fail-above", "-5%"], ["--fail-above"]),
     (["compare", "a", "b", "--fail-above", "5"], ["--fail-above", "percent sign", "'5'"]),
+    (["compare", "a", "b", "--fail-above", "five ms"], ["--fail-above", "5ms"]),
     (["compare", "a", "b", "--seconds", "0", "--rerun"], ["--seconds 0"]),
     (["compare", "a", "b", "--seconds", "5"], ["--seconds", "--rerun"]),
     (["devices", "--host", "127.0.0.1", "--port", "9", "--target", "pinq"], ["pinq", "pynq"]),

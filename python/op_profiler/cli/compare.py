@@ -12,7 +12,7 @@ from op_profiler import json_text
 from op_profiler.cli import options, values
 from op_profiler.comparison.request import CompareRequest
 from op_profiler.errors import UsageError
-from op_profiler.option_values import parse_percent
+from op_profiler.option_values import parse_limit
 from op_profiler.options import OUTPUT
 
 EXAMPLES = """Examples:
@@ -22,6 +22,8 @@ op-profiler collect resnet-18 --label before     (then change something, and --l
 op-profiler compare before after
 
 op-profiler compare before after --rerun --fail-above 5%
+
+op-profiler compare before after --fail-above 2ms
 
 op-profiler compare last_week.db sqlite:///results/op_profiler.db --model resnet-18
 
@@ -42,7 +44,8 @@ def compare(
     fail_above: Annotated[
         str | None,
         typer.Option(
-            help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%.",
+            help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%, or 2ms "
+            "of one call.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -59,7 +62,7 @@ def compare(
     from op_profiler.report.comparison import as_markdown, show_comparison, verdict
     from op_profiler.report.status import Status
 
-    limit = None if fail_above is None else parse_percent("--fail-above", fail_above)
+    limit = None if fail_above is None else parse_limit("--fail-above", fail_above)
     if values.is_given(context, "seconds") and not request.rerun:
         raise UsageError("--seconds is for measuring again; add --rerun")
     request.check()
@@ -79,5 +82,5 @@ def compare(
         print(verdict(found))
     else:
         show_comparison(found)
-    if limit is not None and found.above(limit):
+    if limit is not None and found.above(*limit):
         raise typer.Exit(1)

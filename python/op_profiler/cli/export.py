@@ -23,6 +23,8 @@ op-profiler export --table coruns --format csv --output coruns.csv --where "slow
 
 op-profiler export --output times --partition-by device_key,anchor          (a folder of Parquet files)
 
+op-profiler export --format chrome_trace trace.json --where "model_name = 'resnet-18'"    (opens in Perfetto)
+
 op-profiler export --format tinynas conv_data.out --threads 1 --device "AMD EPYC 9R14"
 """
 

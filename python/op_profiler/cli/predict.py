@@ -107,7 +107,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
     if len(names) * len(devices) > 1 or below:
         if save is not None or report is not None or format == "runtime_lut":
             raise UsageError("--save, --report and --format runtime_lut are for one model on one device")
-        _predict_each(dataclasses.replace(request, model=asked), names, devices, parse_latency_us(below), format, quiet)
+        _predict_each(
+            dataclasses.replace(request, model=asked), names, devices, parse_latency_us("--below", below), format, quiet
+        )
         return
     source, name = source_and_name(names[0], asked.source)
     request = dataclasses.replace(request, model=dataclasses.replace(asked, source=source, name=name))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from op_profiler.cli import options
+from op_profiler.cli import options, values
 from op_profiler.dataset import DEFAULT_DB
 
 EXAMPLES = """Examples:
@@ -17,6 +17,8 @@ op-profiler report resnet-18                                  (writes report.htm
 
 op-profiler report resnet-18 mobilenet --output both.html     (one page, with both to choose from)
 
+op-profiler report resnet-18 --json                           (the page in short, for an assistant)
+
 op-profiler report 11c2f265f199 --db sqlite:///other.db       (the beginning of a model's key)
 
 Exit codes: 0 written; 2 wrong usage, or no such model in the dataset; 5 the dataset or the file cannot be used.
@@ -24,6 +26,7 @@ Exit codes: 0 written; 2 wrong usage, or no such model in the dataset; 5 the dat
 
 
 def report(
+    context: typer.Context,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -42,22 +45,33 @@ def report(
             help="Whose estimates stand beside the times: {predictors}, or a file.", rich_help_panel="Predictor"
         ),
     ] = "default",
+    as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions."""
+    """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions.
+
+    With --json it prints the page in short, for assistants and scripts, and writes no file unless --output is given.
+    """
+    from op_profiler import json_text
     from op_profiler.dataset import Dataset
     from op_profiler.files import check_writable
     from op_profiler.prediction.latency.open_predictor import check_choice
-    from op_profiler.report.page.report import write_model_report
+    from op_profiler.report.page.digest import digest
+    from op_profiler.report.page.report import model_report, write_report
     from op_profiler.report.status import Status
 
     check_choice(predictor)
-    check_writable({"--output": output})
+    wanted = output if values.is_given(context, "output") or not as_json else None
+    check_writable({"--output": wanted})
     with Status(quiet=quiet) as status, Dataset.open(db, create=False, read_only=True) as dataset:
         status.step("reading the dataset")
-        written = write_model_report(output, dataset, names, predictor)
-    for model in written.models:
+        found = model_report(dataset, names, predictor)
+    if wanted is not None:
+        write_report(wanted, found)
+    for model in found.models:
         if not model.runs:
             print(f"note: {model.title}: no times of it are in the dataset, so the page has none", file=sys.stderr)
-    if not quiet:
-        print(f"{output}: {', '.join(model.title for model in written.models)}")
+    if as_json:
+        print(json_text.dumps(digest(found), indent=1))
+    elif not quiet:
+        print(f"{output}: {', '.join(model.title for model in found.models)}")

@@ -21,7 +21,8 @@ class Compared:
     """A whole model, or one of its operators, at one thread count.
 
     Attributes:
-        name: of the operator; None: the whole model.
+        name: of the operator's kernel; None: the whole model.
+        title: what people call the operator; `layer`: where its first call is, empty where that is not known.
         output: shape of what it writes.
         keys: workload keys before and after; empty for the whole model.
         how: what told that they are the same operator; None for the whole model.
@@ -35,6 +36,8 @@ class Compared:
 
     name: str | None
     threads: int
+    title: str = "the whole model"
+    layer: str = ""
     output: tuple[int, ...] = ()
     keys: tuple[str, str] | tuple[()] = ()
     how: How | None = None
@@ -57,6 +60,7 @@ class OnlyOne:
     """An operator that the other run has nothing like; times in microseconds by thread count."""
 
     name: str
+    title: str
     key: str
     calls: int
     times_us: dict[int, float]
@@ -132,12 +136,15 @@ class Comparison:
         """How many changes were compared at once."""
         return sum(row.change is not None and row.change.real is not None for _, row in self.rows)
 
-    def above(self, limit: float) -> list[tuple[RunComparison, Compared]]:
-        """What really became slower by more than a share of its time."""
+    def above(self, share: float = 0.0, us: float = 0.0) -> list[tuple[RunComparison, Compared]]:
+        """What really became slower by more than a share of its time, and by more microseconds."""
         return [
             (run, row)
             for run, row in self.rows
-            if row.change is not None and row.change.slower and row.change.change > limit
+            if (change := row.change) is not None
+            and change.slower
+            and change.change > share
+            and change.change * change.before_us > us
         ]
 
     def to_json(self) -> dict[str, Any]:

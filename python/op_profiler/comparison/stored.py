@@ -20,6 +20,7 @@ from op_profiler.comparison.matching import Match, match
 from op_profiler.comparison.result import Compared, OnlyOne, RunComparison
 from op_profiler.errors import UsageError
 from op_profiler.measure.disturbance import spoils
+from op_profiler.operators.titles import title_of
 
 if TYPE_CHECKING:
     from op_profiler.comparison.runs import TimedRun
@@ -81,6 +82,7 @@ def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
     return tuple(
         OnlyOne(
             name=operator.name,
+            title=title_of(operator.op_names),
             key=key,
             calls=run.times_called[key],
             times_us={
@@ -97,9 +99,12 @@ def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
 def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> Compared:
     """What is known of an operator beside its change."""
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
+    operator = after.operators[one.after]
     return Compared(
-        name=after.operators[one.after].name,
-        output=after.operators[one.after].outputs[0].shape,
+        name=operator.name,
+        title=title_of(operator.op_names),
+        layer=next((call.layers[0] for call in after.calls if call.key == one.after and call.layers), ""),
+        output=operator.outputs[0].shape,
         threads=threads,
         keys=(one.before, one.after),
         how=one.how,

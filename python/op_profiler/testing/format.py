@@ -45,6 +45,11 @@ class FormatSuite:
         path.write_bytes(example)
         return path
 
+    @pytest.fixture(autouse=True)
+    def reads(self, format: Format) -> None:
+        if not format.reads:
+            pytest.skip("files of it are only written")
+
     def test_rows_are_stored_once(self, format: Format, dataset: Dataset, file: Path) -> None:
         """Check that a second import of one file changes no row."""
         done = format.read_into(dataset, file)

@@ -73,6 +73,15 @@ def test_a_plan_beside_sequential(opened: Opened, tmp_path: Path) -> None:
         assert all(end <= later + 1e-3 for (_, end), (later, _) in zip(times, times[1:])), "one after the other"
 
 
+def test_the_plan_that_was_timed_is_the_one_that_is_drawn(opened: Opened, tmp_path: Path) -> None:
+    """`auto` returns one operator after the other if no plan is faster; the page has what was timed."""
+    path = written(tmp_path / "page.html", "corun", "mlp", "--policy", "auto", "--rounds", "7", "--schedules", "none")
+    (corun,) = data_of(path)["coruns"]
+    page = opened.open(path)
+    assert f"({corun['policy']})" in page.locator("#corun .verdict").inner_text()
+    assert page.locator("#corun h3").inner_text() == f"mlp: {corun['policy']}"
+
+
 def test_samples(opened: Opened, tmp_path: Path) -> None:
     arguments = ("sample", "--kinds", "dense,softmax", "--count", "4", "--rounds", "7", "--threads", "1")
     page = opened.open(written(tmp_path / "page.html", *arguments, "--db", "sqlite:///samples.db"))

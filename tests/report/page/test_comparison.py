@@ -28,7 +28,8 @@ def compared(name: str | None, share: float | None, *, real: bool | None = False
     """A row; without a `share` of change there are no two times."""
     low, high = (share - 0.01, share + 0.01) if share is not None and real is not None else (None, None)
     change = Change(10.0, 10.0 * (1 + share), share, low, high, 0.01, real) if share is not None else None
-    return Compared(name=name, threads=1, output=(1, 64), share=0.2, change=change, **fields)
+    title = "the whole model" if name is None else name.removeprefix("fused_")
+    return Compared(name=name, title=title, threads=1, output=(1, 64), share=0.2, change=change, **fields)
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +38,15 @@ def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run,) = runs_of(collected, collected, "mlp")
     rows = (
         compared(None, 0.07, real=True),
-        compared("fused_dense", 0.12, real=True, schedules=("x86 tile 4", "x86 tile 1"), how="layers"),
+        compared(
+            "fused_dense", 0.12, real=True, layer="encoder.fc1", schedules=("x86 tile 4", "x86 tile 1"), how="layers"
+        ),
         compared("fused_softmax", -0.05, real=True),
         compared(HOSTILE, 0.004),
         compared("fused_add", 0.3, real=None),
         compared("fused_relu", None, problem="failed after: broken"),
     )
-    only = OnlyOne(name="fused_tanh", key="k", calls=1, times_us={1: 3.0})
+    only = OnlyOne(name="fused_tanh", title="tanh", key="k", calls=1, times_us={1: 3.0})
     pair = RunComparison(
         before=run, after=run, warnings=(HOSTILE,), rows=rows, only_before=(only,), only_after=(), foreign_load=True
     )
@@ -60,8 +63,10 @@ def names(page: Any) -> list[str]:
 
 def test_changes_are_drawn_and_told(shared: Opened) -> None:
     page = shared.page
-    assert "3 changes are real, of 4 compared: 2 slower, 1 faster" in page.locator("#comparison .verdict").inner_text()
-    assert names(page) == ["the whole model", "dense", "softmax", HOSTILE.removeprefix("fused_"), "add", "relu"]
+    headline = page.locator("#comparison .verdict").inner_text()
+    assert headline.startswith("The model mlp is 7.0% slower (6.0% to 8.0%) at 1 thread")
+    assert "3 changes are real, of 4 compared: 2 slower, 1 faster" in headline
+    assert names(page) == ["the whole model", "dense", "softmax", HOSTILE, "add", "relu"]
     told = page.locator("#comparison").inner_text()
     for words in ("schedule: x86 tile 4 -> x86 tile 1", "failed after: broken", "only before: tanh", "cannot be told"):
         assert words in told

@@ -44,7 +44,7 @@ def test_devices_stand_beside_each_other(opened: Opened, collected: str, tmp_pat
     expect(page.locator("#devices table").nth(1).locator("thead")).to_contain_text("shares differ by")
     fastest = odd.times["1"].median_us
     assert fastest is not None
-    shown = float(rows.first.locator("td").nth(2).inner_text().replace(",", ""))
+    shown = float(rows.first.locator("td").nth(3).inner_text().replace(",", ""))
     assert shown == pytest.approx(fastest * 40, rel=0.01)
 
 

@@ -138,6 +138,7 @@ def test_failures_and_load_are_told_in_words() -> None:
     failed = OperatorPart(
         key="k",
         name="conv",
+        title="conv",
         anchor="a",
         ops=[],
         attrs=[],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -24,6 +25,18 @@ def test_report_names_what_it_wrote(collected: str, tmp_path: Path) -> None:
     assert done.stdout == "report.html: mlp, batch 1, float32\n"
     (model,) = data_of(tmp_path / "report.html")["models"]
     assert len(model["operators"]) == 4
+
+
+def test_the_page_in_short_fits_an_assistant(collected: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "report", "mlp", "--json", "--db", collected)
+    assert done.returncode == 0 and len(done.stdout) < 32_000 and not (tmp_path / "report.html").exists()
+    (model,) = json.loads(done.stdout)["models"]
+    assert model["verdict"] and model["runs"][0]["us"] > 0 and model["operators_left_out"] == 0
+    assert sum(one["share"] for one in model["operators"]) == pytest.approx(1)
+    assert all(one["of_peak_memory"] > 0 for one in model["operators"] if one["us"])
+    assert any(one["why"] for one in model["operators"]), "it was explained"
+    run(tmp_path, "report", "mlp", "--json", "--output", "page.html", "--db", collected)
+    assert (tmp_path / "page.html").exists()
 
 
 def test_report_refuses_what_is_not_there(collected: str, tmp_path: Path) -> None:

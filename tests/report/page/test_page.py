@@ -10,7 +10,7 @@ import pytest
 from op_profiler.dataset import Dataset
 from op_profiler.report.page.report import write_model_report
 
-from .browser import DRAW_ALL, NARROW, PATIENCE_MS, Opened
+from .browser import DRAW_ALL, NARROW, PATIENCE_MS, Opened, data_of
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=PATIENCE_MS)
@@ -19,6 +19,28 @@ AREAS = """async () => {
     const areas = charts.flatMap((one) => one.getOption().series).find(({ type }) => type === "treemap").data;
     const withAll = (area) => [area, ...(area.children ?? []).flatMap(withAll)];
     return areas.flatMap(withAll).map((area) => area.itemStyle?.color);
+}"""
+FIGURES = """async () => {
+    const { time, percent } = await import("#format");
+    const charts = (await import("#chart")).all();
+    const areas = charts.flatMap((one) => one.getOption().series).find(({ type }) => type === "treemap").data;
+    const withAll = (area) => [area, ...(area.children ?? []).flatMap(withAll)];
+    const total = areas.reduce((sum, one) => sum + one.value, 0);
+    const whole = new Set(areas.flatMap(withAll).flatMap(({ value }) => [time(value), percent(value / total)]));
+    const shown = [...document.querySelectorAll("#treemap svg text")].map((text) => text.textContent);
+    const figures = shown.filter((text) => /^[0-9.,]+( [^ ]*)?…?$/.test(text));
+    return { figures: figures.length, cut: figures.filter((text) => !whole.has(text)) };
+}"""
+ROOFS = """async () => {
+    const chart = (await import("#chart")).all().find((one) => one.getDom().closest("#roofline"));
+    return chart.getOption().series.filter(({ name }) => name.startsWith("roof ")).map(({ data, markPoint }) => {
+        const [from, to] = data.map((point) => chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, point));
+        const [label] = markPoint.data;
+        const place = chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, label.coord);
+        const height = from[1] + (to[1] - from[1]) * (place[0] - from[0]) / (to[0] - from[0]);
+        const slope = Math.atan2(from[1] - to[1], to[0] - from[0]) * 180 / Math.PI;
+        return { turned: label.label.rotate, slope, apart: Math.abs(place[1] - height) };
+    });
 }"""
 TAP_FIRST = """async () => {
     const graph = (await import("#graph")).current();
@@ -133,12 +155,81 @@ def test_what_operators_lose_is_told_and_how_to_get_to_know_it(opened: Opened, p
     expect(unknown.locator("code")).to_contain_text("op-profiler explain")
 
 
+@pytest.mark.parametrize("width", [1000, 1700])
+def test_labels_of_the_roofline_stand_on_their_lines(opened: Opened, path: Path, width: int) -> None:
+    """Also after the window changed its width."""
+    page = opened.open(path)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_timeout(500)
+    roofs = page.evaluate(ROOFS)
+    assert len(roofs) >= 2
+    for roof in roofs:
+        assert roof["turned"] == pytest.approx(roof["slope"], abs=1) and roof["apart"] < 1
+
+
 def test_a_link_to_an_operator_opens_it(opened: Opened, path: Path) -> None:
     page = opened.open(path)
     link = page.locator(".tabulator-row a.operator").first.get_attribute("href")
     page.goto(path.as_uri() + str(link))
     page.reload()
     page.wait_for_selector("dialog[open] h2")
+
+
+def test_a_link_names_its_model(opened: Opened, path: Path) -> None:
+    second = data_of(path)["models"][1]
+    opened.page.goto(f"{path.as_uri()}#model={second['key']}&op={second['operators'][0]['key']}")
+    page = opened.page
+    page.wait_for_selector("dialog[open] h2")
+    expect(page.locator("#overview-title")).to_contain_text("<img")
+    assert page.get_by_label("Model", exact=True).input_value() == "1"
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    assert page.url.endswith(f"#model={second['key']}")
+
+
+def test_the_table_goes_to_a_file_and_to_the_clipboard(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#search").fill("softmax")
+    expect(page.locator(".tabulator-row")).to_have_count(1)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert download.value.suggested_filename == "mlp operators.csv"
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0].startswith("operator,layers,output,") and lines[1].startswith("softmax,") and len(lines) == 2
+    page.locator("#operators").get_by_role("button", name="Copy").click()
+    expect(page.locator("#operators").get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").splitlines()[1].startswith("softmax\t")
+
+
+@pytest.mark.parametrize("section", ["treemap", "graph", "timeline"])
+def test_colours_tell_efficiency_and_losses_on_demand(opened: Opened, path: Path, section: str) -> None:
+    page = opened.open(path)
+    place = page.locator(f"#{section}")
+    for way, meaning in (("efficiency", "100 % of the peak"), ("loss", "all of its time")):
+        place.get_by_role("group", name="Colour by").get_by_text(way, exact=True).click()
+        expect(place.locator(".ramp")).to_contain_text(meaning)
+
+
+@pytest.mark.parametrize("width", [400, 1400, 1920])
+def test_every_width_is_used_and_no_figure_is_cut(chromium: Any, path: Path, width: int) -> None:
+    context = chromium.browser.new_context(viewport={"width": width, "height": 900})
+    opened = Opened(context.new_page())
+    page = opened.open(path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    used = page.locator("#operators .tabulator").bounding_box()
+    assert used is not None and used["width"] >= 0.9 * width
+    cells = [one.bounding_box() for one in page.query_selector_all(".tabulator-row:first-child .tabulator-cell")]
+    assert all(cell["x"] + cell["width"] <= width + 1 for cell in cells[:3])
+    if width == NARROW["width"]:
+        assert (
+            len({row.inner_text() for row in page.query_selector_all(".tabulator-row .tabulator-cell:first-child")})
+            == 4
+        )
+    found = page.evaluate(FIGURES)
+    assert found["figures"] > 2 and found["cut"] == []
+    opened.check()
+    context.close()
 
 
 def test_names_of_a_model_are_text_and_nothing_else(opened: Opened, path: Path) -> None:

@@ -26,6 +26,10 @@ FORMATS: Registry[Format] = Registry(
         "runtime_lut": Entry(f"{_HERE}.runtime_lut:FORMAT", "operator look-up tables, of Caffe2's operators"),
         "autotvm": Entry(f"{_HERE}.autotvm:FORMAT", "logs of AutoTVM"),
         "paddle": Entry(f"{_HERE}.paddle:FORMAT", "latency tables of Paddle"),
+        "chrome_trace": Entry(f"{_HERE}.chrome_trace:FORMAT", "one run of a model, for Perfetto; only written"),
+        "model_explorer": Entry(
+            f"{_HERE}.model_explorer:FORMAT", "times of nodes, for Google's Model Explorer; only written"
+        ),
         "gsoc": Entry(f"{_HERE}.gsoc:FORMAT", "tables of the TFLite latency estimator (GSoC)"),
     },
 )

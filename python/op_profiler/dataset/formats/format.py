@@ -165,14 +165,16 @@ Progress = Callable[[int, int], None]
 
 
 class Format(abc.ABC):
-    """One format of files, in both directions. Subclasses are registered by name in `op_profiler.dataset.formats`.
+    """A format of files, in both directions if `reads`. Its subclasses are registered in `op_profiler.dataset.formats`.
 
     Attributes:
+        reads: False for files that are only written; `read_into` raises UsageError then.
         takes_device: False where every row says where it was measured, and nobody else may.
         takes_precision: True where `read_into` has to be told the dtype of the tensors, which the format does not say.
         tables: those of `op_profiler.dataset.flat.TABLES` that can be written.
     """
 
+    reads: ClassVar[bool] = True
     takes_device: ClassVar[bool] = True
     takes_precision: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("measurements",)

@@ -140,6 +140,8 @@ class ImportRequest:
 
         format = self.format_of(file)
         chosen = FORMATS.get(format)
+        if not chosen.reads:
+            raise UsageError(f"--format {format}: its files are for viewers; import reads csv, jsonl and parquet")
         if self.device is not None and not chosen.takes_device:
             raise UsageError(f"--device does not go with {format}: every row says where it was measured")
         if self.precision not in (None, "float32") and not chosen.takes_precision:

@@ -57,6 +57,7 @@ class CorunResult:
         plan: what is returned, for `models`; `run`: what was seen of it.
         baseline: the kernels of the models as they were built, which is what sequential runs.
         compared: what was timed beside sequential: `plan`, or of ``auto`` the best one, which was not faster.
+        compared_graph, compared_run: its kernels, and what was seen of it; those of `plan` where that was timed.
         timed: way 0 is sequential, way 1 `compared`.
         tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
         collaboration: of ``collaborate``, what tuning alone and together came to.
@@ -66,6 +67,8 @@ class CorunResult:
     models: Models
     plan: Plan
     compared: Plan
+    compared_graph: KernelGraph
+    compared_run: PlanRun
     timed: TimedWays
     run: PlanRun
     baseline: KernelGraph

@@ -82,7 +82,7 @@ def _measured(
         requests = request.on(request.targets[0])
         count = record_coruns(request.db, requests, winner.models, winner.profile, winner.plan, run)
         notes.append(f"{count} groups of operators that ran side by side are in {without_password(request.db)}")
-    compared = winner.plan
+    compared, compared_graph, compared_run = winner.plan, winner.models.graph, run
     if request.policy == AUTO and request.plan is None and not timed.faster(1):
         notes.append(
             f"the best plan ({compared.title}) was not faster than sequential and is not returned: this is one "
@@ -100,6 +100,8 @@ def _measured(
         models=winner.models,
         plan=winner.plan,
         compared=compared,
+        compared_graph=compared_graph,
+        compared_run=compared_run,
         timed=timed,
         run=run,
         baseline=baseline.graph,

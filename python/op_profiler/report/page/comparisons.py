@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from op_profiler.report.comparison import between, method, only_one_side, verdict, words
-from op_profiler.report.page.operators import short_name
 from op_profiler.report.page.several_models import ComparedRow, ComparedRun, ComparisonPart
 
 if TYPE_CHECKING:
@@ -32,7 +31,8 @@ def comparison_part(found: Comparison) -> ComparisonPart:
 def _row(number: int, row: Compared) -> ComparedRow:
     known = ComparedRow(
         model=number,
-        name=short_name(row.name) if row.name is not None else None,
+        name=row.title if row.name is not None else None,
+        layer=row.layer,
         output=" x ".join(map(str, row.output)),
         threads=row.threads,
         words=words(row),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.operators.titles import title_of
+from op_profiler.parallel.corun.comparison import outputs_agree
 from op_profiler.parallel.corun.timing import NO_INTERVAL
 from op_profiler.report.page.amounts import several, time_text
-from op_profiler.report.page.operators import short_name
 from op_profiler.report.page.several_models import Bar, CorunPart
 
 if TYPE_CHECKING:
@@ -17,22 +18,23 @@ if TYPE_CHECKING:
 
 
 def corun_part(result: CorunResult) -> CorunPart:
-    """The plan beside sequential."""
-    plan, timed = result.plan, result.timed
+    """The plan that was timed beside sequential."""
+    plan, timed = result.compared, result.timed
     sequential_us, plan_us = (float(us) for us in timed.median_us[:2])
     not_compared = timed.not_compared(1)
     lane = result.models.lanes.lane
     found = (
-        f"The plan ({result.compared.title}) takes {time_text(plan_us)}, one operator after the other "
-        f"{time_text(sequential_us)}"
+        f"The plan ({plan.title}) takes {time_text(plan_us)}, one operator after the other {time_text(sequential_us)}"
     )
     low, high = timed.speedup_interval(1)
     sure = f"{low:.2f} to {high:.2f}, 95 %" if math.isfinite(low) else NO_INTERVAL
     speedup = f": {timed.speedup(1):.2f} times as fast ({sure})." if not_compared is None else "."
     outputs = "The outputs are those of sequential, bit for bit."
-    if not result.outputs_equal:
-        how = "as other kernels may" if result.outputs_agree else "which is WRONG"
-        outputs = f"The outputs differ by {result.largest_difference:.1e} of the largest value, {how}."
+    run = result.compared_run
+    if not run.outputs_equal:
+        agree = outputs_agree(plan, run.outputs_equal, run.largest_difference)
+        how = "as other kernels may" if agree else "which is WRONG"
+        outputs = f"The outputs differ by {run.largest_difference:.1e} of the largest value, {how}."
     return CorunPart(
         title=" + ".join(plan.models),
         models=list(plan.models),
@@ -53,16 +55,16 @@ def corun_part(result: CorunResult) -> CorunPart:
 
 def _bars(result: CorunResult) -> list[Bar]:
     """Of one run of the plan."""
-    graph = result.models.graph
+    graph = result.compared_graph
     bars = []
-    for number, stage in enumerate(result.plan.stages):
+    for number, stage in enumerate(result.compared.stages):
         for group in stage.groups:
             for step in group.steps:
                 node = graph.nodes[step.node]
-                start, end = (round(float(us), 3) for us in result.run.timeline_us[step.node])
+                start, end = (round(float(us), 3) for us in result.compared_run.timeline_us[step.node])
                 bars.append(
                     Bar(
-                        name=short_name(node.name),
+                        name=title_of(node.operator.op_names),
                         model=node.model,
                         anchor=node.operator.anchor,
                         lanes=list(group.cores[: step.threads]),
@@ -77,11 +79,11 @@ def _bars(result: CorunResult) -> list[Bar]:
 
 def _sequential(result: CorunResult) -> list[Bar]:
     """One operator after the other on all lanes of the plan."""
-    ends = np.cumsum(np.nan_to_num(result.run.sequential_us))
-    lanes = list(result.plan.cores)
+    ends = np.cumsum(np.nan_to_num(result.compared_run.sequential_us))
+    lanes = list(result.compared.cores)
     return [
         Bar(
-            name=short_name(node.name),
+            name=title_of(node.operator.op_names),
             model=node.model,
             anchor=node.operator.anchor,
             lanes=lanes,

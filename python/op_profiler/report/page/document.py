@@ -135,6 +135,7 @@ class OperatorPart(Part):
     """A fused operator of a model.
 
     Attributes:
+        title: what people call it; see `op_profiler.operators.titles.title_of`.
         calls: positions in the model's call order.
         layers: of the user's model, of each call, that of the heavy op first; empty where they are not known.
         times, estimates: by thread count.
@@ -143,6 +144,7 @@ class OperatorPart(Part):
 
     key: str
     name: str
+    title: str
     anchor: str
     ops: list[str]
     attrs: list[dict[str, Any]]

@@ -65,7 +65,7 @@ def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> Mo
     parts = operators_of(dataset, model.key, operators, measured, device.key if device else None)
     found = _studies(dataset, operators, device, predictor, model, list(timings))
     parts = found.added_to(parts)
-    names = {operator.key: operator.name for operator, _ in operators}
+    names = {part.key: part.title for part in parts}
     runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
     rooflines = _rooflines_of(device) if device is not None else []
     return ModelPart(

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from op_profiler.analysis.turnaround import find_knee
 from op_profiler.dataset import schema
 from op_profiler.measure.counters import EVENT_NAMES, GPU_SHARE_NAMES
+from op_profiler.operators.titles import title_of
 from op_profiler.report.page.document import (
     Alone,
     Explained,
@@ -113,6 +114,7 @@ def operator_part(operator: Operator, positions: tuple[int, ...], **known: Any) 
     return OperatorPart(
         key=operator.key,
         name=short_name(operator.name),
+        title=title_of(operator.op_names),
         anchor=operator.anchor,
         ops=list(operator.op_names),
         attrs=list(operator.attrs),

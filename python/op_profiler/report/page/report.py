@@ -129,12 +129,21 @@ def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Ca
         note(f"{path} is not written: there is no model to report on")
 
 
-def write_model_report(path: Path, dataset: Dataset, names: Sequence[str], predictor: str = "default") -> Report:
-    """The report of models of a dataset, written and returned.
+def model_report(dataset: Dataset, names: Sequence[str], predictor: str = "default") -> Report:
+    """The report of models of a dataset.
+
+    Raises:
+        UnknownNameError: there is no such model.
+    """
+    return report_of([model_part(dataset, model, predictor) for model in chosen_models(dataset, names)])
+
+
+def write_model_report(path: Path, dataset: Dataset, names: Sequence[str]) -> Report:
+    """Write the report of models of a dataset, and return it.
 
     Raises:
         OpProfilerError: there is no such model, or the file cannot be written.
     """
-    report = report_of([model_part(dataset, model, predictor) for model in chosen_models(dataset, names)])
+    report = model_report(dataset, names)
     write_report(path, report)
     return report

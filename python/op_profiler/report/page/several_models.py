@@ -82,6 +82,7 @@ class ComparedRow(Part):
 
     Attributes:
         model: number of the run in `ComparisonPart.runs`.
+        layer: of its first call; empty where it is not known.
         change: share of the time before, with its interval; None where there are no two times.
         real: None where that cannot be told.
         words: what became of it, and why it might have.
@@ -92,6 +93,7 @@ class ComparedRow(Part):
     output: str
     threads: int
     words: str
+    layer: str = ""
     share: float | None = None
     before_us: float | None = None
     after_us: float | None = None

@@ -49,7 +49,9 @@ def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list
             found.append(
                 f"{at} {several(len(run.missing), 'operator')} are missing from the sum: {_some(run.missing)}."
             )
-        failed = [o.name for o in operators if (t := o.times.get(str(run.threads))) is not None and t.error is not None]
+        failed = [
+            o.title for o in operators if (t := o.times.get(str(run.threads))) is not None and t.error is not None
+        ]
         if failed:
             found.append(f"{at} {several(len(failed), 'operator')} failed: {_some(failed)}.")
     return found

@@ -3,6 +3,7 @@
 import { axis, chart, hint, isNarrow, legend, tooltip } from "#chart";
 import { choice, h, put } from "#dom";
 import * as format from "#format";
+import { saveButtons } from "#save";
 import { css } from "#theme";
 
 const MOST_DRAWN = 24;
@@ -19,9 +20,9 @@ export const section = {
   render(parent, data) {
     const { verdict, method, notes, runs, rows } = data.comparison;
     put(parent,
+      runs.filter((run) => run.warnings?.length).map((run) => h("div", { class: "notice warning" }, h("strong", {}, `Take care: ${run.title}`), h("ul", {}, run.warnings.map((text) => h("li", {}, text))))),
       h("p", { class: "verdict" }, verdict.charAt(0).toUpperCase() + verdict.slice(1)),
-      h("ul", { class: "sentences" }, runs.map((run) => h("li", {}, `${run.title}: ${run.between}`)), [...notes, method].map((text) => h("li", {}, text))),
-      runs.filter((run) => run.warnings?.length).map((run) => h("div", { class: "notice warning" }, h("strong", {}, `Take care: ${run.title}`), h("ul", {}, run.warnings.map((text) => h("li", {}, text))))));
+      h("ul", { class: "sentences" }, runs.map((run) => h("li", {}, `${run.title}: ${run.between}`)), [...notes, method].map((text) => h("li", {}, text))));
     drawn(parent, rows, runs);
     tabled(parent, rows, runs);
     for (const run of runs.filter((one) => one.only?.length)) {
@@ -47,19 +48,20 @@ function drawn(parent, rows, runs) {
   const lines = [...known].sort(compare).slice(0, MOST_DRAWN).sort((a, b) => rows.indexOf(b) - rows.indexOf(a));
   if (!lines.length) return;
   const narrow = isNarrow();
+  const counts = new Set(lines.map((row) => row.threads));
   const kinds = Object.keys(COLOURS).filter((name) => lines.some((row) => kind(row) === name));
   const of = (name) => lines.map((row, i) => ({ row, i })).filter(({ row }) => kind(row) === name);
   const least = Math.min(0, ...lines.map((row) => row.low)), most = Math.max(0, ...lines.map((row) => row.high));
   const room = Math.max(most - least, 0.02) * 0.06;
   parent.append(h("p", { class: "lead" }, "A point is a change, the line its interval; one that leaves out zero is real. To the left it became faster, to the right slower."));
   chart(parent, "Changes with their intervals", 90 + lines.length * 24, {
-    grid: { left: narrow ? 130 : 320, right: 24, top: 34, bottom: 44 },
+    grid: { left: narrow ? 130 : 380, right: 24, top: 34, bottom: 44 },
     legend: legend({ data: kinds }),
     tooltip: tooltip({ formatter: ({ data: { row } }) => hint(title(row, runs), [["threads", String(row.threads)], ["before", format.time(row.before_us)], ["after", format.time(row.after_us)],
       ["change", signed(row.change)], ["interval", `${signed(row.low)} to ${signed(row.high)}`], ["", row.words]]) }),
     xAxis: axis("change of the time", { type: "value", min: least - room, max: most + room, nameGap: 26, axisLabel: { color: css("--soft"), hideOverlap: true, formatter: (value) => signed(value) } }),
-    yAxis: axis("", { type: "category", axisTick: { show: false }, data: lines.map((row) => `${title(row, runs)}, ${format.several(row.threads, "thread")}`),
-      axisLabel: { color: css("--soft"), width: narrow ? 118 : 306, overflow: "truncate" } }),
+    yAxis: axis("", { type: "category", axisTick: { show: false }, data: lines.map((row) => [title(row, runs), row.layer, counts.size > 1 ? format.several(row.threads, "thread") : ""].filter(Boolean).join(", ")),
+      axisLabel: { color: css("--soft"), width: narrow ? 118 : 366, overflow: "truncate" } }),
     series: kinds.flatMap((name) => [
       { type: "custom", name, itemStyle: { color: COLOURS[name] }, encode: { x: [1, 2], y: 0 }, data: of(name).map(({ row, i }) => ({ value: [i, row.low, row.high], row })),
         renderItem: (_, api) => {
@@ -78,8 +80,9 @@ function tabled(parent, rows, runs) {
   const place = h("div");
   let only = "all";
   parent.append(h("div", { class: "controls" }, search,
-    choice("Show", [["all", "all"], ["real", "real changes"]], only, (value) => { only = value; filter(); }), count), place);
-  const all = rows.map((row, order) => ({ ...row, order, title: title(row, runs), text: [title(row, runs), row.output, row.words].join(" ").toLowerCase() }));
+    choice("Show", [["all", "all"], ["real", "real changes"]], only, (value) => { only = value; filter(); }), count,
+    saveButtons(`${runs[0].title} changes`, SAVED, () => table.getData("active").map((row) => SAVED_FIELDS.map((field) => row[field])))), place);
+  const all = rows.map((row, order) => ({ ...row, order, title: title(row, runs), text: [title(row, runs), row.layer, row.output, row.words].join(" ").toLowerCase() }));
   const table = new Tabulator(place, {
     data: all,
     columns: columns(),
@@ -110,7 +113,8 @@ function columns() {
   const text = (name, field, more = {}) => ({ title: name, field, sorter: "string", formatter: "plaintext", ...more });
   const narrow = isNarrow();
   return [
-    text("operator", "title", { frozen: !narrow, width: narrow ? 170 : 260, tooltip: true }),
+    text("operator", "title", { frozen: !narrow, width: narrow ? 196 : 230, tooltip: true, formatter: (cell) => named(cell.getData(), narrow) }),
+    ...(narrow ? [] : [text("layer", "layer", { minWidth: 150, maxWidth: 420, tooltip: true })]),
     number("change", "change", (change) => (format.isNumber(change) ? signed(change) : "–")),
     number("interval", "low", (_, row) => (format.isNumber(row.low) ? `${signed(row.low)} to ${signed(row.high)}` : "–")),
     { title: "-20 % to +20 %", field: "high", headerSort: false, width: 140, formatter: (cell) => interval(cell.getData()) },
@@ -122,6 +126,12 @@ function columns() {
     text("output", "output"),
   ];
 }
+
+/** On a narrow screen with where it is and what it writes below it. */
+const named = (row, narrow) => h("div", {}, row.title, narrow ? [row.layer, row.output].filter(Boolean).map((line) => h("div", { class: "label below" }, line)) : null);
+
+const SAVED = ["operator", "layer", "output", "threads", "share", "before, us", "after, us", "change", "interval from", "to", "remark"];
+const SAVED_FIELDS = ["title", "layer", "output", "threads", "share", "before_us", "after_us", "change", "low", "high", "words"];
 
 /** The interval on a line from -20 to 20 %. */
 function interval(row) {

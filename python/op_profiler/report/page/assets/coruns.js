@@ -26,9 +26,9 @@ function gantt(parent, corun) {
   const [first, ...others] = corun.verdict;
   put(parent,
     h("h3", {}, `${corun.title}: ${corun.policy}`),
+    corun.warnings?.length ? h("div", { class: "notice warning" }, h("ul", {}, corun.warnings.map((text) => h("li", {}, text)))) : null,
     h("p", { class: "verdict" }, first),
     h("ul", { class: "sentences" }, others.map((text) => h("li", {}, text))),
-    corun.warnings?.length ? h("div", { class: "notice warning" }, h("ul", {}, corun.warnings.map((text) => h("li", {}, text)))) : null,
     h("p", { class: "lead" }, `Above one run of the plan, below one operator after the other, over the same time. A bar is an operator on a ${corun.lane}; it is coloured by its ${several ? "model" : "kind"}. Drag or scroll to look closer.`));
   const rows = [...lanes.map((lane) => `plan, ${corun.lane} ${lane}`), ...lanes.map((lane) => `sequential, ${corun.lane} ${lane}`)];
   const bars = [

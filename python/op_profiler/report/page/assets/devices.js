@@ -22,9 +22,9 @@ export const section = {
     const rows = disagreements(model, times).slice(0, MOST);
     if (rows.length) {
       put(parent, table(
-        ["operator", ...labels.map((one) => `${one}, µs`), ...labels.map((one) => `${one}, of a run`), "shares differ by"],
-        rows.map((row) => [format.title(row.operator), ...row.us.map(format.microseconds), ...row.shares.map((one) => format.percent(one)), format.percent(row.apart)]),
-        [...Array(2 * models.length + 1).keys()].map((i) => i + 1)));
+        ["operator", "layer", ...labels.map((one) => `${one}, µs`), ...labels.map((one) => `${one}, of a run`), "shares differ by"],
+        rows.map((row) => [row.operator.title, format.layer(row.operator), ...row.us.map(format.microseconds), ...row.shares.map((one) => format.percent(one)), format.percent(row.apart)]),
+        [...Array(2 * models.length + 1).keys()].map((i) => i + 2)));
     } else put(parent, h("p", {}, "No operator has a time on all of them at this number of threads."));
   },
 };

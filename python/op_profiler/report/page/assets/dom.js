@@ -1,6 +1,6 @@
 // Elements. Text that comes from a model goes in as text, never as HTML.
 
-import { title } from "#format";
+import { addressOf } from "#state";
 
 /** An element; children are elements, text, or null for nothing. Attributes that begin with "on" are listeners. */
 export function h(tag, attributes = {}, ...children) {
@@ -56,6 +56,6 @@ export function unknown(text) {
 export const told = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
 /** A link that opens the page of an operator. */
-export function operatorLink(operator, text = title(operator)) {
-  return h("a", { href: `#op=${operator.key}`, class: "operator" }, text);
+export function operatorLink(operator, text = operator.title) {
+  return h("a", { href: addressOf(operator), class: "operator" }, text);
 }

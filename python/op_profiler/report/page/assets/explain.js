@@ -3,7 +3,7 @@
 import { axis, chart, hint, isNarrow, legend, tooltip } from "#chart";
 import { facts, h, operatorLink, table, told, unknown } from "#dom";
 import * as format from "#format";
-import { shareOf } from "#state";
+import { goTo, shareOf } from "#state";
 import { css, SERIES } from "#theme";
 
 const MOST_BARS = 15;
@@ -34,7 +34,7 @@ export const section = {
       const { found } = operator.explained;
       const loss = first(operator.explained);
       const advice = loss ? found.advice : null;
-      return [[operatorLink(operator), h("div", { class: "label" }, format.shape(operator.outputs[0]))], loss ? loss.cause : "nothing that can be told", loss ? format.microseconds(ofRun(operator, loss.lost_us)) : "–",
+      return [[operatorLink(operator), h("div", { class: "label" }, [format.layer(operator), format.shape(operator.outputs[0])].filter(Boolean).join(" · "))], loss ? loss.cause : "nothing that can be told", loss ? format.microseconds(ofRun(operator, loss.lost_us)) : "–",
         loss ? format.percent(found.sureness, 0) : "–", advice ? tried(advice) : "–",
         format.isNumber(advice?.gain_us) ? saved(advice, found.calls) : "–"];
     }), [2, 3, 5]));
@@ -64,15 +64,15 @@ function bars(parent, shown) {
     legend: legend({ data: [...causes, "the rest"] }),
     tooltip: tooltip({ formatter: ({ data: { operator } }) => lossHint(operator) }),
     xAxis: axis("of one run", { type: "value", nameGap: 26, axisLabel: { color: css("--soft"), hideOverlap: true, formatter: (us) => (us ? format.time(us) : "0") } }),
-    yAxis: axis("", { type: "category", axisTick: { show: false }, data: rows.map((operator) => `${format.title(operator)}  ${format.shape(operator.outputs[0])}`),
+    yAxis: axis("", { type: "category", axisTick: { show: false }, data: rows.map((operator) => format.fullTitle(operator)),
       axisLabel: { color: css("--soft"), width: narrow ? 118 : 286, overflow: "truncate" } }),
     series: [...causes.map((cause, i) => series(cause, cause, SERIES[i % SERIES.length])), series("the rest", null, css("--line"))],
-  }, { click: ({ data }) => { location.hash = `op=${data.operator.key}`; } });
+  }, { click: ({ data }) => goTo(data.operator) });
 }
 
 function lossHint(operator) {
   const { found } = operator.explained;
-  return hint(format.title(operator), [["a call", format.time(found.time_us)], ["calls", String(found.calls)],
+  return hint(operator.title, [["a call", format.time(found.time_us)], ["calls", String(found.calls)],
     ...found.losses.slice(0, 4).map((loss) => [loss.cause, `${format.time(loss.lost_us)} a call`])]);
 }
 

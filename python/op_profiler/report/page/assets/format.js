@@ -45,19 +45,23 @@ export const date = (text) => (text ? `${text.slice(0, 10)} ${text.slice(11, 16)
 export const halfWidth = (value, low, high) =>
   isNumber(low) && isNumber(high) && value ? `± ${percent((high - low) / 2 / value)}` : "";
 
-const short = (op) => op.replace(/^nn\./, "").replace(/^contrib_/, "").replace("_without_weight_transform", "");
-
 /** A kind of operator without what many begin with. */
-export const kind = short;
-
-/** What an operator computes. Its kernel's name says the same, with a number that means nothing. */
-export const title = (operator) => operator.ops.map(short).join(" + ") || operator.name;
+export const kind = (op) => op.replace(/^nn\./, "").replace(/^contrib_/, "").replace("_without_weight_transform", "");
 
 /** Parts of a layer's path: layer1.0.conv1, or /layer1/conv1/Conv. */
 export const path = (layer) => layer.split(layer.includes("/") ? "/" : ".").filter(Boolean);
 
 /** All layers that went into an operator, each once. */
 export const layers = (operator) => [...new Set((operator.layers ?? []).flat())];
+
+/** The layer of its first call, and how many others it has. */
+export const layer = (operator) => {
+  const [first, ...others] = layers(operator);
+  return first ? first + (others.length ? ` (+${others.length})` : "") : "";
+};
+
+/** What people call an operator, with where it is and what it writes. */
+export const fullTitle = (operator) => [operator.title, layer(operator), shape(operator.outputs[0])].filter(Boolean).join(" | ");
 
 /** Sizes of a tensor, without its type. */
 export const shape = (tensor = "") => tensor.replace(/^\S+ /, "");

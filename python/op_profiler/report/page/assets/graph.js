@@ -1,15 +1,17 @@
-// The graph of a model: who reads whose output, coloured by time.
+// The graph of a model: who reads whose output, coloured by time or by what it says of efficiency.
 
+import { colouring, ramp, ways } from "#colouring";
 import { choice, h, put, unknown } from "#dom";
 import * as format from "#format";
 import { layout } from "#layout";
-import { timeOf } from "#state";
+import { goTo, timeOf } from "#state";
 import { amountColour, css, inkOn } from "#theme";
 
 const LARGE = 300; // boxes, from which on what is drawn for each of them is felt
 
 let shown = null;
 let depth = 0;
+let colour = "time";
 let turn = 0;
 
 export const section = {
@@ -24,32 +26,39 @@ export const section = {
     const status = h("span", { class: "label", role: "status" });
     const place = h("div", { class: "graph", role: "application", tabindex: 0, "aria-label": "Graph of the model. Plus and minus zoom, arrow keys move.", onkeydown: keys });
     const levels = deepest ? [...Array.from({ length: deepest }, (_, i) => [i + 1, i + 1 === 1 ? "outermost" : String(i + 1)]), [0, "every call"]] : [];
+    const offered = ways(model, ["time", "efficiency", "loss"]);
+    const meaning = h("span");
+    let opened = new Set();
     if (depth > deepest) depth = 0;
+    if (!offered.some(([way]) => way === colour)) colour = "time";
     if (!model.reads) parent.append(unknown(model.unknown?.graph ?? "Who reads whose output is not known."));
     put(parent,
-      h("p", { class: "lead" }, "A box is a call of an operator, its colour the time it takes. Drag to move, scroll to zoom; a click opens the operator."
+      h("p", { class: "lead" }, "A box is a call of an operator, its colour the time it takes, how near it is to the peak, or what it loses. Drag to move, scroll to zoom; a click opens the operator."
         + (deepest ? " Groups are layers of the model: a click opens one." : "")),
       h("div", { class: "controls" }, search,
         levels.length ? choice("Layers", levels, depth, (value) => { depth = value; show(new Set()); }) : null,
-        h("button", { type: "button", onclick: () => shown?.fit(undefined, 20) }, "Fit"),
-        h("span", { class: "ramp label" }, "0", h("i"), h("span", { id: "most" })), status),
+        choice("Colour by", offered, colour, (value) => { colour = value; show(opened); }),
+        h("button", { type: "button", onclick: () => shown?.fit(undefined, 20) }, "Fit"), meaning, status),
       place);
     show(new Set());
 
     /** Draw it with some groups open. */
     async function show(open) {
+      opened = open;
       const mine = ++turn;
       status.textContent = "Laying it out …";
       const { nodes, edges } = grouped(calls, depth, open);
       const most = Math.max(...nodes.map((node) => node.us), 1e-9);
-      parent.querySelector("#most").textContent = format.time(most);
+      meaning.replaceChildren(ramp(colour, colour === "time" ? format.time(most) : undefined));
+      const { ofAll } = colouring(colour, model);
+      const colourOf = (node) => (colour === "time" ? amountColour(node.us / most) : ofAll(node.operators));
       const places = await layout(nodes.map((node) => [node.id, node.width, node.height]), edges);
       if (mine !== turn || !place.isConnected) return;
       shown?.destroy();
       shown = cytoscape({
         container: place,
         elements: [
-          ...nodes.map((node) => ({ data: { ...node, colour: amountColour(node.us / most), ink: inkOn(amountColour(node.us / most)) }, position: places.get(node.id) })),
+          ...nodes.map((node) => ({ data: { ...node, colour: colourOf(node), ink: inkOn(colourOf(node)) }, position: places.get(node.id) })),
           ...edges.map(([source, target]) => ({ data: { id: `${source}>${target}`, source, target } })),
         ],
         layout: { name: "preset" },
@@ -62,7 +71,7 @@ export const section = {
       status.textContent = format.several(nodes.length, "box").replace("boxs", "boxes");
       shown.on("tap", "node", ({ target }) => {
         if (target.data("group")) show(new Set([...open, target.data("group")]));
-        else location.hash = `op=${target.data("key")}`;
+        else goTo(target.data("operators")[0]);
       });
       shown.on("mouseover", "node", ({ target }) => { place.title = target.data("hint"); place.style.cursor = "pointer"; });
       shown.on("mouseout", "node", () => { place.title = ""; place.style.cursor = ""; });
@@ -116,10 +125,10 @@ function grouped(calls, depth, open) {
     const id = group === null ? `c${call.position}` : `g${group}`;
     boxOf.set(call.position, id);
     if (group === null) {
-      groups.set(id, box(id, format.title(call.operator), format.shape(call.operator.outputs[0]), call.us, { key: call.operator.key, text: textOf(call) }));
+      groups.set(id, box(id, call.operator.title, call.layers[0] ?? format.shape(call.operator.outputs[0]), call.us, { operators: [call.operator], shape: format.shape(call.operator.outputs[0]), text: textOf(call) }));
     } else {
-      const known = groups.get(id) ?? { us: 0, count: 0, text: "" };
-      groups.set(id, box(id, group, format.several(known.count + 1, "call"), known.us + call.us, { group, count: known.count + 1, text: `${known.text} ${textOf(call)}` }));
+      const known = groups.get(id) ?? { us: 0, count: 0, operators: [], text: "" };
+      groups.set(id, box(id, group, format.several(known.count + 1, "call"), known.us + call.us, { group, count: known.count + 1, operators: [...known.operators, call.operator], text: `${known.text} ${textOf(call)}` }));
     }
   }
   const edges = new Map();
@@ -132,12 +141,13 @@ function grouped(calls, depth, open) {
   return { nodes: [...groups.values()], edges: [...edges.values()] };
 }
 
-const textOf = (call) => `${format.title(call.operator)} ${call.operator.anchor} ${call.operator.key} ${call.layers.join(" ")} ${call.operator.outputs[0] ?? ""}`.toLowerCase();
+const textOf = (call) => `${call.operator.title} ${call.operator.anchor} ${call.operator.key} ${call.layers.join(" ")} ${call.operator.outputs[0] ?? ""}`.toLowerCase();
 
 function box(id, name, more, us, rest) {
   const short = name.length > 30 ? `${name.slice(0, 29)}…` : name;
-  const label = `${short}\n${more}${more ? " · " : ""}${format.time(us)}`;
-  return { id, label, us, width: Math.min(Math.max(short.length, more.length + 10) * 6.7 + 20, 236), height: 42, hint: `${name}\n${more}\n${format.time(us)}`, ...rest };
+  const where = more.length > 26 ? `…${more.slice(-25)}` : more;
+  const label = `${short}\n${where}${where ? " · " : ""}${format.time(us)}`;
+  return { id, label, us, width: Math.min(Math.max(short.length, where.length + 10) * 6.7 + 20, 236), height: 42, hint: [name, more, rest.shape, format.time(us)].filter(Boolean).join("\n"), ...rest };
 }
 
 function find(words, status) {

@@ -3,8 +3,9 @@
 import { axis, chart, clear, hint, legend, tooltip } from "#chart";
 import { facts, h, operatorLink, table, unknown } from "#dom";
 import { explanation } from "#explain";
+import { copyButton } from "#save";
 import * as format from "#format";
-import { counts, current, ranked, rooflineOf, shareOf, shareOfPeak, timeOf, view } from "#state";
+import { addressed, addressOf, counts, current, goTo, ranked, rooflineOf, shareOf, shareOfPeak, timeOf, view } from "#state";
 import { css, SERIES } from "#theme";
 
 let dialog = null;
@@ -13,8 +14,8 @@ export function openOperator(operator) {
   closeOperator();
   const model = current();
   const body = h("div", { class: "body" });
-  dialog = h("dialog", { "aria-label": operator.name }, head(model, operator), body);
-  dialog.addEventListener("close", () => { if (location.hash.startsWith("#op=")) history.pushState(null, "", " "); closeOperator(); });
+  dialog = h("dialog", { "aria-label": operator.title }, head(model, operator), body);
+  dialog.addEventListener("close", () => { if (addressed(location.hash).key) history.pushState(null, "", view.model ? addressOf() : " "); closeOperator(); });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   dialog.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -36,7 +37,7 @@ export function closeOperator() {
 function neighbour(model, operator, step) {
   const all = ranked(model);
   const next = all[all.indexOf(operator) + step];
-  if (next) location.hash = `op=${next.key}`;
+  if (next) goTo(next);
 }
 
 function head(model, operator) {
@@ -46,9 +47,10 @@ function head(model, operator) {
     disabled: !all[place + step], onclick: () => neighbour(model, operator, step) }, text);
   return h("div", { class: "head" },
     h("div", { class: "name" },
-      h("div", { class: "label" }, `${format.shape(operator.outputs[0])} · ${place + 1} of ${all.length} by time`),
-      h("h2", {}, format.title(operator))),
+      h("div", { class: "label" }, [format.layer(operator), format.shape(operator.outputs[0]), `${place + 1} of ${all.length} by time`].filter(Boolean).join(" · ")),
+      h("h2", {}, operator.title)),
     h("div", { class: "buttons" }, move(-1, "←", "The one before, which takes more time"), move(1, "→", "The next one, which takes less time"),
+      copyButton(() => location.href, "Link", "Copy the link to this operator"),
       h("button", { type: "button", class: "icon", "aria-label": "Close", title: "Close (Esc)", onclick: () => dialog.close() }, "✕")));
 }
 
@@ -257,7 +259,7 @@ function description(body, model, operator) {
     ["arithmetic", format.flops(operator.flops)], ["moves", format.bytes(operator.bytes)],
     ["layouts", Object.entries(operator.layouts).map(([name, value]) => `${name} ${value}`).join(", ")],
     ["called at", operator.calls.map((position) => position + 1).join(", ")],
-    ["kernel", operator.name], ["workload key", operator.key]]),
+    ["kernel", operator.name], ["workload key", h("span", {}, h("code", {}, operator.key), " ", copyButton(() => operator.key))]]),
   ...operator.ops.map((op, i) => [op, Object.entries(operator.attrs[i] ?? {})]).filter(([, attrs]) => attrs.length)
     .map(([op, attrs]) => h("details", {}, h("summary", {}, `Attributes of ${op}`), facts(attrs.map(([name, value]) => [name, format.plain(value)])))),
   readers(model, operator));

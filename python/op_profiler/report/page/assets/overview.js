@@ -10,11 +10,13 @@ export const section = {
   render(parent, model) {
     const [first, ...others] = model.verdict;
     put(parent,
-      h("p", { class: "verdict" }, first),
-      h("div", { class: "cards" }, (model.runs ?? []).map((run) => card(run, model.predicted))),
-      others.length ? h("ul", { class: "sentences" }, others.map((text) => h("li", {}, text))) : null,
-      notices("warning", "Take care", model.warnings ?? []),
-      notices("note", "Good to know", model.notes ?? []),
+      h("div", { class: "beside" },
+        notices("warning", "Take care", model.warnings ?? []),
+        h("div", {},
+          h("p", { class: "verdict" }, first),
+          h("div", { class: "cards" }, (model.runs ?? []).map((run) => card(run, model.predicted))),
+          others.length ? h("ul", { class: "sentences" }, others.map((text) => h("li", {}, text))) : null,
+          notices("note", "Good to know", model.notes ?? []))),
       model.predicted ? null : h("details", {}, h("summary", {}, "All figures of the whole model"), runs(model)),
       h("details", {}, h("summary", {}, "Device and build"), facts([
         ...model.device.facts, ...(model.about ?? []),

@@ -3,7 +3,7 @@
 import { axis, chart, hint, isNarrow, legend, tooltip } from "#chart";
 import { h, table, unknown } from "#dom";
 import * as format from "#format";
-import { runOf, timeOf, view } from "#state";
+import { goTo, runOf, timeOf, view } from "#state";
 import { css, SERIES } from "#theme";
 
 const TIERS = ["measured", "sampled", "interpolated", "regressed"];
@@ -62,10 +62,10 @@ function scatter(parent, points) {
               return { type: "line", shape: { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }, style: { stroke: colour(tier), lineWidth: 1.5, opacity: 0.45 } };
             } },
           { type: "scatter", name: tier, symbolSize: 9, cursor: "pointer", itemStyle: { color: colour(tier) }, data: mine.map(({ operator, estimate, us }) => ({ value: [us, estimate.us], operator, estimate })),
-            tooltip: { formatter: ({ data }) => hint(format.title(data.operator), [["output", data.operator.outputs[0]], ["measured", format.time(data.value[0])], ["predicted", format.time(data.value[1])],
+            tooltip: { formatter: ({ data }) => hint(data.operator.title, [["output", data.operator.outputs[0]], ["measured", format.time(data.value[0])], ["predicted", format.time(data.value[1])],
               ["90 % interval", format.interval(data.estimate.low_us, data.estimate.high_us, format.time)], ["tier", data.estimate.tier]]) } },
         ];
       }),
     ],
-  }, { click: ({ data }) => { if (data?.operator) location.hash = `op=${data.operator.key}`; } });
+  }, { click: ({ data }) => { if (data?.operator) goTo(data.operator); } });
 }

@@ -14,13 +14,14 @@ import { section as operators } from "#operators";
 import { section as overview } from "#overview";
 import { section as prediction } from "#prediction";
 import { section as roofline } from "#roofline";
-import { counts, current, data, onChange, show, view } from "#state";
+import { section as runs } from "#runs";
+import { addressed, addressOf, counts, current, data, onChange, runName, show, view } from "#state";
 import { applyTheme, toggleTheme } from "#theme";
 import { section as timeline } from "#timeline";
 import { section as treemap } from "#treemap";
 import { section as tuning } from "#tuning";
 
-const SECTIONS = [comparison, coruns, analysis, overview, devices, operators, explain, treemap, graph, roofline, timeline, tuning, prediction];
+const SECTIONS = [comparison, coruns, analysis, overview, devices, runs, operators, explain, treemap, graph, roofline, timeline, tuning, prediction];
 const places = new Map();
 const waiting = new Set();
 
@@ -42,11 +43,16 @@ function build() {
   route();
 }
 
+/** The title; of several with one title also which run it is. */
+function nameAmong(models, model) {
+  return models.filter((one) => one.title === model.title).length > 1 ? `${model.title}, ${runName(model)}` : model.title;
+}
+
 function header() {
   const models = data.models ?? [];
   const select = models.length > 1
-    ? h("select", { "aria-label": "Model", onchange: (event) => show({ model: Number(event.target.value) }) },
-      models.map((model, i) => h("option", { value: i }, model.title)))
+    ? h("select", { "aria-label": "Model", onchange: (event) => { show({ model: Number(event.target.value) }); history.replaceState(null, "", addressOf()); } },
+      models.map((model, i) => h("option", { value: i }, nameAmong(models, model))))
     : null;
   return h("header", {},
     h("a", { class: "skip", href: "#content" }, "Skip to the content"),
@@ -112,8 +118,12 @@ function fit() {
 }
 
 function route() {
-  const key = location.hash.match(/^#op=(\w+)$/)?.[1];
-  const operator = key && current()?.operators.find((one) => one.key === key);
+  const { model, key } = addressed(location.hash);
+  if (model >= 0 && model !== view.model) {
+    show({ model });
+    document.querySelector("header select").value = model;
+  }
+  const operator = key && model >= 0 && current()?.operators.find((one) => one.key === key);
   if (operator) openOperator(operator);
   else closeOperator();
 }

@@ -1,10 +1,12 @@
 // The roofline: what each operator attains, under what the machine gives.
 
-import { axis, chart, hint, isNarrow, legend, tooltip } from "#chart";
+import { axis, chart, clear, hint, isNarrow, legend, tooltip } from "#chart";
 import { h, unknown } from "#dom";
 import * as format from "#format";
-import { rooflineOf, shareOf, timeOf, view } from "#state";
+import { goTo, rooflineOf, shareOf, timeOf, view } from "#state";
 import { css, kindColours } from "#theme";
+
+let redraw = null;
 
 export const section = {
   id: "roofline",
@@ -26,20 +28,23 @@ export const section = {
     const memory = line.roofs.find((roof) => roof.level === "memory").bytes_per_us;
     const ridge = line.flops_per_us / memory;
     const [least, most] = [Math.min(0.05, ...x) / 1.5, Math.max(ridge * 4, ...x) * 1.5];
+    const [lowest, highest] = [Math.min(...points.map((one) => one.flops / timeOf(one) / 1e3), memory * least / 1e3) / 1.5, line.flops_per_us / 1e3 * 2];
+    const [height, top] = isNarrow() ? [420, 40] : [520, 48];
+    const slope = Math.atan2((height - top - 52) / Math.log(highest / lowest), (parent.clientWidth - 88) / Math.log(most / least)) * 180 / Math.PI;
+    redraw = () => { clear(parent); section.render(parent, model); };
     parent.append(h("p", { class: "lead" },
       `At ${format.several(view.threads, "thread")} this machine gives ${format.flopRate(line.flops_per_us)} and reads `
       + `${format.byteRate(memory)} from memory, as its probe attained them. A point is an operator; its area is its share of the time. `
       + "On the slope the memory limits, under the flat roof the arithmetic."));
-    chart(parent, "Roofline of all operators", isNarrow() ? 420 : 520, {
-      grid: { left: 64, right: 24, top: isNarrow() ? 40 : 48, bottom: 52 },
+    chart(parent, "Roofline of all operators", height, {
+      grid: { left: 64, right: 24, top, bottom: 52 },
       legend: legend({ data: kinds, formatter: format.kind }),
       tooltip: tooltip({ trigger: "item" }),
       xAxis: axis("FLOP a byte", { type: "log", min: least, max: most, axisLabel: { color: css("--soft"), formatter: plain } }),
       yAxis: axis("GFLOP/s", { type: "log", nameGap: 46, axisLabel: { color: css("--soft"), formatter: plain },
-        min: Math.min(...points.map((one) => one.flops / timeOf(one) / 1e3), memory * least / 1e3) / 1.5,
-        max: line.flops_per_us / 1e3 * 2 }),
+        min: lowest, max: highest }),
       series: [
-        ...line.roofs.map((roof) => roofSeries(roof, line, least, most)),
+        ...line.roofs.map((roof) => roofSeries(roof, line, least, most, slope)),
         ...kinds.map((kind) => ({
           type: "scatter",
           name: kind,
@@ -53,7 +58,7 @@ export const section = {
           cursor: "pointer",
         })),
       ],
-    }, { click: ({ data }) => { if (data?.operator) location.hash = `op=${data.operator.key}`; } });
+    }, { click: ({ data }) => { if (data?.operator) goTo(data.operator); } });
     if (left.length) {
       const share = left.reduce((sum, operator) => sum + (shareOf(model, operator) ?? 0), 0);
       parent.append(h("p", { class: "label" },
@@ -63,11 +68,13 @@ export const section = {
       parent.append(h("p", { class: "label" }, "The bandwidths of this device's caches were not measured, so memory is the only slope."));
     }
   },
+  clear() { redraw = null; },
+  resize: () => redraw?.(), // the labels turn with the slopes
 };
 
 const plain = (value) => (value >= 1 ? value.toLocaleString("en", { maximumFractionDigits: 0 }) : String(Number(value.toPrecision(1))));
 
-function roofSeries(roof, line, least, most) {
+function roofSeries(roof, line, least, most, slope) {
   const ridge = line.flops_per_us / roof.bytes_per_us;
   const memory = roof.level === "memory";
   const ends = memory ? [[least, least * roof.bytes_per_us / 1e3], [ridge, line.flops_per_us / 1e3], [most, line.flops_per_us / 1e3]]
@@ -81,16 +88,18 @@ function roofSeries(roof, line, least, most) {
     data: ends.filter(([x]) => x >= least),
     markPoint: {
       symbol: "rect", symbolSize: [0.1, 0.1], silent: true,
-      label: { show: true, color: css("--soft"), fontSize: 11, position: "right", distance: 8, offset: [0, 9],
-        formatter: `${roof.level} ${format.byteRate(roof.bytes_per_us)}` },
-      data: [{ coord: [least * 1.25, least * 1.25 * roof.bytes_per_us / 1e3] }],
+      label: { show: true, color: css("--soft"), fontSize: 11, position: [0, -3], verticalAlign: "bottom" },
+      data: [
+        { coord: [least * 1.1, least * 1.1 * roof.bytes_per_us / 1e3], label: { align: "left", rotate: slope, formatter: `${roof.level} ${format.byteRate(roof.bytes_per_us)}` } },
+        ...(memory ? [{ coord: [ridge, line.flops_per_us / 1e3], label: { align: "left", formatter: format.flopRate(line.flops_per_us) } }] : []),
+      ],
     },
   };
 }
 
 function pointHint(model, operator, line, memory) {
   const us = timeOf(operator);
-  return hint(format.title(operator), [
+  return hint(operator.title, [
     ["kind", operator.anchor],
     ["output", operator.outputs[0]],
     ["time of a call", format.time(us)],

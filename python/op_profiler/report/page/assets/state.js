@@ -7,6 +7,25 @@ export const data = JSON.parse(document.getElementById("data").textContent);
 
 export const view = { model: 0, threads: 0 };
 
+/** What an address calls a model; one that was predicted has no key. */
+const identity = (model) => model.key || model.title;
+
+/** Where the page shows an operator of the model that is shown, or that model alone. */
+export const addressOf = (operator) => `#${new URLSearchParams({ model: identity(current()), ...(operator ? { op: operator.key } : {}) })}`;
+
+/** Which run of a model it is. */
+export const runName = (model) => [model.label || `run ${model.key.slice(0, 6)}`, model.compiler].filter(Boolean).join(", ");
+
+/** Show the operator's page. */
+export const goTo = (operator) => { location.hash = addressOf(operator); };
+
+/** The model and the operator of an address; without a model the one that is shown. */
+export function addressed(hash) {
+  const asked = new URLSearchParams(hash.slice(1));
+  const place = asked.has("model") ? (data.models ?? []).findIndex((one) => identity(one) === asked.get("model")) : view.model;
+  return { model: place, key: asked.get("op") };
+}
+
 export const current = () => data.models?.[view.model];
 
 /** Thread counts of the model that is shown, rising. */

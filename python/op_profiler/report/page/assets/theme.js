@@ -2,7 +2,7 @@
 
 /** Okabe and Ito, Color Universal Design (2008); the last is for all that have no colour of their own. */
 const KINDS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800"];
-const OTHERS = "#8a8f98";
+export const OTHERS = "#8a8f98";
 
 /** Cividis (Nuñez, Anderton & Renslow 2018), from little to much. */
 const AMOUNTS = ["#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838"];

@@ -1,10 +1,13 @@
 // One run of the model, call after call.
 
-import { axis, chart, hint, isNarrow, tooltip } from "#chart";
-import { h, unknown } from "#dom";
+import { axis, chart, clear, hint, isNarrow, tooltip } from "#chart";
+import { colouring, ramp, ways } from "#colouring";
+import { choice, h, unknown } from "#dom";
 import * as format from "#format";
-import { runOf, view } from "#state";
+import { goTo, runOf, view } from "#state";
 import { css, kindColours } from "#theme";
+
+let colour = "kind";
 
 export const section = {
   id: "timeline",
@@ -18,22 +21,25 @@ export const section = {
     }
     const owners = [];
     for (const operator of model.operators) for (const position of operator.calls) owners[position] = operator;
-    const colours = kindColours(model, view.threads);
-    const kinds = [...colours.keys()];
+    const kinds = [...kindColours(model, view.threads).keys()];
+    const offered = ways(model, ["kind", "efficiency", "loss"]);
+    if (!offered.some(([way]) => way === colour)) colour = "kind";
+    const { of } = colouring(colour, model);
     let now = 0;
     const bars = [];
     times.forEach((us, position) => {
       const operator = owners[position];
       if (us === null || !operator) return;
-      bars.push({ value: [kinds.indexOf(operator.anchor), now, now + us], operator, position, itemStyle: { color: colours.get(operator.anchor) } });
+      bars.push({ value: [kinds.indexOf(operator.anchor), now, now + us], operator, position, itemStyle: { color: of(operator) } });
       now += us;
     });
     const narrow = isNarrow();
     parent.append(h("p", { class: "lead" },
-      `${format.several(bars.length, "call")} in ${format.time(now)}, in the order in which the model makes them. Drag or scroll to look closer; a click opens the operator.`));
+      `${format.several(bars.length, "call")} in ${format.time(now)}, in the order in which the model makes them. Drag or scroll to look closer; a click opens the operator.`),
+    h("div", { class: "controls" }, choice("Colour by", offered, colour, (way) => { colour = way; redraw(parent, model); }), ramp(colour)));
     chart(parent, "Calls of one run over time", Math.max(200, 90 + kinds.length * 30), {
       grid: { left: narrow ? 12 : 190, right: 16, top: 8, bottom: 82 },
-      tooltip: tooltip({ formatter: ({ data }) => hint(format.title(data.operator), [
+      tooltip: tooltip({ formatter: ({ data }) => hint(data.operator.title, [
         ["call", `${data.position + 1} of ${times.length}`],
         ["from", format.time(data.value[1])],
         ["takes", format.time(data.value[2] - data.value[1])],
@@ -62,6 +68,11 @@ export const section = {
           return { type: "rect", shape: { x: start[0], y: start[1] - height / 2 + (narrow ? 5 : 0), width: Math.max(end[0] - start[0] - 0.3, 0.7), height }, style: api.style() };
         },
       }],
-    }, { click: ({ data }) => { if (data?.operator) location.hash = `op=${data.operator.key}`; } });
+    }, { click: ({ data }) => { if (data?.operator) goTo(data.operator); } });
   },
 };
+
+function redraw(parent, model) {
+  clear(parent);
+  section.render(parent, model);
+}

@@ -1,12 +1,14 @@
 // Where the time goes: areas by kind or by layer.
 
-import { chart, hint, isNarrow, tooltip } from "#chart";
+import { chart, clear, hint, isNarrow, tooltip } from "#chart";
+import { colouring, ramp, ways } from "#colouring";
 import { choice, h, unknown } from "#dom";
 import * as format from "#format";
-import { shareOf, timeOf, totalOf, view } from "#state";
+import { goTo, shareOf, timeOf, totalOf, view } from "#state";
 import { css, inkOn, kindColours } from "#theme";
 
 let grouping = null;
+let colour = "kind";
 
 export const section = {
   id: "treemap",
@@ -19,19 +21,24 @@ export const section = {
       return;
     }
     const layered = timed.some((operator) => operator.layers?.flat().length);
-    const chosen = grouping ?? (layered ? "layer" : "kind");
+    const offered = ways(model, ["kind", "efficiency", "loss"]);
+    if (!offered.some(([way]) => way === colour)) colour = "kind";
     const place = h("div");
+    const meaning = h("span");
     parent.append(
       h("div", { class: "controls" }, layered
-        ? choice("Group by", [["layer", "layer"], ["kind", "kind"]], chosen, (value) => { grouping = value; draw(value); })
-        : h("span", { class: "label" }, "The layers of this model are not known, so operators are grouped by kind.")), place);
-    draw(layered ? chosen : "kind");
+        ? choice("Group by", [["layer", "layer"], ["kind", "kind"]], grouping ?? "layer", (value) => { grouping = value; draw(); })
+        : h("span", { class: "label" }, "The layers of this model are not known, so operators are grouped by kind."),
+      choice("Colour by", offered, colour, (value) => { colour = value; draw(); }), meaning), place);
+    draw();
 
-    function draw(by) {
-      place.replaceChildren();
-      const colours = kindColours(model, view.threads);
-      const leaves = timed.map((operator) => leaf(model, operator, colours.get(operator.anchor)));
-      const tree = by === "kind" ? byKind(leaves, colours) : byLayer(leaves);
+    function draw() {
+      clear(place);
+      meaning.replaceChildren(ramp(colour) ?? "");
+      const { of } = colouring(colour, model);
+      const byLayers = layered && grouping !== "kind";
+      const leaves = timed.map((operator) => leaf(operator, of(operator), byLayers));
+      const tree = !byLayers ? byKind(leaves, kindColours(model, view.threads)) : byLayer(leaves);
       chart(place, "Areas by time", isNarrow() ? 460 : 560, {
         tooltip: tooltip({ formatter: ({ data, name, value }) => (data.operator ? leafHint(model, data.operator)
           : hint(name, [["time", format.time(value)], ["share", format.percent(value / total(leaves))]])) }),
@@ -46,9 +53,9 @@ export const section = {
           breadcrumb: { bottom: 0, left: 0, itemStyle: { color: css("--raised"), borderColor: css("--line"), textStyle: { color: css("--ink") } },
             emphasis: { itemStyle: { color: css("--faint") } } },
           label: { show: true, overflow: "truncate", fontSize: 11, lineHeight: 14, padding: [3, 4],
-            formatter: ({ name, value }) => `${name}\n${format.time(value)}` },
+            formatter: ({ name, value, dataIndex }) => inside(place, dataIndex, name, format.time(value)) },
           upperLabel: { show: true, height: 20, color: css("--ink"), fontSize: 12, overflow: "truncate",
-            formatter: ({ name, value }) => `${name}  ${format.percent(value / total(leaves))}` },
+            formatter: ({ name, value, dataIndex }) => above(place, dataIndex, name, format.percent(value / total(leaves))) },
           itemStyle: { borderColor: css("--paper"), borderWidth: 1, gapWidth: 1 },
           levels: [
             { itemStyle: { borderWidth: 0, gapWidth: 4 }, upperLabel: { show: false } },
@@ -56,16 +63,45 @@ export const section = {
             { itemStyle: { borderColor: css("--faint"), borderWidth: 2, gapWidth: 1 } },
           ],
         }],
-      }, { click: ({ data }) => { if (data?.operator) location.hash = `op=${data.operator.key}`; } });
+      }, { click: ({ data }) => { if (data?.operator) goTo(data.operator); } });
     }
   },
 };
 
 const total = (leaves) => leaves.reduce((sum, one) => sum + one.value, 0);
 
-function leaf(model, operator, colour) {
+const PADDING = 18;
+const LINE = 14;
+const pen = document.createElement("canvas").getContext("2d");
+
+function widthOf(text, size) {
+  pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+/** Width and height of an area, as the chart has laid it out. */
+const areaOf = (place, index) => echarts.getInstanceByDom(place.querySelector(".chart")).getModel().getSeriesByIndex(0).getData().getItemLayout(index);
+
+/** A name over its figure. A figure for which there is no room is left out: a cut one would be another. */
+function inside(place, index, name, figure) {
+  const { width, height } = areaOf(place, index);
+  if (widthOf(figure, 11) > width - PADDING || height < LINE + PADDING) return "";
+  return height < 2 * LINE + PADDING || width < 48 ? figure : `${name}\n${figure}`;
+}
+
+/** A name with its figure behind it, the name as short as it has to be. */
+function above(place, index, name, figure) {
+  const room = areaOf(place, index).width - PADDING;
+  if (widthOf(`${name}  ${figure}`, 12) <= room) return `${name}  ${figure}`;
+  let short = name;
+  while (short && widthOf(`${short}…  ${figure}`, 12) > room) short = short.slice(0, -1);
+  return short ? `${short}…  ${figure}` : widthOf(figure, 12) <= room ? figure : widthOf(name, 12) <= room ? name : "";
+}
+
+/** Inside its layer an operator has its name, inside its kind the layer. */
+function leaf(operator, colour, byLayers) {
   return {
-    name: `${format.title(operator)}  ${format.shape(operator.outputs[0])}`, value: totalOf(operator), operator,
+    name: `${(!byLayers && format.layer(operator)) || operator.title} | ${format.shape(operator.outputs[0])}`, value: totalOf(operator), operator,
     itemStyle: { color: colour }, label: { color: inkOn(colour) },
   };
 }
@@ -75,7 +111,7 @@ function byKind(leaves, colours) {
     .filter(([, children]) => children.length).map(([name, children]) => group(name, children));
 }
 
-/** Where its children are too small to be drawn, it has the colour of the largest. */
+/** If its children are too small to be drawn, it has the colour of the largest. */
 function group(name, children) {
   const largest = children.reduce((most, one) => (one.value > most.value ? one : most));
   return { name, children, value: total(children), itemStyle: { color: largest.itemStyle.color } };
@@ -104,7 +140,7 @@ function byLayer(leaves) {
 }
 
 function leafHint(model, operator) {
-  return hint(format.title(operator), [
+  return hint(operator.title, [
     ["kind", operator.anchor],
     ["output", operator.outputs[0]],
     ["in one run", `${format.time(totalOf(operator))} in ${format.several(operator.calls.length, "call")}`],

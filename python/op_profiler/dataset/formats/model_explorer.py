@@ -1,0 +1,51 @@
+"""Custom node data for Google's Model Explorer: the time of each node of the user's model in one run, in microseconds.
+
+Load it beside the graph of the model ("Load node data"). It is for the graph that is shown. A node of an ONNX model is
+found by its name. Nodes of a torch.export program have no names of layers: there the weight of a layer has its time.
+An operator that is fused of several nodes counts for the node of its heavy op. The file is only written, never read.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.dataset.formats.model_runs import ModelFormat, ModelRun
+from op_profiler.errors import UsageError
+
+_COLOURS = {50: "#fff7ec", 75: "#fdd49e", 90: "#fc8d59", 97: "#d7301f", 100: "#7f0000"}
+"""By the percentile of the times up to which nodes have it."""
+
+
+class ModelExplorer(ModelFormat):
+    """See the module."""
+
+    def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
+        if len(runs) > 1:
+            raise UsageError(
+                f"{len(runs)} runs fit, and the file is for one graph; choose with --threads, --device and --where "
+                f"\"model_key = '...'\": {'; '.join(run.title for run in runs[:8])}"
+            )
+        times: dict[str, float] = collections.defaultdict(float)
+        for call in (call for run in runs for call in run.calls if call.layers):
+            for node in _nodes(call.layers[0]):
+                times[node] += call.us
+        known = list(times.values())
+        bounds = [(float(np.percentile(known, share)), colour) for share, colour in _COLOURS.items()] if known else []
+        return {
+            "results": {node: {"value": round(us, 3)} for node, us in times.items()},
+            "thresholds": [{"value": value, "bgColor": colour} for value, colour in bounds],
+        }
+
+
+def _nodes(layer: str) -> Iterator[str]:
+    """Names under which graphs may have a layer."""
+    yield layer
+    if "/" not in layer:
+        yield f"p_{layer.replace('.', '_')}_weight"
+
+
+FORMAT = ModelExplorer()

@@ -1,0 +1,116 @@
+"""Formats of others' viewers that show runs of models, and that nobody reads back."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import dataclasses
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from op_profiler import json_text
+from op_profiler.dataset.formats.format import Exported, Format
+from op_profiler.errors import UsageError
+from op_profiler.files import whole_file
+from op_profiler.operators.titles import title_of
+
+if TYPE_CHECKING:
+    from op_profiler.dataset.store import Dataset
+
+_SAME = ("model_key", "device_key", "threads", "cache", "core_set")
+_COLUMNS = (
+    *_SAME,
+    *("model_name", "batch_size", "precision", "run_label", "processor", "operator_key", "op_names", "anchor"),
+    *("template", "outputs", "flops", "bytes_read", "bytes_written", "positions", "layers", "samples_us"),
+    *("median_us", "error", "measured_at"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TimedCall:
+    """One call of an operator in a run of a model.
+
+    Attributes:
+        layers: of the user's model, that of the heavy op first; empty where they are not known.
+        us: median of this call over the rounds, microseconds; of the operator where no round is stored.
+        row: of the flat table.
+    """
+
+    title: str
+    layers: Sequence[str]
+    us: float
+    row: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRun:
+    """A model at one thread count on one device; its calls stand in the order in which it makes them."""
+
+    title: str
+    calls: Sequence[TimedCall]
+
+
+class ModelFormat(Format):
+    """Writes runs of models as JSON. A subclass says what the JSON is."""
+
+    reads = False
+    takes_device = False
+
+    @abc.abstractmethod
+    def content(self, runs: Sequence[ModelRun]) -> Any:
+        """Plain values; raises UsageError where these runs do not go into one file."""
+
+    def read_into(self, dataset: Dataset, path: Path, **_: Any) -> NoReturn:
+        raise UsageError(f"{path}: files of this format are for viewers; import reads csv, jsonl and parquet")
+
+    def write_from(
+        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
+    ) -> Exported:
+        from op_profiler.dataset.flat import flat_rows
+
+        left_out: collections.Counter[str] = collections.Counter()
+        found: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+        older = 0
+        for row in flat_rows(dataset, where=where, columns=_COLUMNS):
+            if not row["positions"]:
+                left_out["no model calls it"] += 1
+            elif row["median_us"] is None:
+                left_out["a failure, for which the format has no words"] += 1
+            else:
+                run = found.setdefault(tuple(json.dumps(row[name]) for name in _SAME), {})
+                before = run.setdefault(row["operator_key"], row)
+                older += before is not row
+                run[row["operator_key"]] = max(before, row, key=lambda one: str(one["measured_at"]))
+        if older:
+            left_out["another one of its operator in the same run is newer"] = older
+        runs = [_run(list(rows.values())) for rows in found.values()]
+        text = json_text.dumps(self.content(runs), indent=1)
+        with whole_file(path) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+        return Exported(sum(map(len, found.values())), dict(left_out))
+
+
+def _run(rows: Sequence[dict[str, Any]]) -> ModelRun:
+    first = rows[0]
+    words = [first["model_name"], f"batch {first['batch_size']}", first["precision"], first["run_label"]]
+    words += [
+        f"{first['threads']} thread{'s' * (first['threads'] > 1)}" if first["threads"] else "",
+        first["cache"],
+        first["processor"],
+    ]
+    calls = {position: _call(row, at) for row in rows for at, position in enumerate(row["positions"])}
+    return ModelRun(", ".join(filter(None, words)), [calls[position] for position in sorted(calls)])
+
+
+def _call(row: dict[str, Any], at: int) -> TimedCall:
+    samples = [one[at] for one in row["samples_us"] or () if at < len(one)]
+    layers = row["layers"] or ()
+    return TimedCall(
+        title=title_of(row["op_names"]),
+        layers=layers[at] if at < len(layers) else (),
+        us=statistics.median(samples) if samples else row["median_us"],
+        row=row,
+    )

@@ -1,0 +1,79 @@
+"""Formats for viewers: traces, and node data of Model Explorer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import Dataset, export_table, flat_rows
+from op_profiler.errors import UsageError
+from op_profiler.operators.titles import title_of
+
+from ...command_line import op_profiler
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """mlp, measured here at two thread counts."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('runs')}/results.db"
+    done = op_profiler("collect", "mlp", "--threads", "1,2", "--quiet", "--db", url)
+    assert done.returncode == 0, done.stderr
+    return url
+
+
+def exported(url: str, path: Path, **options: Any) -> tuple[Any, int]:
+    with Dataset.open(url, read_only=True) as dataset:
+        done = export_table(dataset, path, **options)
+    return json.loads(path.read_text()), done.rows
+
+
+def test_a_trace_has_every_call_inside_its_layers(url: str, tmp_path: Path) -> None:
+    trace, rows = exported(url, tmp_path / "trace.json", format="chrome_trace")
+    with Dataset.open(url, read_only=True) as dataset:
+        stored = list(flat_rows(dataset))
+    assert rows == len(stored) and trace["displayTimeUnit"] == "ns"
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert {event["pid"] for event in trace["traceEvents"]} == {1, 2}
+    for process in (1, 2):
+        mine = [event for event in spans if event["pid"] == process]
+        calls = [event for event in mine if "args" in event]
+        assert len(calls) == sum(row["occurrences"] for row in stored) / 2
+        for one, later in itertools.pairwise(calls):
+            assert later["ts"] == pytest.approx(one["ts"] + one["dur"], abs=0.01)
+        layers = [event for event in mine if event["cat"] == "layer"]
+        assert layers
+        for layer, call in itertools.product(layers, calls):
+            start, end = max(layer["ts"], call["ts"]), min(layer["ts"] + layer["dur"], call["ts"] + call["dur"])
+            assert end - start < 0.01 or end - start == pytest.approx(call["dur"], abs=0.01), "a call crosses a layer"
+    assert {event["name"] for event in spans if "args" in event} == {title_of(row["op_names"]) for row in stored}
+
+
+def test_node_data_has_the_time_of_each_layer_and_colours(url: str, tmp_path: Path) -> None:
+    data, rows = exported(url, tmp_path / "nodes.json", format="model_explorer", threads=1)
+    with Dataset.open(url, read_only=True) as dataset:
+        stored = list(flat_rows(dataset, where="threads = 1"))
+    layers = {call[0] for row in stored for call in row["layers"] or () if call}
+    assert rows == len(stored) and layers and layers <= set(data["results"])
+    assert all(node["value"] > 0 for node in data["results"].values())
+    bounds = [one["value"] for one in data["thresholds"]]
+    assert bounds == sorted(bounds) and bounds[-1] >= max(node["value"] for node in data["results"].values()) - 0.001
+    assert all(one["bgColor"].startswith("#") for one in data["thresholds"])
+
+
+def test_node_data_is_of_one_run(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="2 runs fit.*--threads"):
+        exported(url, tmp_path / "nodes.json", format="model_explorer")
+    assert not (tmp_path / "nodes.json").exists()
+
+
+@pytest.mark.parametrize("name", ["chrome_trace", "model_explorer"])
+def test_nobody_reads_them(name: str, url: str, tmp_path: Path) -> None:
+    exported(url, tmp_path / "file.json", format=name, threads=1)
+    done = op_profiler("import", "file.json", "--format", name, "--db", "sqlite:///new.db", folder=tmp_path)
+    assert done.returncode == 2 and "for viewers" in done.stderr and not (tmp_path / "new.db").exists()
+    _, rows = exported(url, tmp_path / "none.json", format=name, where="median_us < 0")
+    assert rows == 0
