@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -218,7 +219,7 @@ class _Arguments:
         ty = parameter.checked_type
         spec = InputSpec(name, tuple(int(size) for size in ty.shape), str(ty.dtype))
         if not constant and spec.dtype.startswith(_OF_ACTIVATIONS):
-            return self._relay.broadcast_to(self._relay.cast(self._number(), spec.dtype), spec.shape)
+            return self._relay.broadcast_to(self._relay.cast(self._numbers(spec), spec.dtype), spec.shape)
         if name not in self.variables:
             self.variables[name] = self._relay.Var(name, ty)
             if constant:
@@ -227,11 +228,15 @@ class _Arguments:
                 self.inputs.append(spec)
         return self.variables[name]
 
-    def _number(self) -> Any:
-        """Another input for every tensor: of two that are written alike the compiler would leave one."""
+    def _numbers(self, spec: InputSpec) -> Any:
+        """What a tensor is written from: another input for every tensor, since of two that are written alike the compiler
+        would leave one. Of the length of its last axis where that is not all of it: a function that branches on its
+        value takes longer where values differ."""
+        sizes = [size or 1 for size in spec.shape]
+        shape = (sizes[-1],) if sizes and math.prod(sizes) > sizes[-1] and spec.dtype.startswith("float") else (1,)
         name = f"scalar{len(self.inputs)}"
-        self.variables[name] = self._relay.var(name, shape=(1,))
-        self.inputs.append(InputSpec(name, (1,)))
+        self.variables[name] = self._relay.var(name, shape=shape)
+        self.inputs.append(InputSpec(name, shape))
         return self.variables[name]
 
 
