@@ -1,11 +1,11 @@
 """How far off are single operators with odd attributes and sizes, and do their intervals hold?
 
-    python benchmarks/odd_operators.py [--from N] [--count N] [--final] [--keep FILE] [--db DB]
+    python benchmarks/odd_operators.py [--from N] [--count N] [--final] [--keep FILE] [--predictor FILE]
 
 Operators of ONNX are drawn (`odd_operators_common.py`): each of those that compute something, attributes off their
 defaults, 100 to 10,000,000 elements, batches of 1, 8 and 32, float32 and float16. Each is predicted for this processor
-first, and then built and measured on one thread, within a minute. --keep stores measured times, a line of JSON each, and
-the next run continues there and only predicts again.
+first, and then built and measured on one thread, within a minute. --keep stores measured times, a line of JSON each,
+and the next run continues there and only predicts again.
 
 Seeds are of three kinds, as those of drawn networks (``collector/drawn_networks/seeds.py``). A run shows development
 seeds. --final also shows test seeds, which are spent by that (`network_sets_common.py`), and stores the result.
@@ -34,7 +34,7 @@ from common import at_least, at_most, every, measured_on, provenance, store, sto
 from network_sets_common import DEVELOPMENT, SPENT, TEST, kind_of_seed, spend_seeds, spent_seeds
 
 if TYPE_CHECKING:
-    from common import Records, Tables
+    from common import Tables
 
     from op_profiler.prediction.latency.answer import Chosen
 
@@ -109,7 +109,7 @@ class Worker:
             self._process = None
 
 
-def serve(db: str | None) -> None:
+def serve(predictor: str | None) -> None:
     """Answer seeds that come in, a line of JSON each, with a line each."""
     from op_profiler.child_processes import end_with_parent
 
@@ -121,7 +121,8 @@ def serve(db: str | None) -> None:
     from op_profiler.prediction.latency.answer import choose
     from op_profiler.prediction.latency.request import PredictRequest
 
-    request = PredictRequest(db=db, device=None if db else processor_here(), check_outputs="never")
+    named = {"predictor": predictor} if predictor else {"device": processor_here()}
+    request = PredictRequest(**named, check_outputs="never")
     chosen = choose(request, lambda text: None)
     print("ready", file=out, flush=True)
     for line in sys.stdin:
@@ -245,7 +246,7 @@ def shares(some: Sequence[Judged], of: str) -> dict[str, Any]:
         "inside_interval_percent": round(100 * sum(one.holds for one in answered) / count, 1),
         "wrong_by_3_and_outside": sum(one.factor > 3 and not one.holds for one in answered),
         "median_interval_factor": round(widths[len(widths) // 2], 2) if widths else None,
-        "below_least_time": sum(not one.holds for one in some if one.predicted_us is None),
+        "faster_than_least_time": sum(not one.holds for one in some if one.predicted_us is None),
     }
 
 
@@ -306,11 +307,11 @@ def main() -> None:
     parser.add_argument("--final", action="store_true", help="also the test set, whose seeds are spent by that")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="measured times of earlier runs")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further operator after this time")
-    parser.add_argument("--db", help="a dataset in place of what ships")
+    parser.add_argument("--predictor", metavar="FILE", help="one in place of what ships")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve(arguments.db)
+        serve(arguments.predictor)
         return
     print(provenance())
     until = time.monotonic() + arguments.seconds
@@ -322,7 +323,7 @@ def main() -> None:
         if of == TEST:
             spend_seeds(__file__, measured_on()["processor"], seeds)
         found = []
-        for one in judged(seeds, arguments.keep, ["--db", arguments.db] if arguments.db else []):
+        for one in judged(seeds, arguments.keep, ["--predictor", arguments.predictor] if arguments.predictor else []):
             found.append(one)
             print(line_of(one), flush=True)
             if time.monotonic() > until:
@@ -338,7 +339,8 @@ def main() -> None:
         tables[SPENT] = stored[SPENT]
     headline = headline_of(tables["shares"][-1])
     print(headline)
-    store(__file__, headline, tables, whole=whole, inputs=[arguments.db] if arguments.db else [])
+    whole = whole and not arguments.predictor
+    store(__file__, headline, tables, whole=whole)
 
 
 def seeds_of(of: str, first: int, count: int, spent: frozenset[int]) -> list[int]:

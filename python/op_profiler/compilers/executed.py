@@ -39,9 +39,10 @@ CLASSES = (
     "odd_registers",
     "odd_lanes",
 )
-"""Of instructions. Vectors count by the registers that they fill, gathers and functions by their elements. Vectors of
-a number of values that is no power of two count a second time: by registers, and by lanes where they are longer than a
-register, since LLVM then takes them apart lane by lane."""
+"""Of instructions. Vectors count by the registers that they fill, gathers by their elements, and functions by their
+elements and by what each takes (`FUNCTION_COSTS`). Vectors of a number of values that is no power of two count a second
+time: by registers, and by lanes where they are longer than a register, since LLVM then takes them apart lane by lane.
+"""
 
 _TYPE = re.compile(r"<(\d+) x (float|double|half|bfloat|ptr|i\d+)>|\b(float|double|half|bfloat|ptr|i\d+)\b")
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
@@ -65,9 +66,16 @@ _INTEGER_DIVISIONS = frozenset({"sdiv", "udiv", "srem", "urem"})
 _CONVERSIONS = frozenset({"fptrunc", "fpext", "sitofp", "uitofp", "fptosi", "fptoui"})
 _RESIZED = frozenset({"sext", "zext", "trunc", "bitcast"})
 _EXPONENTIAL = re.compile(r"^(llvm\.exp2?(\.|$)|exp2?f?$)")
-_MATHEMATICS = re.compile(r"exp|log|pow|sin|cos|tan|erf|round|floor|ceil")
-_ARITHMETIC = re.compile(r"fma|fmuladd|minnum|maxnum|minimum|maximum|fabs|copysign")
+_ARITHMETIC = re.compile(
+    r"fma|fmuladd|minnum|maxnum|minimum|maximum|fabs|copysign|floor|ceil|round|trunc|rint|nearbyint"
+)
 _NOTHING = re.compile(r"dbg|lifetime|assume|prefetch|experimental")
+FUNCTION_COSTS = {
+    **{"erf": 1.0, "erfc": 1.5, "exp10": 1.0, "expm1": 1.2, "log": 0.6, "log2": 0.6, "log10": 0.8, "log1p": 1.2},
+    **{"sin": 0.9, "cos": 0.9, "tan": 1.8, "asin": 0.8, "acos": 0.8, "atan": 1.0, "atan2": 2.0, "pow": 1.5},
+    **{"sinh": 1.8, "cosh": 1.5, "tanh": 2.0, "asinh": 2.5, "acosh": 1.5, "atanh": 2.0, "fmod": 4.0, "cbrt": 1.5},
+}
+"""What functions of the C library take for one value, in what ``erff`` takes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +141,10 @@ def _counted(instruction: str, vector_bits: int) -> Iterator[tuple[str, float]]:
             yield "branches", 1
     elif operation == "switch":
         yield "branches", 1
-    elif operation in ("fdiv", "frem"):
+    elif operation == "fdiv":
         yield "divisions", max(lanes * bits / _DIVISION_BITS, 1.0)
+    elif operation == "frem":  # LLVM calls the C library for each lane
+        yield "functions", lanes * FUNCTION_COSTS["fmod"]
     elif operation in _INTEGER_DIVISIONS:
         yield "integer_divisions", lanes
     elif operation == "insertelement":
@@ -155,8 +165,10 @@ def _of_call(rest: str, lanes: int, bits: int, vector_bits: int) -> Iterator[tup
     pieces = _pieces(lanes, bits, vector_bits)
     if _EXPONENTIAL.search(name):
         yield "exponentials", lanes
+    elif (function := _function_called(name)) is not None:
+        yield "functions", lanes * FUNCTION_COSTS[function]
     elif not name.startswith("llvm."):
-        yield ("functions" if _MATHEMATICS.search(name) else "runtime_calls"), 1
+        yield ("arithmetic" if _ARITHMETIC.match(name) else "runtime_calls"), 1
     elif "memcpy" in name or "memset" in name or "memmove" in name:
         size = _COPIED.search(rest)
         registers = math.ceil(int(size[1]) * 8 / vector_bits) if size is not None else 1
@@ -169,12 +181,16 @@ def _of_call(rest: str, lanes: int, bits: int, vector_bits: int) -> Iterator[tup
         yield "masked", pieces
     elif "sqrt" in name:
         yield "divisions", max(lanes * bits / _DIVISION_BITS, 1.0)
-    elif _MATHEMATICS.search(name):
-        yield "functions", lanes
     elif _ARITHMETIC.search(name):
         yield "arithmetic", math.ceil(lanes * bits / vector_bits)
     elif not _NOTHING.search(name):
         yield ("integer_vectors", pieces) if lanes > 1 else ("integers", 1)
+
+
+def _function_called(name: str) -> str | None:
+    """One of `FUNCTION_COSTS`, if a call or an intrinsic of this name is of it."""
+    plain = name.removeprefix("llvm.").partition(".")[0]
+    return next((one for one in (plain, plain.removesuffix("f")) if one in FUNCTION_COSTS), None)
 
 
 def _lanes_of_mask(rest: str) -> int:

@@ -229,9 +229,9 @@ class _Arguments:
         return self.variables[name]
 
     def _numbers(self, spec: InputSpec) -> Any:
-        """What a tensor is written from: another input for every tensor, since of two that are written alike the compiler
-        would leave one. Of the length of its last axis where that is not all of it: a function that branches on its
-        value takes longer where values differ."""
+        """What a tensor is written from: another input for every tensor, since of two that are written alike the
+        compiler would leave one. Of the length of its last axis where that is not all of it: a function that branches
+        on its value takes longer where values differ."""
         sizes = [size or 1 for size in spec.shape]
         shape = (sizes[-1],) if sizes and math.prod(sizes) > sizes[-1] and spec.dtype.startswith("float") else (1,)
         name = f"scalar{len(self.inputs)}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+from collections.abc import Callable
+from operator import attrgetter
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from op_profiler.operators.kinds import sizes
@@ -60,14 +63,11 @@ class Function(Point):
             condition = relay.greater(x, scope.constant(0.0))
             return relay.where(condition, scope.input(*self.shape), scope.input(*self.shape))
         if self.second:
-            return self._function(relay)(x, self._operand(scope))
+            return _function(relay, self.op)(x, self._operand(scope))
         if self.op in _FORMULAS:
             return self._formula(scope, x)
         arguments = {"clip": {"a_min": -0.5, "a_max": 0.5}, "nn.leaky_relu": {"alpha": 0.1}}
-        return self._function(relay)(x, **arguments.get(self.op, {}))
-
-    def _function(self, relay: Node) -> Node:
-        return getattr(relay.nn, self.op[3:]) if self.op.startswith("nn.") else getattr(relay, self.op)
+        return _function(relay, self.op)(x, **arguments.get(self.op, {}))
 
     def _operand(self, scope: Scope) -> Node:
         if self.second == "constant":
@@ -96,12 +96,18 @@ class Function(Point):
         return elements, operands * elements
 
 
+def _function(relay: ModuleType, name: str) -> Callable[..., Node]:
+    """Of Relay, by its name there."""
+    found: Callable[..., Node] = attrgetter(name)(relay)
+    return found
+
+
 def _functions(rng: random.Random) -> Point:
     """Half of those drawn call the library for each value."""
     elements, batch = 10.0 ** rng.uniform(2.0, 6.5), rng.choice((1, 8, 32))
     last = max(min(sizes.log_uniform(rng, 2, 2048), round(elements / batch)), 2)
     shape = (batch, max(round(elements / batch / last), 1), last)
-    form = rng.choices(("library", "power", "remainder", "light", "binary", "whole", "logical", "where"), _SHARES)[0]
+    form = rng.choices(tuple(_SHARES), tuple(_SHARES.values()))[0]
     if form in ("library", "light"):
         return Function(rng.choice(LIBRARY if form == "library" else LIGHT), shape)
     if form == "where":
@@ -120,6 +126,9 @@ def _functions(rng: random.Random) -> Point:
     return Function(rng.choice(REMAINDERS if form == "remainder" else BINARY), shape, second=second)
 
 
-_SHARES = (0.37, 0.12, 0.05, 0.16, 0.16, 0.07, 0.04, 0.03)
+_SHARES = {
+    **{"library": 0.37, "power": 0.12, "remainder": 0.05, "light": 0.16},
+    **{"binary": 0.16, "whole": 0.07, "logical": 0.04, "where": 0.03},
+}
 
 DRAWS: dict[str, Draw] = {"functions": _functions}

@@ -136,6 +136,21 @@ class KernelModel:
             found[mine] = _parts(query.take(mine), count).shares(costs)
         return found
 
+    def main_costs(self, query: Query) -> list[str]:
+        """Which of `TERMS` and `MOVED` takes half of each kernel's time or more, and more than its call does; an empty
+        text where none does, or where the loops are not known."""
+        names = np.array([*TERMS, *MOVED, ""], dtype=object)
+        found = np.full(len(query), len(names) - 1)
+        used = _threads_used(query)
+        for count in set(used.tolist()):
+            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
+            mine = np.flatnonzero(query.has_loops & (used == count))
+            times = _parts(query.take(mine), count).times_us(costs)
+            main = np.argmax(times, axis=1)
+            is_main = times[np.arange(len(mine)), main] >= times.sum(axis=1) / 2
+            found[mine] = np.where(is_main & (main < len(names) - 1), main, len(names) - 1)
+        return [str(name) for name in names[found]]
+
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
@@ -165,6 +180,12 @@ class _Parts:
             found[:, :-_CALLS] += times * (counts @ _IN_GROUP.T)
         found[:, -_CALLS:] = self.calls * costs[-_CALLS:]
         return found
+
+    def times_us(self, log_costs: np.ndarray) -> np.ndarray:
+        """Of each amount by itself, and of the call; shape (kernels, costs - 2)."""
+        costs = np.exp(log_costs)
+        call_us = (self.calls * costs[-_CALLS:]).sum(axis=1)
+        return np.column_stack([(self.parallel + self.serial) * costs[:-_CALLS], call_us])
 
     def shares(self, log_costs: np.ndarray) -> np.ndarray:
         costs = np.exp(log_costs)
