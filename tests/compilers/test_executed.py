@@ -68,21 +68,21 @@ def test_functions_are_counted_by_element(name: str, exponentials: int) -> None:
 @pytest.mark.parametrize(
     ("point", "evaluations"),
     [
-        (Function("sin", (2, 8, 16)), FUNCTION_COSTS["sin"]),
-        (Function("tan", (2, 8, 16)), FUNCTION_COSTS["sin"] + FUNCTION_COSTS["cos"]),
-        (Function("power", (2, 8, 16), second="constant", exponent=3.0), FUNCTION_COSTS["pow"]),
-        (Function("power", (2, 8, 16), second="constant", exponent=2.0), 0),
-        (Function("mod", (2, 8, 16), second="tensor"), FUNCTION_COSTS["fmod"]),
-        (Function("asinh", (2, 8, 16)), FUNCTION_COSTS["asinh"]),
-        (Function("round", (2, 8, 16)), 0),
-        (Function("floor", (2, 8, 16)), 0),
+        (Function("sin", (32, 16, 16)), FUNCTION_COSTS["sin"]),
+        (Function("tan", (32, 16, 16)), FUNCTION_COSTS["sin"]),
+        (Function("power", (32, 16, 16), second="constant", exponent=3.0), FUNCTION_COSTS["pow"]),
+        (Function("power", (32, 16, 16), second="constant", exponent=2.0), 0),
+        (Function("mod", (32, 16, 16), second="tensor"), FUNCTION_COSTS["fmod"]),
+        (Function("asinh", (32, 16, 16)), FUNCTION_COSTS["asinh"]),
+        (Function("round", (32, 16, 16)), 0),
+        (Function("floor", (32, 16, 16)), 0),
     ],
     ids=str,
 )
 def test_functions_count_by_what_they_take(point: Point, evaluations: float) -> None:
     found = of_point(point).parallel
-    assert found["functions"] == pytest.approx(2 * 8 * 16 * evaluations)
-    assert found["runtime_calls"] == 0 and (evaluations > 0 or found["arithmetic"] >= 2 * 8 * 16 / LANES)
+    assert found["functions"] == pytest.approx(32 * 16 * 16 * evaluations, rel=0.05)
+    assert found["runtime_calls"] == 0 and (evaluations > 0 or found["arithmetic"] >= 32 * 16 * 16 / LANES)
 
 
 def test_what_is_no_vector_is_counted_by_element() -> None:

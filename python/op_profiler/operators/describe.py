@@ -12,7 +12,8 @@ from op_profiler.operators import cost
 from op_profiler.operators.operator import PARAMETER, Operator, TensorSpec
 
 _EXPONENT = re.compile(r"^power\([^,]+,const:\w+\[\]=(.+)\)$")
-_PLAIN_EXPONENTS = frozenset({-1.0, 0.0, 0.5, 1.0, 2.0})
+PLAIN_EXPONENTS = frozenset({-1.0, 0.0, 0.5, 1.0, 2.0})
+"""Of which LLVM makes a product, a quotient or a root."""
 _VALUE = re.compile(r"(?<=\])=[^,)]+")
 
 
@@ -38,8 +39,8 @@ def value_decides(op: str, dtype: str) -> bool:
 
 def calls_power(edge: str) -> bool:
     """Whether the op of an edge of `Operator.structure` is a power that the C library computes, value by value: all but
-    those with an exponent that LLVM makes a product, a quotient or a root of."""
-    return edge.startswith("power(") and exponent_of(edge) not in _PLAIN_EXPONENTS
+    those with one of `PLAIN_EXPONENTS`."""
+    return edge.startswith("power(") and exponent_of(edge) not in PLAIN_EXPONENTS
 
 
 def exponent_of(edge: str) -> float | None:

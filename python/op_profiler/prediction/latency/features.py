@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from op_profiler.operators import cost
-from op_profiler.operators.describe import calls_power
+from op_profiler.operators.describe import PLAIN_EXPONENTS, exponent_of
 from op_profiler.operators.operator import Operator
 
 LANES = 16
@@ -38,9 +39,8 @@ KINDS = (
 
 _TRANSCENDENTAL = {
     **dict.fromkeys(("exp", "erf", "tanh", "sigmoid", "log", "fast_exp", "fast_tanh", "fast_erf", "power"), 1),
-    **dict.fromkeys(("log2", "log10", "sin", "cos", "asin", "acos", "atan", "logsumexp"), 1),
-    **dict.fromkeys(("tan", "sinh", "cosh", "asinh", "acosh", "atanh", "atan2"), 2),
-    "mod": 4,
+    **dict.fromkeys(("log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "logsumexp"), 1),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "mod"), 2),
 }
 """Evaluations of functions for one value, roughly."""
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
@@ -158,13 +158,11 @@ def transcendental_work(operator: Operator) -> int:
 
 
 def _evaluations(operator: Operator) -> list[int]:
-    """Of functions, of each op, for one value."""
+    """Of functions, of each op, for one value; powers that are products are none, and remainders of whole numbers."""
     whole = bool(operator.outputs) and not operator.outputs[0].dtype.startswith(("float", "bfloat"))
-    edges = operator.structure.split(";")
-    return [
-        0 if (name == "power" and not calls_power(edge)) or (name == "mod" and whole) else _TRANSCENDENTAL.get(name, 0)
-        for name, edge in zip(operator.op_names, edges)
-    ]
+    counts = _TRANSCENDENTAL | ({"mod": 0} if whole else {})
+    edges = itertools.zip_longest(operator.op_names, operator.structure.split(";"), fillvalue="")
+    return [0 if exponent_of(edge) in PLAIN_EXPONENTS else counts.get(name, 0) for name, edge in edges]
 
 
 def matrix(operators: Sequence[Operator]) -> np.ndarray:
