@@ -195,25 +195,6 @@ class Conv1d(_Convolving):
 
 
 @dataclasses.dataclass(frozen=True)
-class LongConv1d(_Convolving):
-    """`Conv1d` over [batch, in_channels, length]."""
-
-    kind = "long_conv1d"
-    batch: int
-    in_channels: int
-    length: int
-    out_channels: int
-    kernel: int
-    stride: int
-    dilation: int
-    epilogue: str
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return (self.length,)
-
-
-@dataclasses.dataclass(frozen=True)
 class Conv3d(_Convolving):
     """Convolution over [1, in_channels, depth, size, size], as video networks have it."""
 
@@ -403,38 +384,6 @@ def _conv1d(rng: random.Random) -> Point:
     )
 
 
-def _few_channels(rng: random.Random) -> Point:
-    """From or to one to three channels, or one filter for each of them."""
-    few, others = rng.randint(1, 3), sizes.log_uniform(rng, 1, 128)
-    inside, outside = rng.choice(((few, others), (few, others), (others, few), (few, few)))
-    size = sizes.log_uniform(rng, 4, 256)
-    return Conv2d(
-        batch=rng.choice((1, 8, 32)),
-        in_channels=inside,
-        height=size,
-        width=size,
-        out_channels=outside,
-        kernel=rng.choices((1, 2, 3, 5, 7, 11), (2, 1, 4, 2, 1, 1))[0],
-        stride=rng.choices((1, 2, 3), (4, 2, 1))[0],
-        groups=few if inside == outside and rng.random() < 0.5 else 1,
-        epilogue=rng.choice(("none", "bias")),
-    )
-
-
-def _long_conv1d(rng: random.Random) -> Point:
-    """Rows of up to a million values of few channels."""
-    return LongConv1d(
-        batch=rng.choice((1, 8, 32)),
-        in_channels=rng.choice((1, 1, 2, 3, 8, 16, 64)),
-        length=sizes.log_uniform(rng, 256, 1 << 18),
-        out_channels=rng.choice((1, 2, 3, 8, 16, 32, 64)),
-        kernel=rng.choice((1, 2, 3, 5, 7, 11, 31)),
-        stride=rng.choice((1, 1, 2, 3)),
-        dilation=rng.choice((1, 1, 1, 2, 4)),
-        epilogue=rng.choice(("none", "bias")),
-    )
-
-
 def _conv3d(rng: random.Random) -> Point:
     return Conv3d(
         in_channels=3 if rng.random() < 0.1 else sizes.channels(rng, 8, 256),
@@ -456,7 +405,5 @@ DRAWS: dict[str, Draw] = {
     "conv2d_wide_groups": _conv2d_wide_groups,
     "conv2d_nhwc": _conv2d_nhwc,
     "conv1d": _conv1d,
-    "few_channels": _few_channels,
-    "long_conv1d": _long_conv1d,
     "conv3d": _conv3d,
 }
