@@ -101,8 +101,8 @@ def spend(processor: str, names: Iterable[str], *, folder: Path = RESULTS) -> No
     )
 
 
-def spend_seeds(script: str, processor: str, new: Iterable[int | None], *, folder: Path = RESULTS) -> None:
-    """Record test seeds in the result of a benchmark, before it shows their errors."""
+def spend_seeds(script: str, processor: str, what: str, new: Iterable[int | None], *, folder: Path = RESULTS) -> None:
+    """Record test seeds in the result of a benchmark, before it shows their errors; `what`: ``networks`` or so."""
     seeds = sorted(set(new))
     if not seeds:
         return
@@ -111,7 +111,7 @@ def spend_seeds(script: str, processor: str, new: Iterable[int | None], *, folde
         "date": about["date"],
         "commit": about["commit"],
         "processor": processor,
-        "networks": len(seeds),
+        what: len(seeds),
         "seeds": " ".join(map(str, seeds)),
     }
     store_table(script, SPENT, [*stored_tables(script, folder=folder).get(SPENT, []), row], folder=folder)

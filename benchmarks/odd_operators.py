@@ -121,15 +121,17 @@ def serve(predictor: str | None) -> None:
     from op_profiler.prediction.latency.answer import choose
     from op_profiler.prediction.latency.request import PredictRequest
 
-    named = {"predictor": predictor} if predictor else {"device": processor_here()}
-    request = PredictRequest(**named, check_outputs="never")
+    request = PredictRequest(check_outputs="never")
+    if predictor is None:
+        request = dataclasses.replace(request, device=processor_here())
+    else:
+        request = dataclasses.replace(request, predictor=predictor)
     chosen = choose(request, lambda text: None)
     print("ready", file=out, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            operator = drawn(asked["seed"])
-            found = {"name": operator.name, **_found(chosen, operator.model, measure=asked["measure"])}
+            found = _found(chosen, drawn(asked["seed"]).model, measure=asked["measure"])
         except Exception as error:  # an importer may raise anything
             found = {"error": f"{type(error).__name__}: {error}"[:300]}
         print(json.dumps(found), file=out, flush=True)
@@ -161,11 +163,11 @@ def _found(chosen: Chosen, model: Any, *, measure: bool) -> dict[str, Any]:
         found |= {"outside": bool(said.outside)}
         found |= {"tiers": said.operators.tiers(), "kernels": [one.name for one in network.operators]}
         if measure:
-            found["measured_us"] = measured_us(request.model, chosen.target)
+            found["measured_us"] = time_us(request.model, chosen.target)
     return found
 
 
-def measured_us(model: Any, target_name: str) -> float:
+def time_us(model: Any, target_name: str) -> float:
     """All kernels of a model after each other on one thread: the sum of their medians."""
     import numpy as np
 
@@ -199,32 +201,31 @@ def judged(seeds: Sequence[int], kept: Path | None, options: Sequence[str]) -> I
     Args:
         kept: file of measured times, of this run and of earlier ones on the same machine and with the same versions.
     """
+    from odd_operators_common import drawn
+
     about = measured_on()
     on = {name: about[name] for name in ("processor", "machine", "tvm")}
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
     entries = [entry for entry in map(json.loads, lines) if entry["on"] == on]
-    known = {(entry["seed"], entry["name"]): entry["measured_us"] for entry in entries if "measured_us" in entry}
-    names = dict(known)
-    failed = {entry["seed"] for entry in entries if "error" in entry}
+    known = {(entry["seed"], entry["name"]): entry.get("measured_us") for entry in entries}
     worker = Worker(options)
     try:
         for seed in seeds:
-            if seed in failed:
-                continue
-            found = worker.ask(seed, measure=not any(one == seed for one, _ in names))
+            name = drawn(seed).name
+            if (seed, name) in known and known[seed, name] is None:
+                continue  # it failed before
+            found = worker.ask(seed, measure=(seed, name) not in known)
+            measured_us = found.get("measured_us", known.get((seed, name)))
             if "error" in found:
-                entry = {"seed": seed, "error": found["error"]}
-                print(f"{seed}: {found['error']}", file=sys.stderr)
-            else:
-                time_us = found.get("measured_us", known.get((seed, found["name"])))
-                entry = {"seed": seed, "name": found["name"], "measured_us": time_us}
-            if kept is not None and ("error" in found or "measured_us" in found):
+                print(f"{seed} {name}: {found['error']}", file=sys.stderr)
+            if kept is not None and (seed, name) not in known:
+                entry = {"seed": seed, "name": name, "measured_us": measured_us, "error": found.get("error")}
                 with kept.open("a") as file:
                     file.write(json.dumps({**entry, "on": on}) + "\n")
-            if entry.get("measured_us"):
-                values = {name: found[name] for name in ("predicted_us", "low_us", "high_us", "outside")}
-                values["low_us"] = values["low_us"] or 0.0
-                yield Judged(seed=seed, name=found["name"], measured_us=entry["measured_us"], **values)
+            if measured_us and "error" not in found:
+                values = {key: found[key] for key in ("predicted_us", "high_us", "outside")}
+                low_us = found["low_us"] or 0.0
+                yield Judged(seed=seed, name=name, measured_us=measured_us, low_us=low_us, **values)
     finally:
         worker.close()
 
@@ -321,7 +322,7 @@ def main() -> None:
     for of in (DEVELOPMENT, TEST) if arguments.final else (DEVELOPMENT,):
         seeds = seeds_of(of, arguments.first, arguments.count, spent)
         if of == TEST:
-            spend_seeds(__file__, measured_on()["processor"], seeds)
+            spend_seeds(__file__, measured_on()["processor"], "operators", seeds)
         found = []
         for one in judged(seeds, arguments.keep, ["--predictor", arguments.predictor] if arguments.predictor else []):
             found.append(one)
