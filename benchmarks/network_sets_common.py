@@ -96,9 +96,8 @@ def spend(processor: str, names: Iterable[str], *, folder: Path = RESULTS) -> No
         folder: of results.
     """
     before = spent_seeds(folder)
-    spend_seeds(
-        SHOWN_BY, processor, {seed_of(name) for name in names if set_of_drawn(name, before) == TEST}, folder=folder
-    )
+    new = {seed_of(name) for name in names if set_of_drawn(name, before) == TEST}
+    spend_seeds(SHOWN_BY, processor, "networks", new, folder=folder)
 
 
 def spend_seeds(script: str, processor: str, what: str, new: Iterable[int | None], *, folder: Path = RESULTS) -> None:
