@@ -329,7 +329,7 @@ def _scattered(graph: Graph, operator: str) -> None:
     shape = graph.shape(graph.one_of(1, 2, 3))
     axis = _axis(graph, shape)
     count = min(graph.between(1, 1000), shape[axis])
-    attributes = {"reduction": "add"} if graph.chance(0.3) else {}
+    attributes: dict[str, Any] = {"reduction": "add"} if graph.chance(0.3) else {}
     if operator == "ScatterElements":
         inner = [count if n == axis else size for n, size in enumerate(shape)]
         graph.node(
