@@ -13,6 +13,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.coverage import Coverage
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fit
+from op_profiler.prediction.latency.kernel_model import COSTS, NO_COST
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 
@@ -121,9 +122,11 @@ def test_squares_tell_nothing_of_cubes() -> None:
 
 def test_kernels_that_spend_their_time_on_what_few_do_are_outside() -> None:
     query = Query.of([_dense(rows) for rows in range(1, 200)])
-    coverage = Coverage.of(query, main_costs=["arithmetic"] * 190 + ["functions"] + [""] * 8)
+    arithmetic, functions, gathered = (COSTS.index(name) for name in ("arithmetic", "functions", "gathered"))
+    costs = np.array([arithmetic] * 190 + [functions] + [NO_COST] * 8)
+    coverage = Coverage.of(query, main_costs=costs)
     assert coverage.mainly == {"arithmetic": 190, "functions": 1} and coverage.least == 1
-    asked = ["arithmetic", "functions", "gathered", ""]
+    asked = np.array([arithmetic, functions, gathered, NO_COST])
     assert coverage.is_new_work(asked).tolist() == [False, False, True, False]
     assert not Coverage.of(query).is_new_work(asked).any(), "nothing is known of what kernels do"
 

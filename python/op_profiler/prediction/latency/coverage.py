@@ -10,6 +10,7 @@ import numpy as np
 
 from op_profiler.operators.cost import HEAVY
 from op_profiler.prediction.latency.features import NAMES
+from op_profiler.prediction.latency.kernel_model import COSTS, NO_COST
 from op_profiler.prediction.latency.query import Query
 
 _SIZES = [NAMES.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes")]
@@ -42,17 +43,18 @@ class Coverage:
     networks: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, own: Query, others: Sequence[Query] = (), main_costs: Sequence[str] = ()) -> Coverage:
+    def of(cls, own: Query, others: Sequence[Query] = (), main_costs: np.ndarray | None = None) -> Coverage:
         """What measurements of a device tell, and those of others that it is taught.
 
         Args:
-            main_costs: as of `KernelModel.main_costs`, one an entry of `own`; empty where they are not known.
+            main_costs: as of `KernelModel.main_costs`, one an entry of `own`; None where they are not known.
         """
         mine = operators_with(own)
         taught = sum((operators_with(one) for one in others), mine)
         distinct = len(np.unique(own.keys))
         least = min(max(distinct // _ENOUGH_OF, 1), _ENOUGH)
-        mainly = Counter(cost for cost, _ in set(zip(main_costs, own.keys.tolist())) if cost)
+        pairs = set() if main_costs is None else set(zip(main_costs.tolist(), own.keys.tolist()))
+        mainly = Counter(COSTS[cost] for cost, _ in pairs if cost != NO_COST)
         networks = dict(operators_with(own.take(own.network)))
         return cls(dict(mine), dict(taught), _sizes((own, *others)), least, dict(mainly), networks)
 
@@ -89,15 +91,14 @@ class Coverage:
         odd = [any(self.networks.get(word, 0) < self.least for word in words) for words in query.op_sets]
         return np.asarray(np.array(odd, dtype=bool)[query.vocabulary] & bool(self.networks))
 
-    def is_new_work(self, main_costs: Sequence[str]) -> np.ndarray:
+    def is_new_work(self, main_costs: np.ndarray) -> np.ndarray:
         """Mask of the kernels whose time goes mainly into what takes that of few of the device's own.
 
         Args:
             main_costs: as of `KernelModel.main_costs`.
         """
-        if not self.mainly:
-            return np.zeros(len(main_costs), dtype=bool)
-        return np.array([bool(cost) and self.mainly.get(cost, 0) < self.least for cost in main_costs], dtype=bool)
+        few = [bool(self.mainly) and self.mainly.get(cost, 0) < self.least for cost in COSTS]
+        return np.asarray(np.array([*few, False])[main_costs])
 
     def _has_new(self, words: Iterable[str]) -> bool:
         """Of ops beside the anchor, one operator tells what there is to know."""

@@ -119,8 +119,8 @@ def fit(
     )
 
 
-def _main_costs(base: Base, query: Query) -> list[str]:
-    return base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else []
+def _main_costs(base: Base, query: Query) -> np.ndarray | None:
+    return base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else None
 
 
 def _only_device(examples: Examples) -> DeviceName:

@@ -29,6 +29,9 @@ _START_US = {
     **dict(zip(MOVED, (1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4))),
 }
 """Where the fit begins: some cycles an instruction, by its class."""
+COSTS = (*TERMS, *MOVED)
+"""What costs of the model are of, beside the call."""
+NO_COST = len(COSTS)
 _CALL_US, _COLD_CALL_US, _SPLIT_US = 0.1, 1.0, 1.0
 _CALLS = 3
 """Costs behind those of `TERMS` and `MOVED`."""
@@ -136,20 +139,18 @@ class KernelModel:
             found[mine] = _parts(query.take(mine), count).shares(costs)
         return found
 
-    def main_costs(self, query: Query) -> list[str]:
-        """Which of `TERMS` and `MOVED` takes half of each kernel's time or more, and more than its call does; an empty
-        text where none does, or where the loops are not known."""
-        names = np.array([*TERMS, *MOVED, ""], dtype=object)
-        found = np.full(len(query), len(names) - 1)
-        used = _threads_used(query)
-        for count in set(used.tolist()):
+    def main_costs(self, query: Query) -> np.ndarray:
+        """Which of `COSTS` takes half of each kernel's time or more, by its place; `NO_COST` where none does, as where
+        the call takes most, or where the loops are not known."""
+        found = np.full(len(query), NO_COST)
+        known, used = query.has_loops, _threads_used(query)
+        for count in set(used[known].tolist()):
             costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
-            mine = np.flatnonzero(query.has_loops & (used == count))
+            mine = np.flatnonzero(known & (used == count))
             times = _parts(query.take(mine), count).times_us(costs)
             main = np.argmax(times, axis=1)
-            is_main = times[np.arange(len(mine)), main] >= times.sum(axis=1) / 2
-            found[mine] = np.where(is_main & (main < len(names) - 1), main, len(names) - 1)
-        return [str(name) for name in names[found]]
+            found[mine] = np.where(times.max(axis=1) >= times.sum(axis=1) / 2, main, NO_COST)
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

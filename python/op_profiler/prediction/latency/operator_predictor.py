@@ -282,8 +282,9 @@ class OperatorPredictor:
     def _is_new_work(self, query: Query) -> np.ndarray:
         """Mask of the kernels that spend their time on what few measured ones do."""
         kernels = self.base.kernels
-        known = self.coverage.is_new_work(kernels.main_costs(query)) if isinstance(kernels, KernelModel) else False
-        return np.broadcast_to(np.asarray(known), (len(query),))
+        if not isinstance(kernels, KernelModel):
+            return np.zeros(len(query), dtype=bool)
+        return self.coverage.is_new_work(kernels.main_costs(query))
 
     def _too_large(self, query: Query) -> np.ndarray:
         """Whether an operator moves more bytes than the device has memory, so that its tensors cannot be in it."""
