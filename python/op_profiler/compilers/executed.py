@@ -154,7 +154,10 @@ def _counted(instruction: str, vector_bits: int) -> Iterator[tuple[str, float]]:
     elif operation == "fdiv":
         yield "divisions", max(lanes * bits / _DIVISION_BITS, 1.0)
     elif operation == "frem" and _is_power_of_two(_divisor(rest)):
-        yield "arithmetic", _OF_ROUNDED_QUOTIENT * (registers if lanes.bit_count() == 1 else lanes)
+        if lanes.bit_count() == 1:
+            yield "arithmetic", _OF_ROUNDED_QUOTIENT * registers
+        else:  # LLVM takes the vector apart
+            yield from (("arithmetic", _OF_ROUNDED_QUOTIENT * lanes), ("extracted", lanes), ("inserted", lanes))
     elif operation == "frem":  # LLVM calls the C library for each lane
         yield "functions", lanes * FUNCTION_COSTS["fmod"]
     elif operation in _INTEGER_DIVISIONS and (divisor := _divisor(rest)) is not None:  # a product in place of it
