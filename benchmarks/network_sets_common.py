@@ -96,11 +96,11 @@ def spend(processor: str, names: Iterable[str], *, folder: Path = RESULTS) -> No
         folder: of results.
     """
     before = spent_seeds(folder)
-    new = {seed_of(name) for name in names if set_of_drawn(name, before) == TEST}
-    spend_seeds(SHOWN_BY, processor, "networks", new, folder=folder)
+    seeds = (seed_of(name) for name in names if set_of_drawn(name, before) == TEST)
+    spend_seeds(SHOWN_BY, processor, "networks", (seed for seed in seeds if seed is not None), folder=folder)
 
 
-def spend_seeds(script: str, processor: str, what: str, new: Iterable[int | None], *, folder: Path = RESULTS) -> None:
+def spend_seeds(script: str, processor: str, what: str, new: Iterable[int], *, folder: Path = RESULTS) -> None:
     """Record test seeds in the result of a benchmark, before it shows their errors; `what`: ``networks`` or so."""
     seeds = sorted(set(new))
     if not seeds:

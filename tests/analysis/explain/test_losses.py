@@ -83,7 +83,7 @@ def test_scalars_are_named() -> None:
 def test_a_function_that_is_called_for_each_value_is_named_with_what_to_write_instead() -> None:
     calling = MachineLoop(("callq\t*powf@GOTPCREL(%rip)", "vmovss\t%xmm0, (%rax)"), 2)
     slow = evidence({state: 16 * us for state, us in FINE.items()}, code=KernelCode((calling,), parallel=True))
-    power = {"op_names": ("power",), "anchor": "power", "attrs": ({},), "flops": 1000}
+    power: dict[str, Any] = {"op_names": ("power",), "anchor": "power", "attrs": ({},), "flops": 1000}
     for exponent, text in (("3.0", "x * x * x"), ("-1.5", "1 / (x * sqrt(x))"), ("0.3", "vectors have no")):
         structure = f"power(i0,const:float32[]={exponent})"
         one = dataclasses.replace(slow, operator=dataclasses.replace(slow.operator, structure=structure, **power))
