@@ -54,9 +54,9 @@ family that is collected later is of the test set until its errors were looked a
 with one of these."""
 
 
-def spent_seeds(folder: Path = RESULTS) -> frozenset[int]:
-    """Test seeds whose errors were looked at; `folder` has the results."""
-    rows = stored_tables(SHOWN_BY, folder=folder).get(SPENT, [])
+def spent_seeds(folder: Path = RESULTS, script: str = SHOWN_BY) -> frozenset[int]:
+    """Test seeds whose errors a benchmark has shown; `folder` has the results."""
+    rows = stored_tables(script, folder=folder).get(SPENT, [])
     return frozenset(int(seed) for row in rows for seed in row["seeds"].split())
 
 
@@ -96,7 +96,13 @@ def spend(processor: str, names: Iterable[str], *, folder: Path = RESULTS) -> No
         folder: of results.
     """
     before = spent_seeds(folder)
-    seeds = sorted({seed_of(name) for name in names if set_of_drawn(name, before) == TEST})
+    seeds = (seed_of(name) for name in names if set_of_drawn(name, before) == TEST)
+    spend_seeds(SHOWN_BY, processor, "networks", (seed for seed in seeds if seed is not None), folder=folder)
+
+
+def spend_seeds(script: str, processor: str, what: str, new: Iterable[int], *, folder: Path = RESULTS) -> None:
+    """Record test seeds in the result of a benchmark, before it shows their errors; `what`: ``networks`` or so."""
+    seeds = sorted(set(new))
     if not seeds:
         return
     about = measured_on()
@@ -104,7 +110,7 @@ def spend(processor: str, names: Iterable[str], *, folder: Path = RESULTS) -> No
         "date": about["date"],
         "commit": about["commit"],
         "processor": processor,
-        "networks": len(seeds),
+        what: len(seeds),
         "seeds": " ".join(map(str, seeds)),
     }
-    store_table(SHOWN_BY, SPENT, [*stored_tables(SHOWN_BY, folder=folder).get(SPENT, []), row], folder=folder)
+    store_table(script, SPENT, [*stored_tables(script, folder=folder).get(SPENT, []), row], folder=folder)

@@ -34,6 +34,15 @@ sample --kinds softmax,layer_norm,mean,pool2d --count 900 --seed 37 --rounds 15 
 
 sample --kinds conv1d --count 300 --seed 50 --rounds 15 "$@"
 
+# Operators that stand alone in odd graphs: functions, resizes, look-ups, large windows, few outputs or channels.
+sample --kinds functions --count 900 --seed 51 --rounds 9 "$@"
+sample --kinds resize --count 300 --seed 52 --rounds 9 "$@"
+sample --kinds gather --count 300 --seed 53 --rounds 9 "$@"
+sample --kinds large_windows --count 300 --seed 54 --rounds 9 "$@"
+sample --kinds long_conv1d --count 200 --seed 55 --rounds 9 "$@"
+sample --kinds few_outputs --count 300 --seed 56 --rounds 9 "$@"
+sample --kinds few_channels --count 300 --seed 57 --rounds 9 "$@"
+
 # What the usual kinds do not hold: other layouts, windows with gaps, video, attention, one new token, float16, int8.
 sample --kinds all --count 6000 --seed 42 --rounds 15 "$@"
 sample --kinds int8 --count 500 --seed 43 --rounds 15 "$@"

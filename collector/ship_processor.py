@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT / "python"))
 DATASET, LOOPS, PREDICTOR = "operators.parquet", "operator_loops.npz", "predictor.zip"
 _WHERE = (
     "device_key in ({keys}) and origin = 'default' and complete and error is null and model_key is not null"
-    " and not (model_source = 'sample' and anchor in ('broadcast_to', 'strided_slice'))"
+    " and not (model_source = 'sample' and anchor in ('broadcast_to', 'copy', 'strided_slice'))"
 )
 """Rows that ship: no failures, nothing tuned, nothing of what only stands around sampled operators."""
 

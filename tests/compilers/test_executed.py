@@ -8,12 +8,13 @@ import pytest
 
 from op_profiler.collection.sampling.batches import operators_of_points
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.executed import Executed, executed
+from op_profiler.compilers.executed import FUNCTION_COSTS, Executed, executed
 from op_profiler.compilers.llvm_ir import functions_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.kinds.convolutions import Conv2d
 from op_profiler.operators.kinds.described import described
 from op_profiler.operators.kinds.elementwise import Broadcast, Elementwise
+from op_profiler.operators.kinds.functions import Function
 from op_profiler.operators.kinds.point import Point
 from op_profiler.operators.kinds.pooling import Pool2d
 from op_profiler.operators.kinds.products import BatchMatmul, Dense
@@ -62,6 +63,26 @@ def test_functions_are_counted_by_element(name: str, exponentials: int) -> None:
     assert found["exponentials"] == exponentials
     assert found["stores"] == 256 / LANES and found["scalar_stores"] == 0
     assert found["loads"] == (2 if name == "add" else 1) * 256 / LANES
+
+
+@pytest.mark.parametrize(
+    ("point", "evaluations"),
+    [
+        (Function("sin", (32, 16, 16)), FUNCTION_COSTS["sin"]),
+        (Function("tan", (32, 16, 16)), FUNCTION_COSTS["sin"]),
+        (Function("power", (32, 16, 16), second="constant", exponent=3.0), FUNCTION_COSTS["pow"]),
+        (Function("power", (32, 16, 16), second="constant", exponent=2.0), 0),
+        (Function("mod", (32, 16, 16), second="tensor"), FUNCTION_COSTS["fmod"]),
+        (Function("asinh", (32, 16, 16)), FUNCTION_COSTS["asinh"]),
+        (Function("round", (32, 16, 16)), 0),
+        (Function("floor", (32, 16, 16)), 0),
+    ],
+    ids=str,
+)
+def test_functions_count_by_what_they_take(point: Point, evaluations: float) -> None:
+    found = of_point(point).parallel
+    assert found["functions"] == pytest.approx(32 * 16 * 16 * evaluations, rel=0.05)
+    assert found["runtime_calls"] == 0 and (evaluations > 0 or found["arithmetic"] >= 32 * 16 * 16 / LANES)
 
 
 def test_what_is_no_vector_is_counted_by_element() -> None:

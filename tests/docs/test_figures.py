@@ -310,6 +310,13 @@ def held_out_models(
     }
 
 
+def odd_operators(
+    operators: int = 100, near: float = 90.0, inside: float = 90.0, wrong: int = 0, of: str = "test"
+) -> dict[str, list[dict[str, Any]]]:
+    row = {"of": of, "with_an_estimate": operators, "within_1_5_percent": near, "inside_interval_percent": inside}
+    return {"shares": [row | {"wrong_by_3_and_outside": wrong}]}
+
+
 @pytest.mark.parametrize(
     ("script", "tables", "reaches"),
     [
@@ -328,6 +335,12 @@ def held_out_models(
         ("held_out_models", held_out_models(operators=7.1), False),
         ("held_out_models", held_out_models(error=50.0, networks=9), None),
         ("held_out_models", held_out_models(of="development"), None),
+        ("odd_operators", odd_operators(), True),
+        ("odd_operators", odd_operators(near=89.9), False),
+        ("odd_operators", odd_operators(inside=92.1), False),
+        ("odd_operators", odd_operators(wrong=1), False),
+        ("odd_operators", odd_operators(operators=99), None),
+        ("odd_operators", odd_operators(of="development"), None),
     ],
 )
 def test_a_goal_is_reached_where_all_of_its_parts_are(

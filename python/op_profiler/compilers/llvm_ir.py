@@ -245,13 +245,15 @@ class _Graph:
         return _GUESSED_FIRST_TRIPS if head.endswith(_FIRST) else _GUESSED_TRIPS
 
     def _is_main(self, head: str) -> bool:
-        """Whether an outermost loop is no remainder of one that LLVM made vectors of."""
-        return head.startswith(_VECTORS) or not any(other.startswith(_VECTORS) for other in self._outermost)
+        """Whether an outermost loop is no remainder of one that LLVM made vectors of or unrolled."""
+        vectors = any(other.startswith(_VECTORS) for other in self._outermost)
+        return not head.endswith(_FIRST) and (head.startswith(_VECTORS) or not vectors)
 
     def _left_over(self) -> float:
         """Iterations that a remainder has on average: half of those that one more step of the vectors would do."""
-        vectors = [self._stride(self.loops[head]) for head in self._outermost if _VECTORS in head]
-        return max(min(vectors) / 2, 1.0)
+        others = [head for head in self._outermost if not head.endswith(_FIRST)]
+        vectors = [head for head in others if _VECTORS in head] or others
+        return max(min((self._stride(self.loops[head]) for head in vectors), default=0.0) / 2, 1.0)
 
     @functools.cached_property
     def _outermost(self) -> list[str]:

@@ -11,6 +11,9 @@ from typing import Any
 from op_profiler.operators import cost
 from op_profiler.operators.operator import PARAMETER, Operator, TensorSpec
 
+_EXPONENT = re.compile(r"^power\([^,]+,const:\w+\[\]=(.+)\)$")
+PLAIN_EXPONENTS = frozenset({-1.0, 0.0, 0.5, 1.0, 2.0})
+"""Of which LLVM makes a product, a quotient or a root."""
 _VALUE = re.compile(r"(?<=\])=[^,)]+")
 
 
@@ -32,6 +35,18 @@ def value_decides(op: str, dtype: str) -> bool:
     """
     whole = not dtype.startswith(("float", "bfloat"))
     return op == "power" or op.endswith("mod") or (whole and op.endswith("divide"))
+
+
+def calls_power(edge: str) -> bool:
+    """Whether the op of an edge of `Operator.structure` is a power that the C library computes, value by value: all but
+    those with one of `PLAIN_EXPONENTS`."""
+    return edge.startswith("power(") and exponent_of(edge) not in PLAIN_EXPONENTS
+
+
+def exponent_of(edge: str) -> float | None:
+    """Of an edge of `Operator.structure`, if its op is a power with a constant exponent."""
+    found = _EXPONENT.match(edge)
+    return None if found is None else float(found[1])
 
 
 class Description:

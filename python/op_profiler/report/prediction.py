@@ -139,7 +139,7 @@ def summary(prediction: NetworkPrediction) -> str:
             name for name in prediction.unsupported if name not in prediction.too_large
         ],
         "no estimate, since the device's memory cannot hold it": prediction.too_large,
-        "* beyond the sizes that were measured, or with a rare op or attribute": prediction.outside,
+        "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": prediction.outside,
     }
     return "\n".join(
         [*lines, *(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in reasons.items() if names)]

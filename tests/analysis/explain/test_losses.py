@@ -80,6 +80,19 @@ def test_scalars_are_named() -> None:
     assert explained(one, 1000.0, MODEL).code.lanes == 1.0  # type: ignore[union-attr]
 
 
+def test_a_function_that_is_called_for_each_value_is_named_with_what_to_write_instead() -> None:
+    calling = MachineLoop(("callq\t*powf@GOTPCREL(%rip)", "vmovss\t%xmm0, (%rax)"), 2)
+    slow = evidence({state: 16 * us for state, us in FINE.items()}, code=KernelCode((calling,), parallel=True))
+    power: dict[str, Any] = {"op_names": ("power",), "anchor": "power", "attrs": ({},), "flops": 1000}
+    for exponent, text in (("3.0", "x * x * x"), ("-1.5", "1 / (x * sqrt(x))"), ("0.3", "vectors have no")):
+        structure = f"power(i0,const:float32[]={exponent})"
+        one = dataclasses.replace(slow, operator=dataclasses.replace(slow.operator, structure=structure, **power))
+        found = explained(one, 10_000.0, MODEL)
+        assert found.losses[0].cause == "function calls" and "powf is called for each value" in found.sentence
+        assert found.advice is not None and text in found.advice.text
+        assert (found.advice.gain_us is None) == ("vectors" in text)
+
+
 def test_a_chain_of_multiply_adds_is_named() -> None:
     slow = {state: 4 * us for state, us in FINE.items()}
     assert first(evidence(slow, cycles=Cycles(48, 48, True))) == "register tile"

@@ -38,9 +38,12 @@ from op_profiler.operators.kinds.elementwise import (
     Gates,
     Int8Elementwise,
 )
+from op_profiler.operators.kinds.functions import BINARY, LIBRARY, LIGHT, REMAINDERS, SECOND, Function
+from op_profiler.operators.kinds.lookups import Gather, Resize
 from op_profiler.operators.kinds.norms import REDUCTIONS, ImageNorm, LocalResponseNorm, Reduction, Softmax
+from op_profiler.operators.kinds.odd_convolutions import LongConv1d
 from op_profiler.operators.kinds.point import InFloat16, Point, Scope
-from op_profiler.operators.kinds.pooling import Pool2d, UnpaddedPool2d
+from op_profiler.operators.kinds.pooling import LargeWindow, Pool2d, UnpaddedPool2d
 from op_profiler.operators.kinds.products import (
     BatchMatmul,
     Dense,
@@ -94,6 +97,14 @@ POINTS: list[Point] = [
     TurnedPositions(2, 9, 16, pairs=True, transposed=True),
     TurnedPositions(2, 9, 16, pairs=False, transposed=False),
     GatedDense(32, 48),
+    Function("power", (2, 4, 12), second="constant", exponent=3.0),
+    Function("mod", (2, 4, 12), second="channels"),
+    Function("logical_xor", (2, 4, 12), "bool", "tensor"),
+    Function("where", (2, 4, 12)),
+    Resize(2, 3, 6, 9, "cubic", "align_corners"),
+    Gather((2, 5, 7), 1, 4),
+    LargeWindow(2, 3, 9, 5, 2, 2, "max"),
+    LongConv1d(2, 1, 300, 2, 5, 1, 1, "bias"),
     Conv1d(16, 40, 24, 3, dilation=2, epilogue="bias_relu"),
 ]
 HEAVY_FLOPS = {
@@ -134,6 +145,15 @@ def test_each_is_an_operator_whose_loops_and_features_are_numbers(place: int, ta
 def dtypes(occurrences: list[Occurrence]) -> set[str]:
     operators = [o.operator for o in occurrences]
     return {t.dtype for o in operators for t in (*o.inputs, *o.params, *o.outputs)}
+
+
+def test_every_function_lowers_to_one_operator(target: Any) -> None:
+    shape = (2, 4, 12)
+    points = [Function(op, shape) for op in (*LIBRARY, *LIGHT)]
+    points += [Function(op, shape, second=second) for op in (*BINARY, *REMAINDERS) for second in SECOND]
+    reasons: list[str] = []
+    found = operators_of_points(points, compiled_for(kind_of("llvm"), "float32", target), 0, reasons.append)
+    assert (len(found), reasons) == (len(points), [])
 
 
 def test_a_weight_that_is_an_activation_is_packed_while_the_model_runs(target: Any) -> None:

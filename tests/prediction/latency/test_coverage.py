@@ -13,6 +13,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.coverage import Coverage
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.fit import fit
+from op_profiler.prediction.latency.kernel_model import COSTS, NO_COST
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 
@@ -98,6 +99,36 @@ def test_loops_tell_what_light_ops_compute() -> None:
     assert coverage.learned(new).tolist() == [False, False]
     looped = dataclasses.replace(new, loops=np.zeros_like(new.loops))
     assert coverage.learned(looped).tolist() == [True, False] and coverage.outside(looped).all()
+
+
+def test_a_mode_that_was_never_measured_is_unknown_without_loops() -> None:
+    measured = [_dense(rows, "image.resize2d", method="linear") for rows in range(1, 20)]
+    coverage = Coverage.of(Query.of(measured))
+    asked = Query.of([_dense(2, "image.resize2d", method=method) for method in ("linear", "cubic")])
+    assert coverage.learned(asked).tolist() == [True, False]
+    looped = dataclasses.replace(asked, loops=np.zeros_like(asked.loops))
+    assert coverage.learned(looped).all() and coverage.outside(looped).tolist() == [False, True]
+
+
+def test_squares_tell_nothing_of_cubes() -> None:
+    def power(exponent: float, rows: int) -> Operator:
+        return dataclasses.replace(_dense(rows, "power"), structure=f"power(i0,const:float32[]={exponent})")
+
+    coverage = Coverage.of(Query.of([power(2.0, rows) for rows in range(1, 20)]))
+    asked = Query.of([power(exponent, 3) for exponent in (2.0, 0.5, 3.0, -1.5)])
+    assert coverage.learned(asked).tolist() == [True, True, False, False]
+    assert coverage.outside(asked).tolist() == [False, False, True, True]
+
+
+def test_kernels_that_spend_their_time_on_what_few_do_are_outside() -> None:
+    query = Query.of([_dense(rows) for rows in range(1, 200)])
+    arithmetic, functions, gathered = (COSTS.index(name) for name in ("arithmetic", "functions", "gathered"))
+    costs = np.array([arithmetic] * 190 + [functions] + [NO_COST] * 8)
+    coverage = Coverage.of(query, main_costs=costs)
+    assert coverage.mainly == {"arithmetic": 190, "functions": 1} and coverage.least == 1
+    asked = np.array([arithmetic, functions, gathered, NO_COST])
+    assert coverage.is_new_work(asked).tolist() == [False, False, True, False]
+    assert not Coverage.of(query).is_new_work(asked).any(), "nothing is known of what kernels do"
 
 
 def test_operators_that_were_taken_out_are_not_counted() -> None:

@@ -51,6 +51,12 @@ def test_test_seeds_are_spent_once_and_never_come_again(sets: ModuleType, names:
     assert len(spent_rows(tmp_path)) == 2
 
 
+def test_each_benchmark_spends_seeds_of_its_own(sets: ModuleType, names: list[str], tmp_path: Path) -> None:
+    sets.spend("a processor", names[:3], folder=tmp_path)
+    sets.spend_seeds("odd_operators.py", "a processor", "operators", [5, 8], folder=tmp_path)
+    assert sets.spent_seeds(tmp_path) == {2} and sets.spent_seeds(tmp_path, "odd_operators.py") == {5, 8}
+
+
 def test_spending_keeps_the_rest_of_the_result(sets: ModuleType, names: list[str], tmp_path: Path) -> None:
     """Also where the run shows a part, whose result is not stored."""
     from common import store

@@ -8,8 +8,21 @@ from collections.abc import Sequence
 from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Advice, Loss
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.describe import exponent_of
 
 _OF_A_SCHEDULE = ("vectorization", "spills", "register tile", "stride", "schedule", "imbalance", "serial")
+_POWERS = {
+    -2.0: "1 / (x * x)",
+    -1.5: "1 / (x * sqrt(x))",
+    -0.5: "1 / sqrt(x)",
+    0.25: "sqrt(sqrt(x))",
+    0.75: "sqrt(x) * sqrt(sqrt(x))",
+    1.5: "x * sqrt(x)",
+    2.5: "x * x * sqrt(x)",
+    3.0: "x * x * x",
+    4.0: "(x * x) * (x * x)",
+}
+"""What to write for a power with a constant exponent."""
 _SAVED_BY_INT8 = 0.75
 """A quarter of the bytes is moved."""
 
@@ -21,6 +34,8 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
     first = losses[0]
     if first.cause in ("layout", "fusion"):
         return _without_it(evidence, first)
+    if first.cause == "function calls":
+        return _without_calls(evidence, first)
     if first.cause in _OF_A_SCHEDULE and (evidence.others.best_us or evidence.others.tuned):
         return _tune(evidence, model)
     if first.cause in ("thread overhead", "serial", "imbalance"):
@@ -78,6 +93,19 @@ def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
 
 def _without_it(evidence: Evidence, loss: Loss) -> Advice:
     text = "no command removes it: give its neighbours one layout, or write them so that the compiler fuses them"
+    return Advice(command="", text=text, gain_us=loss.lost_us, gain_low_us=loss.low_us, gain_high_us=loss.high_us)
+
+
+def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
+    """The same value written with operations that LLVM has vectors for, where there is a way to."""
+    exponents = [exponent_of(edge) for edge in evidence.operator.structure.split(";")]
+    written = [_POWERS[one] for one in exponents if one in _POWERS]
+    if "mod" in evidence.operator.op_names:
+        written.append("x - y * trunc(x / y)")
+    if not written:
+        text = "vectors have no instruction for it: compute it for fewer values, or once if they repeat"
+        return Advice(command="", text=text)
+    text = f"write {' and '.join(written)} in the model instead, which becomes vector instructions"
     return Advice(command="", text=text, gain_us=loss.lost_us, gain_low_us=loss.low_us, gain_high_us=loss.high_us)
 
 

@@ -9,6 +9,7 @@ import msgspec
 Basis = Literal["measured", "computed", "predicted"]
 Cause = Literal[
     "vectorization",
+    "function calls",
     "spills",
     "register tile",
     "stride",

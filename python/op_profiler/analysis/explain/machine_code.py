@@ -90,7 +90,7 @@ class MachineLoop:
     @property
     def calls(self) -> tuple[str, ...]:
         """Functions that it calls."""
-        return tuple(line.split()[-1].split("@")[0] for line in self.body if line.startswith("call"))
+        return tuple(line.split()[-1].lstrip("*").split("@")[0] for line in self.body if line.startswith("call"))
 
     @property
     def far_steps(self) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ _LITTLE = 0.05
 _NOT_OVERLAPPING = ("schedule", "layout", "fusion")
 _SAID = {
     "vectorization": "missing vectorization",
+    "function calls": "calls of the C library",
     "spills": "spilled registers",
     "register tile": "a register tile that does not suit",
     "stride": "far steps through memory",

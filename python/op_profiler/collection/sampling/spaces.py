@@ -22,6 +22,12 @@ _SLOWER = {
     "float16": 5e8,
     "attention_einsum": 3e8,
     "reduced_attention": 6e8,
+    "large_windows": 1e8,
+    "resize": 1e8,
+    "long_conv1d": 4e8,
+    "few_channels": 4e8,
+    "few_outputs": 4e8,
+    "functions": 3e6,
 }
 """Operations at most of kinds that attain a tenth of what others do, and of any where all are drawn: in the time of one
 that takes half a second fifty others are measured."""

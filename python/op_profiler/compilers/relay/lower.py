@@ -27,11 +27,11 @@ from op_profiler.errors import ModelError
 from op_profiler.operators import cost
 
 _MOST_CONVOLUTIONS = 300
-_FLOAT_DECLARED = "#dbg_declare"
+FLOAT_DECLARED = "#dbg_declare"
 """In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
 as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
 _SIMPLIFICATION, _ELIMINATION = "SimplifyExpr", "tir.CommonSubexprElim"
-_NO_ELIMINATION = {"tir.disable_cse_tir": True}
+NO_ELIMINATION = {"tir.disable_cse_tir": True}
 _LOOKS_FOR = {"qnn.Legalize": "qnn.", "FlattenAtrousConv": "space_to_batch_nd"}
 """Passes that change only operations whose names begin so, which no pass before them makes. What they cost all the same
 is that TVM infers the types of the module before and behind each."""
@@ -59,9 +59,9 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
         try:
             return fuse(model.mod, target, folded, weights, layers=layers)
         except load_tvm().TVMError as error:
-            if _FLOAT_DECLARED not in str(error):
+            if FLOAT_DECLARED not in str(error):
                 raise
-            computed = with_computed_resizes(model.mod, folded, _NO_ELIMINATION)
+            computed = with_computed_resizes(model.mod, folded, NO_ELIMINATION)
             return fuse(computed, target, folded, weights, layers=layers)
 
 
@@ -143,10 +143,10 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         try:
             library = built(module)
         except tvm.TVMError as error:
-            if _FLOAT_DECLARED not in str(error):
+            if FLOAT_DECLARED not in str(error):
                 raise
             capture.modules.clear()
-            library = built(with_computed_resizes(module, model.params, _NO_ELIMINATION), **_NO_ELIMINATION)
+            library = built(with_computed_resizes(module, model.params, NO_ELIMINATION), **NO_ELIMINATION)
             left_out = [*left_out, _ELIMINATION]
     seconds = time.perf_counter() - started
     extracted = [extract(labelled, layers) for labelled in capture.modules]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from op_profiler.compilers.executed import executed
 from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.relay.launch_reader import LaunchReader
-from op_profiler.compilers.relay.lower import quiet
+from op_profiler.compilers.relay.lower import FLOAT_DECLARED, NO_ELIMINATION, quiet
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
@@ -26,7 +27,12 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
     Raises:
         ModelError: TVM has no schedule for it on that target, cannot build it, or a library computes it.
     """
-    lowered, code = _lowered(function, target)
+    try:
+        lowered, code = _lowered(function, target)
+    except ModelError as error:
+        if FLOAT_DECLARED not in str(error.__cause__):
+            raise
+        lowered, code = _lowered(function, target, NO_ELIMINATION)
     language = language_in_use()
     if target.kind.name == "cuda":
         kernel = Kernel((), None, LaunchReader(language, lowered).launches())
@@ -50,8 +56,12 @@ def language_in_use() -> Language:
     )
 
 
-def _lowered(function: Any, target: Any) -> tuple[Any, str | None]:
-    """The kernel's TIR with its loops, and LLVM's code."""
+def _lowered(function: Any, target: Any, options: Mapping[str, bool] | None = None) -> tuple[Any, str | None]:
+    """The kernel's TIR with its loops, and LLVM's code.
+
+    Args:
+        options: of TVM's passes, beside the usual ones.
+    """
     tvm = load_tvm()
     found: list[Any] = []
 
@@ -64,6 +74,7 @@ def _lowered(function: Any, target: Any) -> tuple[Any, str | None]:
         "relay.backend.use_auto_scheduler": False,
         "tir.add_lower_pass": [(_FLATTENED, noting)],
         "tir.disable_assert": True,  # what checks arguments is a fifth of the time, and no part of the kernel
+        **(options or {}),
     }
     code = None
     try:

@@ -82,6 +82,44 @@ class UnpaddedPool2d(Point):
         return elements * self.window**2 / self.stride**2, 2 * elements
 
 
+@dataclasses.dataclass(frozen=True)
+class LargeWindow(Point):
+    """Pooling of [batch, channels, size, ...] over windows of many values, with a margin or without.
+
+    Attributes:
+        axes: 1 for a series, 2 for an image.
+    """
+
+    kind = "large_windows"
+    batch: int
+    channels: int
+    size: int
+    window: int
+    stride: int
+    margin: int
+    mode: str
+    axes: int = 2
+
+    def expression(self, scope: Scope) -> Node:
+        pool = getattr(scope.relay.nn, f"{self.mode}_pool{self.axes}d")
+        window, stride, margin = ((size,) * self.axes for size in (self.window, self.stride, self.margin))
+        x = scope.input(self.batch, self.channels, *[self.size] * self.axes)
+        return pool(x, pool_size=window, strides=stride, padding=margin)
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.batch * self.channels * self.size**self.axes)
+        return elements * (self.window / self.stride) ** self.axes, 2 * elements
+
+
+def _large_windows(rng: random.Random) -> Point:
+    axes = 1 if rng.random() < 0.25 else 2
+    size = sizes.log_uniform(rng, 8, 112) if axes == 2 else sizes.log_uniform(rng, 32, 8192)
+    window = min(rng.choice((3, 5, 7, 9, 13, 21, 31)), size)
+    stride, margin = rng.choice((1, 2, 3, window)), rng.choice((0, window // 2))
+    channels = sizes.log_uniform(rng, 1, 256)
+    return LargeWindow(rng.choice((1, 8, 32)), channels, size, window, stride, margin, rng.choice(("max", "avg")), axes)
+
+
 def _pool2d(rng: random.Random) -> Point:
     size = sizes.size(rng)
     window = rng.choice((2, 3, 3, 3))
@@ -106,4 +144,5 @@ def _unpadded_pool2d(rng: random.Random) -> Point:
 DRAWS: dict[str, Draw] = {
     "pool2d": _pool2d,
     "unpadded_pool2d": _unpadded_pool2d,
+    "large_windows": _large_windows,
 }

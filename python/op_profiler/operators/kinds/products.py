@@ -213,6 +213,16 @@ def _dense(rng: random.Random) -> Point:
     )
 
 
+def _few_outputs(rng: random.Random) -> Point:
+    """Of one to eight outputs or rows."""
+    few, many = sizes.log_uniform(rng, 1, 8), sizes.log_uniform(rng, 1, 2048)
+    rows, columns = rng.choice(((few, many), (many, few), (many, few), (rng.choice((1, 8, 32)), few)))
+    inner = sizes.log_uniform(rng, 4, 8192)
+    if rng.random() < 0.25:
+        return BatchMatmul(rng.choice((1, 8, 32)), rows, columns, min(inner, 1024), rng.random() < 0.4)
+    return Dense(rows, inner, columns, rng.choice(("none", "bias")))
+
+
 def _batch_matmul(rng: random.Random) -> Point:
     transposed = rng.random() < 0.4
     heads = rng.choice((1, 2, 3, 4, 6, 8, 12, 16)) * rng.choices((1, 2, 4), (0.8, 0.1, 0.1))[0]
@@ -267,6 +277,7 @@ def _reduced_attention(rng: random.Random) -> Point:
 
 DRAWS: dict[str, Draw] = {
     "dense": _dense,
+    "few_outputs": _few_outputs,
     "batch_matmul": _batch_matmul,
     "transformer": _transformer,
     "run_time_weights": _run_time_weights,

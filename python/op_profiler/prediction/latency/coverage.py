@@ -10,6 +10,7 @@ import numpy as np
 
 from op_profiler.operators.cost import HEAVY
 from op_profiler.prediction.latency.features import NAMES
+from op_profiler.prediction.latency.kernel_model import COSTS, NO_COST
 from op_profiler.prediction.latency.query import Query
 
 _SIZES = [NAMES.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes")]
@@ -29,20 +30,33 @@ class Coverage:
         sizes: least and largest of the logarithms of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4),
             by anchor.
         least: below so many own ones a word is rare.
+        mainly: distinct own operators by the cost that takes half of their time (`KernelModel.main_costs`); empty where
+            the loops of too few are known, or where they are a GPU's.
+        networks: distinct own operators of networks, by word; empty where no network was measured.
     """
 
     own: dict[str, int]
     taught: dict[str, int]
     sizes: dict[str, list[list[float]]]
     least: int
+    mainly: dict[str, int] = dataclasses.field(default_factory=dict)
+    networks: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, own: Query, others: Sequence[Query] = ()) -> Coverage:
-        """What measurements of a device tell, and those of others that it is taught."""
+    def of(cls, own: Query, others: Sequence[Query] = (), main_costs: np.ndarray | None = None) -> Coverage:
+        """What measurements of a device tell, and those of others that it is taught.
+
+        Args:
+            main_costs: as of `KernelModel.main_costs`, one an entry of `own`; None where they are not known.
+        """
         mine = operators_with(own)
         taught = sum((operators_with(one) for one in others), mine)
         distinct = len(np.unique(own.keys))
-        return cls(dict(mine), dict(taught), _sizes((own, *others)), min(max(distinct // _ENOUGH_OF, 1), _ENOUGH))
+        least = min(max(distinct // _ENOUGH_OF, 1), _ENOUGH)
+        pairs = set() if main_costs is None else set(zip(main_costs.tolist(), own.keys.tolist()))
+        mainly = Counter(COSTS[cost] for cost, _ in pairs if cost != NO_COST)
+        networks = dict(operators_with(own.take(own.network)))
+        return cls(dict(mine), dict(taught), _sizes((own, *others)), least, dict(mainly), networks)
 
     def has_dtypes(self, query: Query) -> np.ndarray:
         """Mask of the entries whose dtypes were measured on the device."""
@@ -51,11 +65,14 @@ class Coverage:
 
     def learned(self, query: Query) -> np.ndarray:
         """Mask of the entries that regressions know: of a heavy op they need several operators. What other ops compute
-        is in the loops; where these are not known, and no heavy op is there, they need one operator of each."""
+        is in the loops; where these are not known, and no heavy op is there, they need one operator of each, and of
+        each text among the attributes of the anchor, such as the mode of a resize."""
         heavy = [[op for op in words if op.partition(" of ")[0] in HEAVY] for words in query.op_sets]
         enough = np.array([all(self.taught.get(op, 0) >= self.least for op in ops) for ops in heavy], dtype=bool)
         seen = [bool(ops) or ops_in(words) <= self.taught.keys() for ops, words in zip(heavy, query.op_sets)]
-        return np.asarray(enough[query.vocabulary] & (np.array(seen, dtype=bool)[query.vocabulary] | query.has_loops))
+        modes = [anchor in HEAVY or _texts(words) <= self.taught.keys() for anchor, *words in query.forms]
+        described = np.array(seen, dtype=bool)[query.vocabulary] & np.array(modes, dtype=bool)[query.form]
+        return np.asarray(enough[query.vocabulary] & (described | query.has_loops))
 
     def outside(self, query: Query) -> np.ndarray:
         """Mask of the entries with a rare anchor, attribute or dtype, with an op that nobody taught, or of other sizes
@@ -67,6 +84,21 @@ class Coverage:
         sizes = query.features[:, _SIZES]
         inside = (limits[:, 0] <= sizes) & (sizes <= limits[:, 1])
         return np.asarray(ops[query.vocabulary] | forms[query.form] | ~inside.all(axis=1))
+
+    def in_no_network(self, query: Query) -> np.ndarray:
+        """Mask of the entries with an op or a dtype that fewer operators of networks have than a word needs; none where
+        no network was measured."""
+        odd = [any(self.networks.get(word, 0) < self.least for word in words) for words in query.op_sets]
+        return np.asarray(np.array(odd, dtype=bool)[query.vocabulary] & bool(self.networks))
+
+    def is_new_work(self, main_costs: np.ndarray) -> np.ndarray:
+        """Mask of the kernels whose time goes mainly into what takes that of few of the device's own.
+
+        Args:
+            main_costs: as of `KernelModel.main_costs`.
+        """
+        few = [bool(self.mainly) and self.mainly.get(cost, 0) < self.least for cost in COSTS]
+        return np.asarray(np.array([*few, False])[main_costs])
 
     def _has_new(self, words: Iterable[str]) -> bool:
         """Of ops beside the anchor, one operator tells what there is to know."""
@@ -89,6 +121,11 @@ def operators_with(query: Query) -> Counter[str]:
 
 def _is_op(word: str) -> bool:
     return not word.startswith(("dtype ", "dynamic"))
+
+
+def _texts(words: Iterable[str]) -> set[str]:
+    """Of the words for attributes those for a text."""
+    return {word for word in words if not word.rpartition(" ")[2].isdigit()}
 
 
 def ops_in(words: Iterable[str]) -> set[str]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from op_profiler.operators import cost
+from op_profiler.operators.describe import PLAIN_EXPONENTS, exponent_of
 from op_profiler.operators.operator import Operator
 
 LANES = 16
@@ -35,7 +37,12 @@ KINDS = (
 )
 """What an operator is, by its anchor."""
 
-_TRANSCENDENTAL = frozenset({"exp", "erf", "tanh", "sigmoid", "log", "power", "fast_exp", "fast_tanh", "fast_erf"})
+_TRANSCENDENTAL = {
+    **dict.fromkeys(("exp", "erf", "tanh", "sigmoid", "log", "fast_exp", "fast_tanh", "fast_erf", "power"), 1),
+    **dict.fromkeys(("log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "logsumexp"), 1),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "mod"), 2),
+}
+"""Evaluations of functions for one value, roughly."""
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
 _KEPT = 1 << 16
 _USUAL_ITEM_BYTES = 4
@@ -138,7 +145,7 @@ def operator_features(operator: Operator) -> np.ndarray:
         "stride_aliasing": _log(math.gcd(stride, _PAGE_BYTES)),
         "rank": float(len(out)),
         "inputs": float(len(read) + len(operator.params)),
-        **_counts(operator.op_names),
+        **_counts(operator),
         "transcendental_work": _log(transcendental_work(operator)),
     }
     return np.fromiter((values[name] for name in NAMES), dtype=np.float32, count=len(NAMES))
@@ -146,8 +153,16 @@ def operator_features(operator: Operator) -> np.ndarray:
 
 def transcendental_work(operator: Operator) -> int:
     """Elements for which exp, erf, tanh and the like are computed, one after the other: each takes nanoseconds."""
-    count = sum(name in _TRANSCENDENTAL for name in operator.op_names) + ("softmax" in operator.anchor)
+    count = sum(_evaluations(operator)) + ("softmax" in operator.anchor)
     return count * (cost.elements(operator.outputs[0].shape) if operator.outputs else 0)
+
+
+def _evaluations(operator: Operator) -> list[int]:
+    """Of functions, of each op, for one value; powers that are products are none, and remainders of whole numbers."""
+    whole = bool(operator.outputs) and not operator.outputs[0].dtype.startswith(("float", "bfloat"))
+    counts = _TRANSCENDENTAL | ({"mod": 0} if whole else {})
+    edges = itertools.zip_longest(operator.op_names, operator.structure.split(";"), fillvalue="")
+    return [0 if exponent_of(edge) in PLAIN_EXPONENTS else counts.get(name, 0) for name, edge in edges]
 
 
 def matrix(operators: Sequence[Operator]) -> np.ndarray:
@@ -182,8 +197,9 @@ def _read_stride(operator: Operator) -> int:
     return itemsize
 
 
-def _counts(op_names: Sequence[str]) -> dict[str, float]:
-    transcendental = sum(name in _TRANSCENDENTAL for name in op_names)
+def _counts(operator: Operator) -> dict[str, float]:
+    op_names = operator.op_names
+    transcendental = sum(count > 0 for count in _evaluations(operator))
     roots = sum(name in _ROOTS for name in op_names)
     moves = sum(name in cost.MOVES_DATA for name in op_names)
     return {

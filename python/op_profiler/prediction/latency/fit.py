@@ -98,7 +98,9 @@ def fit(
     interpolated = np.where(usable, errors["interpolated"], np.nan)
     judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
-    spread = Spread.of(query, judged, target, np.log(examples.latency_us / least_us))
+    coverage = Coverage.of(query, [one.query for one in elsewhere], _main_costs(base, query))
+    above_least = np.log(examples.latency_us / least_us)
+    spread = Spread.of(query, judged, target, above_least, coverage.in_no_network(query))
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return OperatorPredictor(
         device=device,
@@ -108,13 +110,17 @@ def fit(
         models=trained(method, seed, [own, *elsewhere]),
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
-        coverage=Coverage.of(query, [one.query for one in elsewhere]),
+        coverage=coverage,
         spread=spread,
         correlation=_correlation(examples, query, final, spread),
         usual_traffic_bytes=_usual_traffic(examples),
         fingerprint=fingerprint(examples),
         launching=Launching.of(examples),
     )
+
+
+def _main_costs(base: Base, query: Query) -> np.ndarray | None:
+    return base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else None
 
 
 def _only_device(examples: Examples) -> DeviceName:

@@ -18,6 +18,8 @@ from op_profiler.prediction.latency.regression import Boosted
 COVERAGE = 0.9
 WITHOUT_LOOPS = "regressed without loops"
 """Among the tiers of errors: what regressions say of an operator whose loops nobody knows, as where no TVM is."""
+IN_NO_NETWORK = "regressed of no network"
+"""Among them: what regressions say of an operator that is like none of a measured network."""
 _ABOVE_LEAST = 0.99
 _NO_ESTIMATE = ("bound", "unsupported")
 _SMALLEST_ERROR = 0.003
@@ -31,7 +33,7 @@ class Spread:
 
     Attributes:
         scale: predicts the log of the size of an error from `Query.columns`; None where too little was held out.
-        quantiles: by tier and for `WITHOUT_LOOPS`, the quantile of error over expected error.
+        quantiles: by tier and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`, the quantile of error over expected error.
         typical_above_bound: median of log(time over roofline bound); `bound_width`: what covers 90 % around it, the
             interval where there is no `scale`.
         fastest: what log(time over `Roofline.least_us`) is at least.
@@ -47,15 +49,18 @@ class Spread:
         """What operators take at least on this device, from what its roofline allows."""
         return np.asarray(of_roofline * np.exp(self.fastest))
 
-    def half_width(self, query: Query, tiers: str | np.ndarray) -> np.ndarray:
+    def half_width(self, query: Query, tiers: str | np.ndarray, in_no_network: bool | np.ndarray = False) -> np.ndarray:
         """Half of the interval of each entry, on a logarithmic scale; NaN for what is bounded or unsupported.
 
         Args:
             tiers: name of the tier of all entries, or of each.
+            in_no_network: whether they are like no operator of a measured network, of all entries or of each.
         """
         names = np.broadcast_to(np.asarray(tiers), (len(query),))
         if self.scale is None:
             return np.where(np.isin(names, _NO_ESTIMATE), np.nan, self.bound_width)
+        if IN_NO_NETWORK in self.quantiles:
+            names = np.where((names == "regressed") & in_no_network, IN_NO_NETWORK, names)
         names = np.where((names == "regressed") & ~query.has_loops, WITHOUT_LOOPS, names)
         found = np.full(len(query), np.nan)
         for name in set(names.tolist()).difference(_NO_ESTIMATE):
@@ -65,7 +70,12 @@ class Spread:
 
     @classmethod
     def of(
-        cls, query: Query, errors: dict[str, np.ndarray], above_bound: np.ndarray, above_least: np.ndarray
+        cls,
+        query: Query,
+        errors: dict[str, np.ndarray],
+        above_bound: np.ndarray,
+        above_least: np.ndarray,
+        in_no_network: np.ndarray,
     ) -> Spread:
         """From errors on held-out operators.
 
@@ -74,6 +84,7 @@ class Spread:
                 such as its thread counts, are on one side.
             errors: by tier, log(estimate over measured), one an entry of `query`; NaN where that tier does not answer.
             above_bound, above_least: log(measured over bound), and over the least time of the roofline.
+            in_no_network: mask of the operators that are like none of a network, which are farther off.
         """
         typical = float(np.median(above_bound))
         width = conformal_quantile(np.abs(above_bound - typical))
@@ -98,6 +109,9 @@ class Spread:
         pooled = conformal_quantile(known["regressed"])
         for name, ratio in known.items():
             spread.quantiles[name] = conformal_quantile(ratio) if len(ratio) >= _FEWEST_ERRORS else pooled
+        odd = ratios["regressed"][in_no_network & np.isfinite(ratios["regressed"])]
+        if len(odd) >= _FEWEST_ERRORS:
+            spread.quantiles[IN_NO_NETWORK] = max(conformal_quantile(odd), pooled)
         return spread
 
 

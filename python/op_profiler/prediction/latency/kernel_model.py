@@ -29,6 +29,9 @@ _START_US = {
     **dict(zip(MOVED, (1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4))),
 }
 """Where the fit begins: some cycles an instruction, by its class."""
+COSTS = (*TERMS, *MOVED)
+"""What costs of the model are of, beside the call."""
+NO_COST = len(COSTS)
 _CALL_US, _COLD_CALL_US, _SPLIT_US = 0.1, 1.0, 1.0
 _CALLS = 3
 """Costs behind those of `TERMS` and `MOVED`."""
@@ -136,6 +139,19 @@ class KernelModel:
             found[mine] = _parts(query.take(mine), count).shares(costs)
         return found
 
+    def main_costs(self, query: Query) -> np.ndarray:
+        """Which of `COSTS` takes half of each kernel's time or more, by its place; `NO_COST` where none does, as where
+        the call takes most, or where the loops are not known."""
+        found = np.full(len(query), NO_COST)
+        known, used = query.has_loops, _threads_used(query)
+        for count in set(used[known].tolist()):
+            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
+            mine = np.flatnonzero(known & (used == count))
+            times = _parts(query.take(mine), count).times_us(costs)
+            main = np.argmax(times, axis=1)
+            found[mine] = np.where(times.max(axis=1) >= times.sum(axis=1) / 2, main, NO_COST)
+        return found
+
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
@@ -165,6 +181,12 @@ class _Parts:
             found[:, :-_CALLS] += times * (counts @ _IN_GROUP.T)
         found[:, -_CALLS:] = self.calls * costs[-_CALLS:]
         return found
+
+    def times_us(self, log_costs: np.ndarray) -> np.ndarray:
+        """Of each amount by itself, and of the call; shape (kernels, costs - 2)."""
+        costs = np.exp(log_costs)
+        call_us = (self.calls * costs[-_CALLS:]).sum(axis=1)
+        return np.column_stack([(self.parallel + self.serial) * costs[:-_CALLS], call_us])
 
     def shares(self, log_costs: np.ndarray) -> np.ndarray:
         costs = np.exp(log_costs)

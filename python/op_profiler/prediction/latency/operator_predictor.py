@@ -19,6 +19,7 @@ from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.features import NAMES
 from op_profiler.prediction.latency.interpolation import Interpolation, families_of
 from op_profiler.prediction.latency.intervals import Spread
+from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.loops import columns_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.regression import Fitted
@@ -256,8 +257,8 @@ class OperatorPredictor:
         whether they are `outside`."""
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
-        width = self.spread.half_width(query, np.array(TIERS)[tier])
-        outside = self.coverage.outside(query) & (tier > SAMPLED) & (tier < BOUND)
+        width = self.spread.half_width(query, np.array(TIERS)[tier], self.coverage.in_no_network(query))
+        outside = (self.coverage.outside(query) | self._is_new_work(query)) & (tier > SAMPLED) & (tier < BOUND)
         latency[tier >= BOUND] = np.nan
         return latency, np.where(outside, 2 * width, width), tier, outside
 
@@ -277,6 +278,13 @@ class OperatorPredictor:
         if regressed.any():
             self._regress(query.take(regressed), np.flatnonzero(regressed), tier, log_ratio)
         return tier, log_ratio
+
+    def _is_new_work(self, query: Query) -> np.ndarray:
+        """Mask of the kernels that spend their time on what few measured ones do."""
+        kernels = self.base.kernels
+        if not isinstance(kernels, KernelModel):
+            return np.zeros(len(query), dtype=bool)
+        return self.coverage.is_new_work(kernels.main_costs(query))
 
     def _too_large(self, query: Query) -> np.ndarray:
         """Whether an operator moves more bytes than the device has memory, so that its tensors cannot be in it."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from op_profiler.operators.cost import HEAVY
+from op_profiler.operators.describe import calls_power
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.features import KINDS, NAMES, matrix, transcendental_work
 from op_profiler.prediction.latency.roofline import Work
@@ -208,13 +209,20 @@ def _work(operator: Operator) -> tuple[int, int, int]:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _words(operator: Operator) -> frozenset[str]:
-    """What a predictor has to have seen to know an operator: its ops, the dtypes that it computes with, and the heavy
-    op in that dtype: who has seen int8 in a cast knows nothing of a convolution of int8."""
+    """What a predictor has to have seen to know an operator: its ops, the dtypes that it computes with, the heavy op in
+    that dtype, and whether powers are calls: who has seen int8 in a cast knows nothing of a convolution of int8, and
+    who has seen squares nothing of cubes."""
     dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
     dynamic = any(d < 0 for t in (*operator.inputs, *operator.params, *operator.outputs) for d in t.shape)
     first = operator.inputs[0].dtype if operator.inputs else _USUAL_DTYPE
-    heavy = (f"{operator.anchor} of {first}",) if operator.anchor in HEAVY and first != _USUAL_DTYPE else ()
-    return frozenset({*operator.op_names, *dtypes, *heavy, *(("dynamic shape",) if dynamic else ())})
+    words = {*operator.op_names, *dtypes}
+    if operator.anchor in HEAVY and first != _USUAL_DTYPE:
+        words.add(f"{operator.anchor} of {first}")
+    if dynamic:
+        words.add("dynamic shape")
+    if any(map(calls_power, operator.structure.split(";"))):
+        words.add("power by a function")
+    return frozenset(words)
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -24,6 +24,8 @@ def losses(evidence: Evidence) -> list[Loss]:
     names = set(evidence.operator.op_names)
     if not names or not names <= _LAYOUTS | _ELEMENTWISE:
         return []
+    if evidence.code is not None and evidence.code.hottest.calls:
+        return []  # a function that is called for each value takes as long in a fused kernel
     cause: Cause = "layout" if names <= _LAYOUTS else "fusion"
     time = evidence.us("model")
     because = (

@@ -70,8 +70,9 @@ def losses(evidence: Evidence) -> list[Loss]:
 
 def _calls(room: float, called: tuple[str, ...]) -> list[Loss]:
     """A loop that calls a function for each value computes one value at a time, whatever else it does."""
-    because = f"the hottest loop calls {', '.join(sorted(set(called)))} for single values"
-    return [_loss("vectorization", _OF_CALLS * room, room, because)]
+    names = sorted(set(called))
+    because = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} called for each value"
+    return [_loss("function calls", _OF_CALLS * room, room, because)]
 
 
 def _loss(cause: Cause, lost: float, most: float, because: str) -> Loss:
