@@ -223,7 +223,8 @@ class PackedFunction(Protocol):
     def handle(self) -> Any:
         """The ctypes pointer that ``TVMFuncCall`` takes."""
 
-    def __call__(self, *arguments: Any) -> Any: ...
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
 
 
 class RuntimeModule(Protocol):

@@ -27,7 +27,8 @@ Tensors = Sequence[TensorSpec]
 class Flops(Protocol):
     """Operations of one op, from its attributes as plain values and its tensors in their order."""
 
-    def __call__(self, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int: ...
+    def __call__(self, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+        """Return the number of operations."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,6 +47,7 @@ class FormatSuite:
 
     @pytest.fixture(autouse=True)
     def reads(self, format: Format) -> None:
+        """Skip the test for a format that is only written."""
         if not format.reads:
             pytest.skip("files of it are only written")
 

@@ -16,6 +16,7 @@ class ChromeTrace(ModelFormat):
     """See the module."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
+        """Return the events of the runs, a process each, as the Trace Event Format has them."""
         events = [event for number, run in enumerate(runs, 1) for event in _events(number, run)]
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 

@@ -24,6 +24,7 @@ class ModelExplorer(ModelFormat):
     """See the module."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
+        """Return node data of one run; raises UsageError for several."""
         if len(runs) > 1:
             raise UsageError(
                 f"{len(runs)} runs fit, and the file is for one graph; choose with --threads, --device and --where "

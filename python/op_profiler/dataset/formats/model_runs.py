@@ -64,11 +64,13 @@ class ModelFormat(Format):
         """Plain values; raises UsageError where these runs do not go into one file."""
 
     def read_into(self, dataset: Dataset, path: Path, **_: Any) -> NoReturn:
+        """Raise UsageError: these files are for viewers."""
         raise UsageError(f"{path}: files of this format are for viewers; import reads csv, jsonl and parquet")
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
+        """Write the runs of the rows; calls without a time are counted as left out."""
         from op_profiler.dataset.flat import flat_rows
 
         left_out: collections.Counter[str] = collections.Counter()

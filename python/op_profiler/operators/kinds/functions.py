@@ -57,6 +57,7 @@ class Function(Point):
     exponent: float = 0.0
 
     def expression(self, scope: Scope) -> Node:
+        """Return the function of a tensor; of two operands, the second has a shape of its own."""
         relay = scope.relay
         x = scope.input(*self.shape, dtype=self.dtype)
         if self.op == "where":
@@ -91,6 +92,7 @@ class Function(Point):
         return softplus if self.op == "softplus" else relay.multiply(x, relay.tanh(softplus))
 
     def work(self) -> tuple[float, float]:
+        """Return one operation for each element, and the elements that are read and written."""
         elements = float(math.prod(self.shape))
         operands = 3.0 if self.second == "tensor" else 4.0 if self.op == "where" else 2.0
         return elements, operands * elements

@@ -39,6 +39,7 @@ class Resize(Point):
     axes: int = 2
 
     def expression(self, scope: Scope) -> Node:
+        """Return the resized images."""
         image = scope.relay.image
         resize, layout = (image.resize1d, "NCW") if self.axes == 1 else (image.resize2d, "NCHW")
         return resize(
@@ -53,6 +54,7 @@ class Resize(Point):
         )
 
     def work(self) -> tuple[float, float]:
+        """Return ten operations for each element that is read for a result, and the elements moved."""
         images = float(self.batch * self.channels)
         results = images * self.result**self.axes
         taps: float = _TAPS[self.method] ** self.axes
@@ -70,6 +72,7 @@ class Gather(Point):
     each: bool = False
 
     def expression(self, scope: Scope) -> Node:
+        """Return what is gathered from the tensor, by places of type int64."""
         relay, data = scope.relay, scope.input(*self.shape)
         if self.each:
             return relay.gather(data, self.axis, scope.input(*self._result, dtype="int64"))
@@ -80,6 +83,7 @@ class Gather(Point):
         return tuple(self.count if at == self.axis else size for at, size in enumerate(self.shape))
 
     def work(self) -> tuple[float, float]:
+        """Return no operations, and the elements that are read and written."""
         results = float(math.prod(self._result))
         return 0.0, results * (4.0 if self.each else 2.0)
 

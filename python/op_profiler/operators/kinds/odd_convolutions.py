@@ -43,10 +43,12 @@ class LongConv1d(Point):
         )
 
     def expression(self, scope: Scope) -> Node:
+        """Return the 1-D convolution with its epilogue."""
         conv = self.convolution
         return epilogue(scope, conv.expression(scope), conv.out_shape, self.epilogue)
 
     def work(self) -> tuple[float, float]:
+        """Return the work of the convolution; the epilogue adds none."""
         return self.convolution.work()
 
 

@@ -101,12 +101,14 @@ class LargeWindow(Point):
     axes: int = 2
 
     def expression(self, scope: Scope) -> Node:
+        """Return the pool of a tensor in NCW or NCHW layout."""
         pool = getattr(scope.relay.nn, f"{self.mode}_pool{self.axes}d")
         window, stride, margin = ((size,) * self.axes for size in (self.window, self.stride, self.margin))
         x = scope.input(self.batch, self.channels, *[self.size] * self.axes)
         return pool(x, pool_size=window, strides=stride, padding=margin)
 
     def work(self) -> tuple[float, float]:
+        """Return one operation for each element of each window, and the elements that are moved."""
         elements = float(self.batch * self.channels * self.size**self.axes)
         return elements * (self.window / self.stride) ** self.axes, 2 * elements
 
