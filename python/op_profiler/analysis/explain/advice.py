@@ -81,10 +81,18 @@ def _without_it(evidence: Evidence, loss: Loss) -> Advice:
     return Advice(command="", text=text, gain_us=loss.lost_us, gain_low_us=loss.low_us, gain_high_us=loss.high_us)
 
 
+def explain_command(model: ModelRequest) -> str:
+    """What explains a model, without its thread counts."""
+    return f"op-profiler explain {_name(model)}{_sizes(model)}"
+
+
 def _collect(model: ModelRequest) -> str:
+    return f"op-profiler collect --modelsource {model.source} --modelname {shlex.quote(model.name)}{_sizes(model)}"
+
+
+def _sizes(model: ModelRequest) -> str:
     options = f" --batchsize {model.batch_size}" if model.batch_size != 1 else ""
-    options += f" --sequence-length {model.sequence_length}" if model.sequence_length else ""
-    return f"op-profiler collect --modelsource {model.source} --modelname {shlex.quote(model.name)}{options}"
+    return options + (f" --sequence-length {model.sequence_length}" if model.sequence_length else "")
 
 
 def _name(model: ModelRequest) -> str:
