@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from common import at_most, every, run_of, store
-from tuned_speedup import geometric_mean
 
 if TYPE_CHECKING:
     from common import Tables
@@ -34,9 +34,12 @@ NETWORKS: dict[str, dict[str, Any]] = {
         for name in ("bert", "gpt2", "t5-encoder")
     },
     "segformer": {"source": "transformers", "name": "segformer"},
-    **{name: {"source": "file", "name": f"peer_networks:{name}"} for name in ("unet", "dcgan", "whisper_encoder")},
+    **{
+        name: {"source": "file", "name": f"peer_networks_common:{name}"}
+        for name in ("unet", "dcgan", "whisper_encoder")
+    },
 }
-"""Requests by name; those of the source ``file`` are in ``peer_networks.py``."""
+"""Requests by name; those of the source ``file`` are in ``peer_networks_common.py``."""
 THREADS = (1, 2)
 PEERS = ("onnxruntime", "torch", "ncnn", "openvino")
 _RIVALS = ("onnxruntime", "ncnn")

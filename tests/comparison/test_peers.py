@@ -125,7 +125,6 @@ def test_a_torch_module_in_every_runtime_with_advice(tmp_path: Path, monkeypatch
     (at,) = found.at
     check(at, against)
     assert {"0", "3"} <= {layer.layer for layer in at.layers}
-    assert all(share < 0.5 * (at.layers[0].ours_us + 1e9) for share in at.elsewhere_us.values())
     assert all(layer.advice for layer in at.layers[:10] if layer.lost_us > 0)
 
 

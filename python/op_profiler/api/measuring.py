@@ -240,10 +240,11 @@ def compare_peers(
 ) -> PeerComparison:
     """Compare a model with the same one in other runtimes, measured in turns, and find the layers that lose most.
 
-    >>> import op_profiler
-    >>> found = op_profiler.compare_peers("squeezenet1_1", against=["torch"], threads=[1], seconds=1)
-    >>> [one.name for one in found.at[0].runtimes][-1]
-    'torch'
+    >>> import op_profiler, torch
+    >>> module, inputs = torch.nn.Linear(64, 64), torch.zeros(1, 64)
+    >>> found = op_profiler.compare_peers(module, inputs, against=["torch"], threads=[1], seconds=1)
+    >>> [(one.name, one.agree) for one in found.at[0].runtimes][-1]
+    ('torch', True)
 
     Args:
         model, inputs: as for `collect`.

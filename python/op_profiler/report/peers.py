@@ -77,9 +77,12 @@ def _layers(console: Console, at: AtThreads) -> None:
         show_table(console, f"layers that lose most against {at.best}", headings, cells)
     else:
         print_line(console, f"no layer loses {_LEAST_LOST:.1%} of the model's time against {at.best}")
+    advice: dict[tuple[str, str], list[str]] = {}
     for layer in rows:
-        if layer.advice:
-            print_line(console, f"{layer.layer}: {layer.advice}" + (f": {layer.command}" if layer.command else ""))
+        advice.setdefault((layer.advice, layer.command), []).append(layer.layer)
+    for (text, command), layers in advice.items():
+        if text:
+            print_line(console, ": ".join(filter(None, (", ".join(layers), text, command))))
     for line in _profilers(at):
         print_line(console, f"note: {line}")
 
@@ -106,11 +109,11 @@ def verdicts(found: PeerComparison) -> list[str]:
     """What it comes to, in a sentence a thread count."""
     lines = []
     for at in found.at:
-        measured = [one for one in at.runtimes if one.busy_threads is not None and one.ratio is not None]
+        measured = [one for one in at.runtimes if one.busy_threads is not None and one.agree]
         ours = next(one for one in at.runtimes if one.name == at.build)
         where = f"{found.model}, {threads_text(at.threads)}"
         if not measured or ours.median_us is None:
-            lines.append(f"{where}: no other runtime was measured")
+            lines.append(f"{where}: no other runtime was measured that computes the same")
             continue
         best = min(measured, key=lambda one: one.median_us or math.inf)
         times = ours.median_us / (best.median_us or math.nan)

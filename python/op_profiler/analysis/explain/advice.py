@@ -39,7 +39,7 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
 def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
     """A known schedule is used by the next build; what is not known yet is searched for."""
     hot, others = evidence.us("hot"), evidence.others
-    command = f"{_collect(model)} --iftune true --threads {evidence.threads}"
+    command = tune_command(model, evidence.threads)
     if others.best_us is not None:
         gain = max(hot - others.best_us, 0.0)
         text = f"search; the best known schedule ({others.best_from}) takes {others.best_us:.1f} us"
@@ -84,6 +84,11 @@ def _without_it(evidence: Evidence, loss: Loss) -> Advice:
 def explain_command(model: ModelRequest) -> str:
     """What explains a model, without its thread counts."""
     return f"op-profiler explain {_name(model)}{_sizes(model)}"
+
+
+def tune_command(model: ModelRequest, threads: int) -> str:
+    """What searches for schedules of a model."""
+    return f"{_collect(model)} --iftune true --threads {threads}"
 
 
 def _collect(model: ModelRequest) -> str:

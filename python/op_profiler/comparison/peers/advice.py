@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.analysis.explain.advice import explain_command
+from op_profiler.analysis.explain.advice import explain_command, tune_command
 from op_profiler.analysis.explain.explain import explain_built
 from op_profiler.analysis.explain.other_times import KnownSchedules
 from op_profiler.analysis.explain.request import ExplainRequest
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST = 10
 """Layers that advice is given for."""
+_FASTER_MEMORY = "the other runtime reads the same bytes in less time: search for a schedule"
 
 
 def with_advice(
@@ -40,7 +41,13 @@ def with_advice(
     request = ExplainRequest(build=build, top=3 * _MOST)
     known = KnownSchedules.read(None, shipped=True, threads=max(build.threads))
     found = explain_built(built, machine, inputs, request, known, announce)
-    advice = {one.key: one.advice for one in found.operators if one.advice is not None}
+    search = tune_command(build.model, max(build.threads))
+    advice = {
+        # In float32 the other runtime moves as many bytes, so these are not what it gains by.
+        one.key: (_FASTER_MEMORY, search) if one.losses[0].cause == "memory" else (one.advice.text, one.advice.command)
+        for one in found.operators
+        if one.advice is not None
+    }
     explain = f"{explain_command(build.model)} --threads {max(build.threads)}"
     advised = []
     for layer in layers[:_MOST]:
@@ -48,7 +55,7 @@ def with_advice(
         if layer.lost_us <= 0:
             advised.append(layer)
         elif ours is not None:
-            advised.append(dataclasses.replace(layer, advice=ours.text, command=ours.command))
+            advised.append(dataclasses.replace(layer, advice=ours[0], command=ours[1]))
         else:
             advised.append(dataclasses.replace(layer, advice="find out what it loses to", command=explain))
     return (*advised, *layers[_MOST:])

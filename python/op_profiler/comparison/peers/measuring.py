@@ -145,29 +145,22 @@ def _at_threads(
         }
         measured, foreign = _in_turns(sides, failures, request.seconds, cores, {n: p.process for n, p in peers.items()})
         layers = ours[-1].layers()
-    medians = {name: float(np.median(column)) for name, column in measured.items()}
-    runtimes = [_time(one.name, measured, version=request.build.compiler, threads=threads) for one in ours]
-    for tuned in ours[1:]:
-        runtimes[-1] = _compared(runtimes[-1], tuned.loaded.output_arrays(), expected)
+    told = [_our_time(one, measured, expected, request.build.compiler, threads) for one in ours]
     for name in dict.fromkeys(request.against):
         if name in failures:
-            runtimes.append(RuntimeTime(name=name, problem=failures[name]))
-            continue
-        peer = peers[name]
-        time_of_it = dataclasses.replace(
-            _time(name, measured, version=peer.version, threads=peer.threads),
-            busy_threads=peer.busy_threads,
-            distortion=peer.profile.distortion if peer.profile else None,
-        )
-        runtimes.append(_compared(time_of_it, outputs[name], expected))
-    profiles = {name: peer.profile for name, peer in peers.items() if name in medians and peer.profile is not None}
+            told.append(RuntimeTime(name=name, problem=failures[name]))
+        else:
+            told.append(_peer_time(name, peers[name], measured, outputs[name], expected))
+    agreeing = {one.name for one in told if one.agree}
+    profiles = {name: peer.profile for name, peer in peers.items() if name in agreeing and peer.profile is not None}
+    medians = {name: float(np.median(column)) for name, column in measured.items()}
     best = min(profiles, key=lambda name: medians[name], default="")
     rows, elsewhere = _layers(layers, medians[ours[-1].name], profiles, medians, best)
     return AtThreads(
         threads=threads,
         rounds=len(measured[OURS[0]]),
         foreign_load=foreign,
-        runtimes=tuple(runtimes),
+        runtimes=tuple(told),
         build=ours[-1].name,
         best=best,
         elsewhere_us=elsewhere,
@@ -243,6 +236,28 @@ def _in_turns(
     foreign = sum(quiet) < _LEAST_ROUNDS
     kept = [row for row, undisturbed in zip(rows, quiet) if undisturbed or foreign]
     return {name: np.array([row[name] for row in kept]) for name in names}, foreign
+
+
+def _our_time(
+    one: OurBuild, measured: Mapping[str, np.ndarray], expected: Sequence[np.ndarray], compiler: str, threads: int
+) -> RuntimeTime:
+    found = _time(one.name, measured, version=compiler, threads=threads)
+    return found if one.name == OURS[0] else _compared(found, one.loaded.output_arrays(), expected)
+
+
+def _peer_time(
+    name: str,
+    peer: RunningPeer,
+    measured: Mapping[str, np.ndarray],
+    outputs: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
+) -> RuntimeTime:
+    found = dataclasses.replace(
+        _time(name, measured, version=peer.version, threads=peer.threads),
+        busy_threads=peer.busy_threads,
+        distortion=peer.profile.distortion if peer.profile else None,
+    )
+    return _compared(found, outputs, expected)
 
 
 def _time(name: str, measured: Mapping[str, np.ndarray], *, version: str, threads: int) -> RuntimeTime:

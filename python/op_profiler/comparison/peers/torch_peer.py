@@ -60,7 +60,7 @@ def outermost(events: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
         if "forward" in event["name"] or event["ts"] < until:
             continue  # the whole module, or what an operator calls
         until = event["ts"] + event["dur"]
-        _, *modules = _MODULE.findall(event["args"].get("Module Hierarchy", ""))
+        modules = _MODULE.findall(event["args"].get("Module Hierarchy", ""))[1:]  # the first is the whole
         times.append(("/".join(["", *modules, event["name"]]), float(event["dur"])))
     return times
 

@@ -1,4 +1,4 @@
-"""Networks that no zoo here has, with random weights: functions for ``peer_networks:NAME``."""
+"""Networks that no zoo here has, with random weights: functions for ``peer_networks_common:NAME``."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class _Double(nn.Sequential):
 
 
 class _Unet(nn.Module):
+    """Levels that halve the image, and as many that double it again with what lies beside them."""
+
     def __init__(self, width: int = 32, depth: int = 4) -> None:
         super().__init__()
         sizes = [width << level for level in range(depth + 1)]
