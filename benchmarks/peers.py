@@ -157,11 +157,11 @@ def main() -> None:
                 )
     for row in summary:
         print(row)
-    rivals = [row for row in summary if row["against"] == " or ".join(_RIVALS)]
+    goals = [row for row in summary if row["against"] == " or ".join(_RIVALS)]
     headline = "; ".join(
         f"{row['threads']} threads: the default build takes {row['default_over_this']} times as long as the best of "
         f"{' and '.join(_RIVALS)}, {row['worst']} at worst ({row['worst_network']})"
-        for row in rivals
+        for row in goals
     )
     if missing := sorted(NETWORKS.keys() - measured):
         print(f"not measured: {', '.join(missing)}")

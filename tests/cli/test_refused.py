@@ -110,7 +110,7 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["compare", "a", "b", "--seconds", "0", "--rerun"], ["--seconds 0"]),
     (["compare", "a", "b", "--seconds", "5"], ["--seconds", "--rerun"]),
     (["compare", "a"], ["a is compared with nothing", "--against"]),
-    (["compare", "mlp", "b", "--against", "torch"], ["after", "--against"]),
+    (["compare", "mlp", "b", "--against", "torch"], ["AFTER", "--against"]),
     (["compare", "mlp", "--against", "torch", "--rerun"], ["--rerun", "--against"]),
     (["compare", "mlp", "--against", "tensorflow"], ["unknown runtime 'tensorflow'", "onnxruntime"]),
     (["compare", "a", "b", "--batchsize", "2"], ["--batchsize", "--against"]),

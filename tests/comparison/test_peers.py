@@ -108,7 +108,7 @@ def test_an_onnx_file_in_the_runtimes_that_read_it(tmp_path: Path) -> None:
     check(at, against)
     assert {layer.layer for layer in at.layers} == {"first", "second"}
     first = next(layer for layer in at.layers if layer.layer == "first")
-    assert all(us > 0 for us in first.peers_us.values())
+    assert all(us > 0 for us in first.peers_us.values()), first.peers_us
     assert at.best in at.elsewhere_us
     assert list(tmp_path.iterdir()) == [path], "runtimes write elsewhere than next to the user's file"
     assert "times as long as" in verdicts(found)[0]

@@ -44,6 +44,7 @@ stands in the way.
 _OF_RUNS = ("after", "model", "rerun", "db", "fail_above", "markdown", "report")
 _OF_PEERS = ("batch_size", "input_names", "input_shapes", "sequence_length", "compiler", "schedules", "check_outputs")
 _OPTIONS = {
+    "after": "AFTER",
     "fail_above": "--fail-above",
     "batch_size": "--batchsize",
     "input_names": "--inputname",
@@ -113,7 +114,7 @@ def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
     """Refuse options that do not fit."""
     for name in names:
         if values.is_given(context, name):
-            raise UsageError(f"{_OPTIONS.get(name, name if name == 'after' else f'--{name}')} {why}")
+            raise UsageError(f"{_OPTIONS.get(name, f'--{name}')} {why}")
 
 
 def _compare_with_peers(request: CompareRequest, peers: PeersRequest, *, as_json: bool, quiet: bool) -> None:

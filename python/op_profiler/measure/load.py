@@ -77,13 +77,13 @@ class CoreMeter:
         sysfs: Path = Path("/sys"),
     ) -> None:
         self._cores = len(set(cores))
-        self._ours = [psutil.Process(), *map(psutil.Process, processes)]
+        self._processes = [psutil.Process(number) for number in processes]
         self._stat = proc / "stat"
         self._near = {near for core in cores for near in siblings(core, sysfs)}
         self._last = self._now()
 
     def _now(self) -> tuple[float, dict[int, float], float]:
-        own = [process.cpu_times() for process in self._ours]
+        own = [os.times(), *(process.cpu_times() for process in self._processes)]
         return time.monotonic(), _busy_seconds(self._stat.read_text()), sum(one.user + one.system for one in own)
 
     def cores(self) -> CoreLoad | None:

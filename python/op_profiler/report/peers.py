@@ -10,7 +10,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.comparison.peers.result import AtThreads, LayerTime, PeerComparison, RuntimeTime
+    from op_profiler.comparison.peers.result import AtThreads, PeerLayer, PeerComparison, RuntimeTime
 
 _SHOWN_LAYERS = 10
 _LEAST_LOST = 0.005
@@ -87,7 +87,7 @@ def _layers(console: Console, at: AtThreads) -> None:
         print_line(console, f"note: {line}")
 
 
-def _shown(at: AtThreads) -> list[LayerTime]:
+def _shown(at: AtThreads) -> list[PeerLayer]:
     whole = sum(layer.ours_us for layer in at.layers)
     return [layer for layer in at.layers[:_SHOWN_LAYERS] if layer.lost_us > _LEAST_LOST * whole]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.building.request import BuildRequest
-    from op_profiler.comparison.peers.result import LayerTime
+    from op_profiler.comparison.peers.result import PeerLayer
     from op_profiler.compilers.compiled_model import BuiltModel
     from op_profiler.targets.machine import Machine
 
@@ -25,13 +25,13 @@ _FASTER_MEMORY = "the other runtime reads the same bytes in less time: search fo
 
 
 def with_advice(
-    layers: Sequence[LayerTime],
+    layers: Sequence[PeerLayer],
     built: BuiltModel,
     machine: Machine,
     inputs: Mapping[str, np.ndarray],
     build: BuildRequest,
     announce: Callable[[str], None],
-) -> tuple[LayerTime, ...]:
+) -> tuple[PeerLayer, ...]:
     """The layers that lose most with the advice of `explain` for their operators; with a command for others.
 
     Args:

@@ -21,7 +21,7 @@ from op_profiler.errors import MeasureError
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.comparison.peers.peer import Peer, Session
+    from op_profiler.comparison.peers.peer import Peer, PeerSession
 
 WARM_SECONDS, TIMED_SECONDS = 0.03, 0.1
 _LONG_SECONDS = 0.3
@@ -57,7 +57,7 @@ class PeerTask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class PeerProfile:
     """Times by a runtime's own profiler.
 
     Attributes:
@@ -86,7 +86,7 @@ class RunningPeer:
     version: str
     threads: int
     busy_threads: int
-    profile: Profile | None
+    profile: PeerProfile | None
 
     def __init__(self, task: PeerTask) -> None:
         self._task = task
@@ -102,7 +102,7 @@ class RunningPeer:
             raise
         self.version, self.threads, self.busy_threads = loaded["version"], loaded["threads"], loaded["busy"]
         told = loaded["profile"]
-        self.profile = Profile(tuple(map(tuple, told["nodes"])), told["distortion"]) if told else None
+        self.profile = PeerProfile(tuple(map(tuple, told["nodes"])), told["distortion"]) if told else None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -188,7 +188,7 @@ def _serve(task: PeerTask, tell: Callable[..., None]) -> None:
         tell(us=timed_runs(lambda: _timed_us(session)))
 
 
-def _load(peer: Peer, task: PeerTask, inputs: Sequence[np.ndarray], *, profiled: bool) -> Session:
+def _load(peer: Peer, task: PeerTask, inputs: Sequence[np.ndarray], *, profiled: bool) -> PeerSession:
     try:
         return peer.load(Path(task.file), Path(task.folder), inputs, len(task.cores), profiled=profiled)
     except Exception as error:
@@ -196,26 +196,23 @@ def _load(peer: Peer, task: PeerTask, inputs: Sequence[np.ndarray], *, profiled:
         raise MeasureError(f"it does not take the model: {line[:300]}") from error
 
 
-def _timed_us(session: Session) -> float:
+def _timed_us(session: PeerSession) -> float:
     started = time.perf_counter_ns()
     session.run()
     return (time.perf_counter_ns() - started) / 1e3
 
 
-def _profile(plain: Session, profiled: Session) -> Profile:
+def _profile(plain: PeerSession, profiled: PeerSession) -> PeerProfile:
     """Of some runs, each next to one that is not profiled."""
     profiled.run()
-    profiled.layer_times()  # of the first run, which is longer
-    profiled.run()
-    profiled.layer_times()
     started, ratios = time.perf_counter(), list[float]()
     nodes: dict[str, float] = {}
     while len(ratios) < _LEAST_RUNS or time.perf_counter() - started < _PROFILED_SECONDS:
         plain_us, profiled_us = _timed_us(plain), _timed_us(profiled)
         ratios.append(profiled_us / plain_us)
     for name, us in profiled.layer_times():
-        nodes[name] = nodes.get(name, 0.0) + us / len(ratios)
-    return Profile(tuple(nodes.items()), statistics.median(ratios))
+        nodes[name] = nodes.get(name, 0.0) + us / (len(ratios) + 1)
+    return PeerProfile(tuple(nodes.items()), statistics.median(ratios))
 
 
 def busy_threads(run: Callable[[], None]) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from op_profiler.comparison.peers.result import LayerTime
+from op_profiler.comparison.peers.result import PeerLayer
 from op_profiler.frontends.importers.torch_layers import WRAPPED
 
 
@@ -80,7 +80,7 @@ def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: floa
     return found, elsewhere
 
 
-def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best: str) -> tuple[LayerTime, ...]:
+def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best: str) -> tuple[PeerLayer, ...]:
     """Layers side by side, those that lose most first.
 
     Args:
@@ -88,7 +88,7 @@ def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best:
         best: one of them.
     """
     rows = [
-        LayerTime(
+        PeerLayer(
             layer=layer,
             operators=ours.operators[layer],
             ours_us=us,

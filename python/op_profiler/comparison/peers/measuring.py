@@ -18,11 +18,11 @@ from op_profiler.building.prepared_model import PreparedModel, in_words
 from op_profiler.collection.studies.compare import allowed_difference, difference
 from op_profiler.comparison.peers import PEERS
 from op_profiler.comparison.peers.advice import with_advice
-from op_profiler.comparison.peers.child import PeerFailure, PeerTask, Profile, RunningPeer, timed_runs
+from op_profiler.comparison.peers.child import PeerFailure, PeerTask, PeerProfile, RunningPeer, timed_runs
 from op_profiler.comparison.peers.forms import INPUTS, Forms, write_forms
 from op_profiler.comparison.peers.layers import OurLayers, by_layer, layer_times
 from op_profiler.comparison.peers.request import PeersRequest
-from op_profiler.comparison.peers.result import OURS, AtThreads, LayerTime, PeerComparison, RuntimeTime
+from op_profiler.comparison.peers.result import OURS, AtThreads, PeerLayer, PeerComparison, RuntimeTime
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import no_garbage_collection
 from op_profiler.measure.statistics import median_interval
@@ -284,8 +284,8 @@ def _compared(one: RuntimeTime, outputs: Sequence[np.ndarray], expected: Sequenc
 
 
 def _layers(
-    ours: OurLayers, whole_us: float, profiles: Mapping[str, Profile], medians: Mapping[str, float], best: str
-) -> tuple[tuple[LayerTime, ...], dict[str, float]]:
+    ours: OurLayers, whole_us: float, profiles: Mapping[str, PeerProfile], medians: Mapping[str, float], best: str
+) -> tuple[tuple[PeerLayer, ...], dict[str, float]]:
     """Layers side by side, and what of each runtime belongs to none; nothing where no runtime has times of layers."""
     if not best:
         return (), {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.comparison.peers.peer import Peer, Session
+from op_profiler.comparison.peers.peer import Peer, PeerSession
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ _TYPES = {"float32": "f32", "int64": "i64", "int32": "i32"}
 _LOWER_PRECISION = ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage")
 
 
-class _Session(Session):
+class _NcnnSession(PeerSession):
     def __init__(self, net: Any, inputs: Sequence[np.ndarray]) -> None:
         import ncnn
 
@@ -49,7 +49,9 @@ class NcnnPeer(Peer):
     forms = ("torchscript", "onnx")
     has_profiler = False
 
-    def load(self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool) -> Session:
+    def load(
+        self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
+    ) -> PeerSession:
         import ncnn
 
         if any(array.ndim == 0 or array.shape[0] != 1 for array in inputs):
@@ -61,7 +63,7 @@ class NcnnPeer(Peer):
             setattr(net.opt, option, False)
         if net.load_param(str(parameters)) or net.load_model(str(weights)):
             raise ValueError("ncnn does not read what pnnx made of the model")
-        return _Session(net, inputs)
+        return _NcnnSession(net, inputs)
 
 
 def _converted(file: Path, folder: Path, inputs: Sequence[np.ndarray]) -> tuple[Path, Path]:

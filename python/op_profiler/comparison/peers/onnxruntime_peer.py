@@ -7,27 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.comparison.peers.peer import Peer, Session
+from op_profiler.comparison.peers.peer import Peer, PeerSession
 
 if TYPE_CHECKING:
     import numpy as np
 
-_ENDS_OF_EVENTS = "_kernel_time"
+_END_OF_EVENTS = "_kernel_time"
+_BLOCKED = "_nchwc"
+"""Ends the name of a node in blocks of channels, which begins with the name of its output."""
 
 
-class _Session(Session):
-    def __init__(self, make: Any, inputs: Sequence[np.ndarray]) -> None:
-        self._make = make
-        self._inputs = inputs
-        self._open()
-
-    def _open(self) -> None:
-        self._session = self._make()
-        self.threads = self._session.get_session_options().intra_op_num_threads
-        self._binding = self._session.io_binding()  # without it, each run would copy the inputs
-        for one, array in zip(self._session.get_inputs(), self._inputs, strict=True):
+class _OnnxRuntimeSession(PeerSession):
+    def __init__(self, session: Any, inputs: Sequence[np.ndarray], file: Path) -> None:
+        self._session = session
+        self._file = file
+        self.threads = session.get_session_options().intra_op_num_threads
+        self._binding = session.io_binding()  # without it, each run would copy the inputs
+        for one, array in zip(session.get_inputs(), inputs, strict=True):
             self._binding.bind_cpu_input(one.name, array)
-        for one in self._session.get_outputs():
+        for one in session.get_outputs():
             self._binding.bind_output(one.name)
 
     def run(self) -> None:
@@ -37,14 +35,16 @@ class _Session(Session):
         return list(self._binding.copy_outputs_to_cpu())
 
     def layer_times(self) -> list[tuple[str, float]]:
-        file = Path(self._session.end_profiling())
-        events = json.loads(file.read_text())
-        file.unlink()
-        self._open()  # a session profiles once
+        import onnx
+
+        graph = onnx.load(str(self._file), load_external_data=False).graph
+        nodes = {f"{output}{_BLOCKED}": node.name for node in graph.node for output in node.output}
+        events = json.loads(Path(self._session.end_profiling()).read_text())
+        names = [str(event["name"]).removesuffix(_END_OF_EVENTS) for event in events]
         return [
-            (event["name"].removesuffix(_ENDS_OF_EVENTS), float(event["dur"]))
-            for event in events
-            if event.get("cat") == "Node" and event["name"].endswith(_ENDS_OF_EVENTS)
+            (nodes.get(name, name), float(event["dur"]))
+            for name, event in zip(names, events)
+            if event.get("cat") == "Node" and event["name"].endswith(_END_OF_EVENTS)
         ]
 
 
@@ -54,7 +54,9 @@ class OnnxRuntimePeer(Peer):
     packages = ("onnxruntime",)
     forms = ("onnx",)
 
-    def load(self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool) -> Session:
+    def load(
+        self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
+    ) -> PeerSession:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -63,9 +65,8 @@ class OnnxRuntimePeer(Peer):
         options.log_severity_level = 4
         options.enable_profiling = profiled
         options.profile_file_prefix = str(folder / "onnxruntime")
-        return _Session(
-            lambda: onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"]), inputs
-        )
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        return _OnnxRuntimeSession(session, inputs, file)
 
 
 PEER = OnnxRuntimePeer()

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.comparison.peers.peer import Peer, Session
+from op_profiler.comparison.peers.peer import Peer, PeerSession
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class _Session(Session):
+class _OpenVinoSession(PeerSession):
     def __init__(self, compiled: Any, inputs: Sequence[np.ndarray], profiled: bool) -> None:
         from openvino import Tensor
 
@@ -37,8 +37,7 @@ class _Session(Session):
         return [self._request.get_output_tensor(place).data.copy() for place in range(self._outputs)]
 
     def layer_times(self) -> list[tuple[str, float]]:
-        times, self._times = self._times, []
-        return times
+        return self._times
 
 
 class OpenVinoPeer(Peer):
@@ -47,7 +46,9 @@ class OpenVinoPeer(Peer):
     packages = ("openvino",)
     forms = ("onnx", "tflite")
 
-    def load(self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool) -> Session:
+    def load(
+        self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
+    ) -> PeerSession:
         import openvino
 
         options = {
@@ -60,7 +61,7 @@ class OpenVinoPeer(Peer):
         core = openvino.Core()
         model = core.read_model(file)
         model.reshape({place: list(array.shape) for place, array in enumerate(inputs)})
-        return _Session(core.compile_model(model, "CPU", options), inputs, profiled)
+        return _OpenVinoSession(core.compile_model(model, "CPU", options), inputs, profiled)
 
 
 PEER = OpenVinoPeer()

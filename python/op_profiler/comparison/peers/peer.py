@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import Form
 
 
-class Session(abc.ABC):
+class PeerSession(abc.ABC):
     """A model that a runtime has loaded, with its inputs.
 
     Attributes:
@@ -31,8 +31,8 @@ class Session(abc.ABC):
         """Return what the last run computed, in the order of the model."""
 
     def layer_times(self) -> list[tuple[str, float]]:
-        """Return the nodes that ran since the session was made or since the last call, each with the microseconds of
-        all its runs. Empty where it is not profiled."""
+        """Return every run of a node since the session was made, with its microseconds; empty where it is not profiled.
+        The session cannot be used afterwards."""
         return []
 
 
@@ -40,17 +40,20 @@ class Peer(abc.ABC):
     """A runtime. Only `load` imports it.
 
     Attributes:
-        packages: that have to be installed, by the names under which pip and Python know them.
+        packages: that have to be installed, by the names under which pip and Python know them; `extra`: with these.
         forms: that it reads, the best one first.
         has_profiler: whether a session can report times of layers.
     """
 
     packages: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = "peers"
     forms: ClassVar[tuple[Form, ...]]
     has_profiler: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def load(self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool) -> Session:
+    def load(
+        self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
+    ) -> PeerSession:
         """Load a model to run in float32 on the cores that this process is bound to.
 
         Args:

@@ -49,9 +49,10 @@ class PeersRequest:
             raise UsageError(f"--against is empty; give some of {', '.join(PEERS)}")
         for name in self.against:
             PEERS.check(name)
-            for package in PEERS.get(name).packages:
+            peer = PEERS.get(name)
+            for package in peer.packages:
                 if importlib.util.find_spec(package) is None:
-                    raise MissingPackageError(package, f"--against {name}", "peers")
+                    raise MissingPackageError(package, f"--against {name}", peer.extra)
         if not self.build.on_host or self.build.precision != "float32" or self.build.executor != "default":
             raise UsageError("--against compares float32 on this machine's processor, in the graph executor")
         self.build.check()

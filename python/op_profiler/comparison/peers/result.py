@@ -42,7 +42,7 @@ class RuntimeTime:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LayerTime:
+class PeerLayer:
     """A layer of the model, with all that one kernel of ours computes of its neighbours too.
 
     Attributes:
@@ -83,7 +83,7 @@ class AtThreads:
     build: str
     best: str
     elsewhere_us: dict[str, float]
-    layers: tuple[LayerTime, ...]
+    layers: tuple[PeerLayer, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.comparison.peers.peer import Peer, Session
+from op_profiler.comparison.peers.peer import Peer, PeerSession
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MODULE = re.compile(r"([^.(]+)\([^)]*\)::forward\.")
 
 
-class _Session(Session):
+class _TorchSession(PeerSession):
     def __init__(self, module: Any, inputs: Sequence[np.ndarray], trace: Path | None) -> None:
         import torch
 
@@ -45,7 +45,6 @@ class _Session(Session):
             return []
         self._profiler.stop()
         self._profiler.export_chrome_trace(str(self._trace))
-        self._profiler = None
         return outermost(json.loads(self._trace.read_text())["traceEvents"])
 
 
@@ -69,13 +68,16 @@ class TorchPeer(Peer):
     """The module as it was traced, in inference mode."""
 
     packages = ("torch",)
+    extra = "models"
     forms = ("torchscript",)
 
-    def load(self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool) -> Session:
+    def load(
+        self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
+    ) -> PeerSession:
         import torch
 
         torch.set_num_threads(threads)
-        return _Session(torch.jit.load(str(file)).eval(), inputs, folder / "torch.json" if profiled else None)
+        return _TorchSession(torch.jit.load(str(file)).eval(), inputs, folder / "torch.json" if profiled else None)
 
 
 PEER = TorchPeer()
