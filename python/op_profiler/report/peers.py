@@ -10,7 +10,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.comparison.peers.result import AtThreads, PeerLayer, PeerComparison, RuntimeTime
+    from op_profiler.comparison.peers.result import AtThreads, PeerComparison, PeerLayer, RuntimeTime
 
 _SHOWN_LAYERS = 10
 _LEAST_LOST = 0.005

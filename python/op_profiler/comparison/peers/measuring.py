@@ -18,11 +18,11 @@ from op_profiler.building.prepared_model import PreparedModel, in_words
 from op_profiler.collection.studies.compare import allowed_difference, difference
 from op_profiler.comparison.peers import PEERS
 from op_profiler.comparison.peers.advice import with_advice
-from op_profiler.comparison.peers.child import PeerFailure, PeerTask, PeerProfile, RunningPeer, timed_runs
+from op_profiler.comparison.peers.child import PeerFailure, PeerProfile, PeerTask, RunningPeer, timed_runs
 from op_profiler.comparison.peers.forms import INPUTS, Forms, write_forms
 from op_profiler.comparison.peers.layers import OurLayers, by_layer, layer_times
 from op_profiler.comparison.peers.request import PeersRequest
-from op_profiler.comparison.peers.result import OURS, AtThreads, PeerLayer, PeerComparison, RuntimeTime
+from op_profiler.comparison.peers.result import OURS, AtThreads, PeerComparison, PeerLayer, RuntimeTime
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import no_garbage_collection
 from op_profiler.measure.statistics import median_interval
