@@ -76,9 +76,12 @@ def _converted(file: Path, folder: Path, inputs: Sequence[np.ndarray]) -> tuple[
 
     made = folder / "model.ncnn.param", folder / "model.ncnn.bin"
     if not made[0].exists():
+        link = folder / f"model{file.suffix}"  # pnnx writes beside what it reads, which may be the user's
+        link.unlink(missing_ok=True)
+        link.symlink_to(file)
         shapes = ",".join(f"[{','.join(map(str, array.shape))}]{_TYPES[str(array.dtype)]}" for array in inputs)
         done = subprocess.run(
-            [pnnx.EXEC_PATH, str(file), f"inputshape={shapes}", "fp16=0", *_files(folder)],
+            [pnnx.EXEC_PATH, str(link), f"inputshape={shapes}", "fp16=0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -92,12 +95,6 @@ def _converted(file: Path, folder: Path, inputs: Sequence[np.ndarray]) -> tuple[
     if unknown := sorted(kind for kind in kinds if "." in kind or "::" in kind):
         raise ValueError(f"ncnn has no {', '.join(unknown[:3])}")
     return made
-
-
-def _files(folder: Path) -> list[str]:
-    """Where pnnx writes what it makes: beside the model, unless each file is named."""
-    kinds = ("pnnxparam", "pnnxbin", "pnnxpy", "pnnxonnx", "ncnnparam", "ncnnbin", "ncnnpy")
-    return [f"{kind}={folder / f'model.{kind[:4]}.{kind[4:]}'}" for kind in kinds]
 
 
 PEER = NcnnPeer()
