@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Set up the environment of op_profiler in this shell, bash or zsh:
 #
-#     source ./env_var.sh [base|models|yolo|test|cuda|relax|postgres|predict|fleet|kubernetes|docs|all ...]
+#     source ./env_var.sh [base|models|yolo|test|cuda|relax|peers|postgres|predict|fleet|kubernetes|docs|all ...]
 #
 # At first use it makes .venv beside this file and installs the package there; the names add extras (see pyproject.toml).
 # Then it activates .venv. Variables that it reads:
@@ -75,12 +75,12 @@ install() {
     for name in "$@"; do
         case $name in
             base) ;;
-            models | cuda | relax | postgres | predict | fleet | kubernetes | docs) wanted="$wanted $name" ;;
+            models | cuda | relax | peers | postgres | predict | fleet | kubernetes | docs) wanted="$wanted $name" ;;
             yolo) wanted="$wanted models yolo" ;;
-            test) wanted="$wanted models postgres predict cuda relax fleet kubernetes docs test" ;;
-            all) wanted="$wanted models yolo postgres predict cuda relax fleet kubernetes docs test all" ;;
+            test) wanted="$wanted models peers postgres predict cuda relax fleet kubernetes docs test" ;;
+            all) wanted="$wanted models yolo peers postgres predict cuda relax fleet kubernetes docs test all" ;;
             *)
-                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda relax postgres predict fleet kubernetes docs all" \
+                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda relax peers postgres predict fleet kubernetes docs all" \
                     "(a script that has arguments of its own says: source env_var.sh base)"
                 ;;
         esac

@@ -16,6 +16,7 @@ __all__ = [
     "calibrate",
     "collect",
     "compare",
+    "compare_peers",
     "corun",
     "evaluate",
     "explain",
@@ -29,7 +30,7 @@ __all__ = [
 __version__ = "1.0.0"
 
 if TYPE_CHECKING:
-    from op_profiler.api.measuring import calibrate, collect, corun, explain, sample, tune
+    from op_profiler.api.measuring import calibrate, collect, compare_peers, corun, explain, sample, tune
     from op_profiler.api.predicting import evaluate, predict, schedule
     from op_profiler.api.results import analyze, compare, export, import_results
     from op_profiler.dataset.store import Dataset
@@ -40,7 +41,9 @@ else:
         "Dataset": "dataset.store",
         "Predictor": "prediction.latency.predictor",
         "Run": "run",
-        **dict.fromkeys(("calibrate", "collect", "corun", "explain", "sample", "tune"), "api.measuring"),
+        **dict.fromkeys(
+            ("calibrate", "collect", "compare_peers", "corun", "explain", "sample", "tune"), "api.measuring"
+        ),
         **dict.fromkeys(("evaluate", "predict", "schedule"), "api.predicting"),
         **dict.fromkeys(("analyze", "compare", "export", "import_results"), "api.results"),
     }

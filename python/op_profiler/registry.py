@@ -42,6 +42,7 @@ REGISTRIES = {
     "formats": "op_profiler.dataset.formats:FORMATS",
     "resources": "op_profiler.resources:RESOURCES",
     "policies": "op_profiler.parallel.planning.policies:POLICIES",
+    "peers": "op_profiler.comparison.peers:PEERS",
     "predictors": "op_profiler.prediction.latency:PREDICTORS",
     "library_predictors": "op_profiler.prediction.library:PREDICTORS",
 }

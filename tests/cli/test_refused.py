@@ -110,6 +110,11 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["compare", "a", "b", "--fail-above", "five ms"], ["--fail-above", "5ms"]),
     (["compare", "a", "b", "--seconds", "0", "--rerun"], ["--seconds 0"]),
     (["compare", "a", "b", "--seconds", "5"], ["--seconds", "--rerun"]),
+    (["compare", "a"], ["a is compared with nothing", "--against"]),
+    (["compare", "mlp", "b", "--against", "torch"], ["AFTER", "--against"]),
+    (["compare", "mlp", "--against", "torch", "--rerun"], ["--rerun", "--against"]),
+    (["compare", "mlp", "--against", "tensorflow"], ["unknown runtime 'tensorflow'", "onnxruntime"]),
+    (["compare", "a", "b", "--batchsize", "2"], ["--batchsize", "--against"]),
     (["devices", "--host", "127.0.0.1", "--port", "9", "--target", "pinq"], ["pinq", "pynq"]),
     (["devices", "--device-key", "pynq"], ["--device-key", "--host"]),
 ]

@@ -19,7 +19,20 @@ SHELLS = [
     ),
 ]
 BASH = ["bash", "--norc", "--noprofile"]
-EXTRAS = ["models", "yolo", "test", "cuda", "relax", "postgres", "predict", "fleet", "kubernetes", "docs", "all"]
+EXTRAS = [
+    "models",
+    "yolo",
+    "test",
+    "cuda",
+    "relax",
+    "peers",
+    "postgres",
+    "predict",
+    "fleet",
+    "kubernetes",
+    "docs",
+    "all",
+]
 
 # A build backend in place of setuptools, which pip would have to download. Two variables make it fail.
 BACKEND = """
@@ -32,7 +45,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     if "STUB_FAILS" in os.environ:
         raise RuntimeError("the backend is broken")
     name, info = "op_profiler-0.1.0-py3-none-any.whl", "op_profiler-0.1.0.dist-info"
-    names = ("models", "cuda", "postgres", "predict", "fleet", "kubernetes", "docs")
+    names = ("models", "cuda", "peers", "postgres", "predict", "fleet", "kubernetes", "docs")
     extras = "".join(f"Provides-Extra: {extra}\\n" for extra in names)
     files = {
         "op_profiler.pth": os.path.join(os.getcwd(), "python"),

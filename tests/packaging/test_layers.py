@@ -52,7 +52,7 @@ LAYERS = (
     ("prediction", "comparison"),
     ("analysis",),
     ("collection",),
-    ("parallel", "parallel.corun"),
+    ("parallel", "parallel.corun", "comparison.peers"),
     ("fleet",),
     ("testing",),
     ("report",),

@@ -16,6 +16,7 @@ from op_profiler.collection.sampling.request import (
     sampling,
 )
 from op_profiler.collection.supervisor import Collection
+from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.options import Only
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.analysis.explain.explanation import ModelExplanation
     from op_profiler.collection.sampling.calibrate import Calibrated
     from op_profiler.collection.sampling.run import SampleReport
+    from op_profiler.comparison.peers.result import PeerComparison
     from op_profiler.frontends.live import LiveModel
     from op_profiler.parallel.corun.comparison import CorunResult
 
@@ -223,3 +225,40 @@ def explain(
         request = dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked))
     request.check()
     return run(request, silent)
+
+
+@from_python
+def compare_peers(
+    model: LiveModel,
+    inputs: object = None,
+    *,
+    request: Annotated[
+        PeersRequest,
+        Only("batch_size", "input_names", "input_shapes", "sequence_length", "compiler", "schedules", "check_outputs"),
+        Only("against", "threads", "seconds"),
+    ],
+) -> PeerComparison:
+    """Compare a model with the same one in other runtimes, measured in turns, and find the layers that lose most.
+
+    >>> import op_profiler, torch
+    >>> module, inputs = torch.nn.Linear(64, 64), torch.zeros(1, 64)
+    >>> found = op_profiler.compare_peers(module, inputs, against=["torch"], threads=[1], seconds=1)
+    >>> [(one.name, one.agree) for one in found.at[0].runtimes][-1]
+    ('torch', True)
+
+    Args:
+        model, inputs: as for `collect`.
+
+    Returns:
+        Times of each runtime and of the layers in microseconds; whether the outputs agree; what was not measured, and
+        why.
+
+    Raises:
+        OpProfilerError: a runtime is not installed, or the model or the machine stands in the way.
+    """
+    from op_profiler.comparison.peers.measuring import compare_with_peers
+
+    asked = model_request(request.build.model, model, inputs)
+    return compare_with_peers(
+        dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked)), silent
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.analysis.analyze import analyze as run
 from op_profiler.analysis.request import AnalyzeRequest
@@ -43,7 +43,7 @@ def compare(*, request: CompareRequest) -> Comparison:
     """
     from op_profiler.comparison.compare import compare_runs
 
-    sides = (request.before, request.after)
+    sides: tuple[Any, ...] = (request.before, request.after)
     given = [one for one in sides if isinstance(one, Run)]
     if given:
         before, after = (one.model_key if isinstance(one, Run) else one for one in sides)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options, values
+from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.comparison.request import CompareRequest
 from op_profiler.errors import UsageError
 from op_profiler.option_values import parse_limit
-from op_profiler.options import OUTPUT
+from op_profiler.options import OUTPUT, Only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EXAMPLES = """Examples:
 
@@ -33,14 +37,29 @@ op-profiler compare relay relax --model resnet-18     (the runs of each compiler
 
 op-profiler compare before after --json
 
+op-profiler compare resnet18 --against onnxruntime,torch,ncnn,openvino --threads 1     (a model in other runtimes)
+
 Exit codes: 0 compared; 1 something really became slower by more than --fail-above; 2 wrong usage, or runs that cannot
-be compared; 4 a model cannot be built again; 5 the machine, the disk or a dataset stands in the way.
+be compared; 3 a runtime of --against is not installed; 4 a model cannot be built; 5 the machine, the disk or a dataset
+stands in the way.
 """
+_OF_RUNS = ("after", "model", "rerun", "db", "fail_above", "markdown", "report")
+_OF_PEERS = ("batch_size", "input_names", "input_shapes", "sequence_length", "compiler", "schedules", "check_outputs")
+_OPTIONS = {
+    "after": "AFTER",
+    "fail_above": "--fail-above",
+    "batch_size": "--batchsize",
+    "input_names": "--inputname",
+    "input_shapes": "--inputshape",
+    "sequence_length": "--sequence-length",
+    "check_outputs": "--check-outputs",
+}
 
 
 def compare(
     context: typer.Context,
     request: CompareRequest,
+    peers: Annotated[PeersRequest, Only("against", "threads", *_OF_PEERS)],
     fail_above: Annotated[
         str | None,
         typer.Option(
@@ -56,7 +75,15 @@ def compare(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has."""
+    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has.
+
+    With --against: compare a model with the same one in other runtimes, and find the layers that lose most.
+    """
+    if peers.against:
+        _refuse(context, _OF_RUNS, "is of two runs; leave it out with --against")
+        _compare_with_peers(request, peers, as_json=as_json, quiet=quiet)
+        return
+    _refuse(context, ("threads", *_OF_PEERS), "is for --against; add it, or leave this out")
     from op_profiler.comparison.compare import compare_runs
     from op_profiler.files import check_writable, write_whole
     from op_profiler.report.comparison import as_markdown, show_comparison, verdict
@@ -84,3 +111,29 @@ def compare(
         show_comparison(found)
     if limit is not None and found.above(*limit):
         raise typer.Exit(1)
+
+
+def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """Refuse options that do not fit."""
+    for name in names:
+        if values.is_given(context, name):
+            raise UsageError(f"{_OPTIONS.get(name, f'--{name}')} {why}")
+
+
+def _compare_with_peers(request: CompareRequest, peers: PeersRequest, *, as_json: bool, quiet: bool) -> None:
+    import dataclasses
+
+    from op_profiler.comparison.peers.measuring import compare_with_peers
+    from op_profiler.report.peers import show, verdicts
+    from op_profiler.report.status import Status
+
+    peers = dataclasses.replace(peers.of(request.before), seconds=request.seconds)
+    peers.check()
+    with Status(quiet=quiet) as status:
+        found = compare_with_peers(peers, status.step)
+    if as_json:
+        print(json_text.dumps(found, indent=1))
+    elif quiet:
+        print("\n".join(verdicts(found)))
+    else:
+        show(found)

@@ -27,7 +27,7 @@ def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Co
         OpProfilerError: there are no such runs, or they cannot be compared.
     """
     request.check()
-    before, after = (runs_of(one, request.db, request.model) for one in (request.before, request.after))
+    before, after = (runs_of(one, request.db, request.model) for one in (request.before, request.after or ""))
     pairs, notes = pairs_of(before, after)
     compared: Callable[[TimedRun, TimedRun], RunComparison] = compare_stored
     if request.rerun:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 
 NOT_ASKED = "not asked for (--check-outputs never)"
+
+Form = Literal["onnx", "torchscript", "tflite"]
+"""Of a model in a file that runtimes read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +76,18 @@ class FrameworkReference(abc.ABC):
         Raises:
             NoReference: the framework does not run the model; says why.
         """
+
+    def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        """Write the model as a file for other runtimes.
+
+        Args:
+            folder: for the file, unless there is one.
+            inputs: by which it may be traced, in the order of `inputs`.
+
+        Raises:
+            NoReference: a model of this framework has no such form.
+        """
+        raise NoReference(f"there is no {form} form of a model of {self.framework.partition(' ')[0]}")
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
         """The model with what its nodes compute as outputs; None where its form cannot be opened.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
+
+import psutil
 
 from op_profiler.cores import siblings
 
@@ -62,18 +64,27 @@ class CoreMeter:
 
     Args:
         cores: in use, by their numbers; this process has to run there.
+        processes: other ones that are measured, and no load.
         proc, sysfs: where the kernel's files are.
     """
 
-    def __init__(self, cores: Collection[int], *, proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> None:
+    def __init__(
+        self,
+        cores: Collection[int],
+        *,
+        processes: Sequence[int] = (),
+        proc: Path = Path("/proc"),
+        sysfs: Path = Path("/sys"),
+    ) -> None:
         self._cores = len(set(cores))
+        self._processes = [psutil.Process(number) for number in processes]
         self._stat = proc / "stat"
         self._near = {near for core in cores for near in siblings(core, sysfs)}
         self._last = self._now()
 
     def _now(self) -> tuple[float, dict[int, float], float]:
-        own = os.times()
-        return time.monotonic(), _busy_seconds(self._stat.read_text()), own.user + own.system
+        own = [os.times(), *(process.cpu_times() for process in self._processes)]
+        return time.monotonic(), _busy_seconds(self._stat.read_text()), sum(one.user + one.system for one in own)
 
     def cores(self) -> CoreLoad | None:
         """Since the last reading. The kernel counts in ticks of 10 ms, so that less than 0.1 s says nothing: None."""

@@ -54,7 +54,7 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
 def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
     """A known schedule is used by the next build; what is not known yet is searched for."""
     hot, others = evidence.us("hot"), evidence.others
-    command = f"{_collect(model)} --iftune true --threads {evidence.threads}"
+    command = tune_command(model, evidence.threads)
     if others.best_us is not None:
         gain = max(hot - others.best_us, 0.0)
         text = f"search; the best known schedule ({others.best_from}) takes {others.best_us:.1f} us"
@@ -109,10 +109,23 @@ def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
     return Advice(command="", text=text, gain_us=loss.lost_us, gain_low_us=loss.low_us, gain_high_us=loss.high_us)
 
 
+def explain_command(model: ModelRequest) -> str:
+    """What explains a model, without its thread counts."""
+    return f"op-profiler explain {_name(model)}{_sizes(model)}"
+
+
+def tune_command(model: ModelRequest, threads: int) -> str:
+    """What searches for schedules of a model."""
+    return f"{_collect(model)} --iftune true --threads {threads}"
+
+
 def _collect(model: ModelRequest) -> str:
+    return f"op-profiler collect --modelsource {model.source} --modelname {shlex.quote(model.name)}{_sizes(model)}"
+
+
+def _sizes(model: ModelRequest) -> str:
     options = f" --batchsize {model.batch_size}" if model.batch_size != 1 else ""
-    options += f" --sequence-length {model.sequence_length}" if model.sequence_length else ""
-    return f"op-profiler collect --modelsource {model.source} --modelname {shlex.quote(model.name)}{options}"
+    return options + (f" --sequence-length {model.sequence_length}" if model.sequence_length else "")
 
 
 def _name(model: ModelRequest) -> str:

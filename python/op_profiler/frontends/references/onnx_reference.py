@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, Opened
+from op_profiler.compilers.imported_model import Form, FrameworkReference, ImportedModel, InputSpec, Opened
 from op_profiler.frontends.references import other_process
 from op_profiler.frontends.references.values import varying
 
@@ -51,18 +51,25 @@ class OnnxReference(FrameworkReference):
         values = [[values[place] for place in kept] for values in ran.outputs]
         return Opened(self._lower(names), tuple(nodes.get(name, name) for name in names), values)
 
+    def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        return self._file(folder) if form == "onnx" else super().write(form, folder, inputs)
+
+    def _file(self, folder: Path) -> Path:
+        """The model in the sizes that it is imported with; in the folder, where these are others."""
+        if self._resized is None:
+            return self._path.resolve()
+        import onnx
+
+        path = folder / "model.onnx"
+        onnx.save(self._resized(), str(path), save_as_external_data=True, location="model.data")
+        return path
+
     def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            path, data = self._path, self._path.resolve().parent
-            if self._resized is not None:
-                import onnx
-
-                path, data = Path(folder) / "model.onnx", Path(folder)
-                large = {"save_as_external_data": True, "location": "model.data"}
-                onnx.save(self._resized(), str(path), **large)
+            path = self._file(Path(folder))
             names = tuple(spec.name for spec in self.inputs)
             what = other_process.ReferenceRun(
-                form="onnx", model=str(path), data=str(data), inputs=names, batches=len(batches), nodes=nodes
+                form="onnx", model=str(path), data=str(path.parent), inputs=names, batches=len(batches), nodes=nodes
             )
             ran = other_process.run(what, batches)
         self.framework = ran.framework

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, Opened
+from op_profiler.compilers.imported_model import Form, FrameworkReference, ImportedModel, InputSpec, Opened
 from op_profiler.frontends.references import other_process
 from op_profiler.frontends.references.values import varying
 
@@ -41,6 +41,9 @@ class TfliteReference(FrameworkReference):
         kept = varying(ran.outputs)
         model, names = self._lower([int(ran.names[place]) for place in kept])
         return Opened(model, tuple(names), [[values[place] for place in kept] for values in ran.outputs])
+
+    def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        return self._path.resolve() if form == "tflite" else super().write(form, folder, inputs)
 
     def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:
         names = tuple(spec.name for spec in self.inputs)

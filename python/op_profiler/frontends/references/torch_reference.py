@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.imported_model import FrameworkReference, ImportedModel, InputSpec, NoReference, Opened
+from op_profiler.compilers.imported_model import (
+    Form,
+    FrameworkReference,
+    ImportedModel,
+    InputSpec,
+    NoReference,
+    Opened,
+)
 from op_profiler.frontends.importers.torch_layers import unwrapped
 from op_profiler.frontends.references.values import varying
 from op_profiler.lean_imports import quiet
@@ -58,10 +66,32 @@ class TorchReference(FrameworkReference):
             [[value[place] for place in kept] for value in values],
         )
 
+    def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        import torch
+
+        if form == "tflite":
+            return super().write(form, folder, inputs)
+        file = folder / f"model.{form}"
+        model = self._load()
+        model.training = False  # of the wrapper alone: the exporter would give it to all modules inside
+        tensors = tuple(self._tensors({spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}))
+        with quiet(), torch.no_grad():
+            if form == "onnx":  # the exporter that names nodes after modules
+                names = [spec.name for spec in self.inputs]
+                torch.onnx.export(model, tensors, str(file), dynamo=False, input_names=names)
+            else:
+                torch.jit.trace(model, tensors, check_trace=False, strict=False).save(str(file))
+        return file
+
+    def _tensors(self, batch: Mapping[str, np.ndarray]) -> list[Any]:
+        import torch
+
+        return [torch.from_numpy(batch[i.name].copy()).to(getattr(torch, i.dtype)) for i in self.inputs]
+
     def _run(self, model: Any, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         import torch
 
-        tensors = [torch.from_numpy(batch[i.name].copy()).to(getattr(torch, i.dtype)) for i in self.inputs]
+        tensors = self._tensors(batch)
         try:
             with quiet(), torch.no_grad():
                 made = model(*tensors)

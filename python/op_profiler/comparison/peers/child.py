@@ -1,0 +1,241 @@
+"""A runtime in a process of its own, which runs when it is its turn and is stopped otherwise.
+
+A stopped process cannot disturb others: runtimes let their threads look for work for a while after each run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.child_processes import Child, carry_out
+from op_profiler.errors import MeasureError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.comparison.peers.peer import Peer, PeerSession
+
+WARM_SECONDS, TIMED_SECONDS = 0.03, 0.1
+_LONG_SECONDS = 0.3
+"""A run as long as this needs no other before it to be warm."""
+_WATCHED_SECONDS = 0.5
+_BUSY_SHARE = 0.05
+"""A thread counts as one that works if it runs for this part of the time of the busiest one."""
+_PROFILED_SECONDS = 1.0
+_LEAST_RUNS = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PeerTask:
+    """What a process is to run.
+
+    Attributes:
+        peer: its name.
+        file: the model.
+        inputs: arrays by their places.
+        outputs: where it writes its own.
+        folder: for what the runtime writes.
+        cores: that it is bound to, one a thread.
+        profiled: whether it is asked for times of layers.
+    """
+
+    peer: str
+    file: str
+    inputs: str
+    outputs: str
+    folder: str
+    cores: tuple[int, ...]
+    profiled: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerProfile:
+    """Times by a runtime's own profiler.
+
+    Attributes:
+        nodes: of a run: each node by its name, microseconds.
+        distortion: time of a run with the profiler over that without, both measured in turns.
+    """
+
+    nodes: tuple[tuple[str, float], ...]
+    distortion: float
+
+
+class PeerFailure(Exception):
+    """A runtime does not run the model; why, as a sentence without a full stop."""
+
+
+class RunningPeer:
+    """A runtime that has loaded a model. As a context it is killed at the end.
+
+    Attributes:
+        version: of its package.
+        threads: that it reports.
+        busy_threads: that were seen to work.
+        profile: None where it has none.
+    """
+
+    version: str
+    threads: int
+    busy_threads: int
+    profile: PeerProfile | None
+
+    def __init__(self, task: PeerTask) -> None:
+        self._task = task
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by __exit__
+        self._child = Child(__name__, task, self._log)
+        self._events: Iterator[dict[str, Any]] = self._child.events()
+
+    def __enter__(self) -> RunningPeer:
+        try:
+            loaded = self._next()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.version, self.threads, self.busy_threads = loaded["version"], loaded["threads"], loaded["busy"]
+        told = loaded["profile"]
+        self.profile = PeerProfile(tuple(map(tuple, told["nodes"])), told["distortion"]) if told else None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.__exit__()
+        self._log.close()
+
+    @property
+    def process(self) -> int:
+        """The number of the process."""
+        return self._child.process.pid
+
+    def outputs(self) -> list[np.ndarray]:
+        """What the model computed, in the order of the model."""
+        import numpy as np
+
+        with np.load(self._task.outputs, allow_pickle=False) as arrays:
+            return [arrays[str(place)] for place in range(len(arrays.files))]
+
+    def time_us(self) -> float:
+        """Let it run for a while; the median time of a run, microseconds.
+
+        Raises:
+            PeerFailure: it has died.
+        """
+        self._child.process.send_signal(signal.SIGCONT)
+        return float(self._next()["us"])
+
+    def _next(self) -> dict[str, Any]:
+        """The next event; returns when the process is stopped again."""
+        event = next(self._events, None)
+        if event is None or "error" in event:
+            code = self._child.process.wait()
+            raise PeerFailure(event["error"] if event else f"its process ended with {code}")
+        os.waitid(os.P_PID, self.process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return event
+
+
+def timed_runs(run: Callable[[], float]) -> float:
+    """Median time of a run, microseconds, after some that warm it up.
+
+    Args:
+        run: once; gives the microseconds that it took.
+    """
+    started = time.perf_counter()
+    us = run()
+    while (passed := time.perf_counter() - started) < WARM_SECONDS:
+        us = run()
+    if passed >= _LONG_SECONDS:
+        return run()
+    started, times = time.perf_counter(), []
+    while time.perf_counter() - started < TIMED_SECONDS:
+        times.append(run())
+    return statistics.median(times or [us])
+
+
+def main() -> int:
+    """The process."""
+    return carry_out(PeerTask, _serve)
+
+
+def _serve(task: PeerTask, tell: Callable[..., None]) -> None:
+    os.sched_setaffinity(0, task.cores)  # before the runtime makes threads, which inherit it
+    from importlib import metadata
+
+    import numpy as np
+
+    from op_profiler.comparison.peers import PEERS
+
+    peer = PEERS.get(task.peer)
+    with np.load(task.inputs, allow_pickle=False) as arrays:
+        inputs = [arrays[str(place)] for place in range(len(arrays.files))]
+    session = _load(peer, task, inputs, profiled=False)
+    session.run()
+    outputs = {str(place): array for place, array in enumerate(session.outputs())}
+    np.savez(task.outputs, **outputs)  # type: ignore[arg-type]
+    threads, busy = session.threads, busy_threads(session.run)
+    profile = None
+    if task.profiled and peer.has_profiler:
+        profile = dataclasses.asdict(_profile(session, _load(peer, task, inputs, profiled=True)))
+    tell(version=metadata.version(peer.packages[0]), threads=threads, busy=busy, profile=profile)
+    while True:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        tell(us=timed_runs(lambda: _timed_us(session)))
+
+
+def _load(peer: Peer, task: PeerTask, inputs: Sequence[np.ndarray], *, profiled: bool) -> PeerSession:
+    try:
+        return peer.load(Path(task.file), Path(task.folder), inputs, len(task.cores), profiled=profiled)
+    except Exception as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise MeasureError(f"it does not take the model: {line[:300]}") from error
+
+
+def _timed_us(session: PeerSession) -> float:
+    started = time.perf_counter_ns()
+    session.run()
+    return (time.perf_counter_ns() - started) / 1e3
+
+
+def _profile(plain: PeerSession, profiled: PeerSession) -> PeerProfile:
+    """Of some runs, each next to one that is not profiled."""
+    profiled.run()
+    started, ratios = time.perf_counter(), list[float]()
+    nodes: dict[str, float] = {}
+    while len(ratios) < _LEAST_RUNS or time.perf_counter() - started < _PROFILED_SECONDS:
+        plain_us, profiled_us = _timed_us(plain), _timed_us(profiled)
+        ratios.append(profiled_us / plain_us)
+    for name, us in profiled.layer_times():
+        nodes[name] = nodes.get(name, 0.0) + us / (len(ratios) + 1)
+    return PeerProfile(tuple(nodes.items()), statistics.median(ratios))
+
+
+def busy_threads(run: Callable[[], None]) -> int:
+    """How many threads of this process work while something runs.
+
+    Args:
+        run: called again and again for half a second, three times at least.
+    """
+    before = _seconds_of_threads()
+    started, runs = time.perf_counter(), 0
+    while runs < _LEAST_RUNS or time.perf_counter() - started < _WATCHED_SECONDS:
+        run()
+        runs += 1
+    worked = [seconds - before.get(thread, 0) for thread, seconds in _seconds_of_threads().items()]
+    return sum(seconds > _BUSY_SHARE * max(worked) for seconds in worked)
+
+
+def _seconds_of_threads() -> dict[str, int]:
+    """Nanoseconds that each thread of this process ran, by its number."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found[task.name] = int((task / "schedstat").read_text().split()[0])
+        except OSError:  # it has ended meanwhile
+            continue
+    return found

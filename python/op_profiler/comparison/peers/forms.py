@@ -1,0 +1,99 @@
+"""A model in files that runtimes read, written in a process of its own: exporters may fail in any way, and torch's
+threads and its copy of the weights are gone before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.child_processes import Child, carry_out
+from op_profiler.compilers.imported_model import Form, NoReference
+
+if TYPE_CHECKING:
+    import numpy as np
+
+INPUTS = "inputs.npz"
+"""In the order of the model as its framework has it, by their places."""
+_GIVEN = "given.npz"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FormsTask:
+    """What to write, into which folder."""
+
+    build: BuildRequest
+    forms: tuple[Form, ...]
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Forms:
+    """Attributes:
+    files: by form.
+    problems: by form, why there is no file.
+    """
+
+    files: Mapping[Form, Path]
+    problems: Mapping[Form, str]
+
+
+def write_forms(build: BuildRequest, forms: Sequence[Form], inputs: Mapping[str, np.ndarray], folder: Path) -> Forms:
+    """Write a model, and its inputs as `INPUTS`.
+
+    Args:
+        inputs: by their names in the imported model.
+    """
+    import numpy as np
+
+    np.savez(folder / _GIVEN, **dict(inputs))  # type: ignore[arg-type]
+    files: dict[Form, Path] = {}
+    problems: dict[Form, str] = {}
+    everything = "the process that writes it ended"
+    task = FormsTask(build=build, forms=tuple(forms), folder=str(folder))
+    with tempfile.TemporaryFile("w+") as log, Child(__name__, task, log) as child:
+        for event in child.events():
+            if "file" in event:
+                files[event["form"]] = Path(event["file"])
+            elif "form" in event:
+                problems[event["form"]] = event["problem"]
+            else:
+                everything = event["error"]
+    missing = {form: everything for form in forms if form not in files and form not in problems}
+    return Forms(files, problems | missing)
+
+
+def main() -> int:
+    """The process."""
+    return carry_out(FormsTask, _write)
+
+
+def _write(task: FormsTask, tell: Callable[..., None]) -> None:
+    import numpy as np
+
+    from op_profiler.building.requested_target import load_target
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.frontends import FRONTENDS
+
+    load_target(task.build)
+    model = compiler_in_use().load_model(FRONTENDS.get(task.build.model.source), task.build.model)
+    reference, folder = model.reference, Path(task.folder)
+    if reference is None:
+        for form in task.forms:
+            tell(form=form, problem=f"no other framework has {model.name}")
+        return
+    with np.load(folder / _GIVEN, allow_pickle=False) as given:
+        by_name = {theirs: given[ours] for ours, theirs in reference.names_of(model.inputs).items()}
+    arrays = [by_name[spec.name] for spec in reference.inputs]
+    np.savez(folder / INPUTS, **{str(place): array for place, array in enumerate(arrays)})
+    for form in task.forms:
+        try:
+            tell(form=form, file=str(reference.write(form, folder, arrays)))
+        except NoReference as error:
+            tell(form=form, problem=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever an exporter raises
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            tell(form=form, problem=f"its {form} form cannot be written: {line[:300]}")

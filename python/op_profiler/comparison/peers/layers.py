@@ -1,0 +1,100 @@
+"""Times of a runtime's nodes by the layers of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from op_profiler.comparison.peers.result import PeerLayer
+from op_profiler.frontends.importers.torch_layers import WRAPPED
+
+
+@dataclasses.dataclass(frozen=True)
+class OurLayers:
+    """Kernels of ours by the layer that each begins with.
+
+    Attributes:
+        times_us: of each layer, in the order of execution.
+        operators: workload keys of the kernels of each layer.
+        members: the layer that counts what belongs to a layer: a kernel may compute several.
+    """
+
+    times_us: Mapping[str, float]
+    operators: Mapping[str, tuple[str, ...]]
+    members: Mapping[str, str]
+
+    @classmethod
+    def of(cls, kernels: Iterable[tuple[tuple[str, ...], str, float]]) -> OurLayers:
+        """Of kernels: the layers of each, that of the anchor first; its operator's key; microseconds."""
+        times: dict[str, float] = {}
+        operators: dict[str, tuple[str, ...]] = {}
+        members: dict[str, str] = {}
+        for layers, key, us in kernels:
+            name = layers[0] if layers else ""
+            times[name] = times.get(name, 0.0) + us
+            operators[name] = tuple(dict.fromkeys((*operators.get(name, ()), key)))
+            for one in layers[1:]:
+                members.setdefault(one, name)
+        members |= {name: name for name in times}
+        return cls(times, operators, members)
+
+    def layer_of(self, node: str) -> str | None:
+        """The layer that counts a node of a runtime; None where there is none.
+
+        Args:
+            node: its name, which may be a path of scopes, such as ``/features/features.0/Conv``.
+        """
+        if node in self.members:
+            return self.members[node]
+        path = module_of(node)
+        while path:
+            if path in self.members:
+                return self.members[path]
+            path = path.rpartition(".")[0]
+        return None
+
+
+def module_of(node: str) -> str:
+    """The module in a name that ends with an operator: ``/features/features.3/squeeze/Conv`` is of
+    ``features.3.squeeze``. A module in a sequence has the sequence's name before its own."""
+    parts = re.sub(r"^[^/]*(?=/)", "", node).split("/")[1:-1]
+    path, before = "", ""
+    for part in (part for part in parts if part != WRAPPED):
+        inside = before and part.startswith(f"{before}.")
+        path = f"{path}{part[len(before) :]}" if inside else f"{path}.{part}".lstrip(".")
+        before = part
+    return path
+
+
+def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: float) -> tuple[dict[str, float], float]:
+    """Microseconds of a runtime by layer of ours, and of what belongs to none; all together `whole_us`."""
+    total = sum(us for _, us in nodes) or 1.0
+    found, elsewhere = dict.fromkeys(ours.times_us, 0.0), 0.0
+    for name, us in nodes:
+        layer = ours.layer_of(name)
+        if layer is None:
+            elsewhere += us * whole_us / total
+        else:
+            found[layer] += us * whole_us / total
+    return found, elsewhere
+
+
+def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best: str) -> tuple[PeerLayer, ...]:
+    """Layers side by side, those that lose most first.
+
+    Args:
+        peers: `by_layer` of each runtime.
+        best: one of them.
+    """
+    rows = [
+        PeerLayer(
+            layer=layer,
+            operators=ours.operators[layer],
+            ours_us=us,
+            peers_us={name: times[layer] for name, times in peers.items()},
+            lost_us=us - peers[best][layer],
+        )
+        for layer, us in ours.times_us.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.lost_us))

@@ -1,0 +1,72 @@
+"""ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.comparison.peers.peer import Peer, PeerSession
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_END_OF_EVENTS = "_kernel_time"
+_BLOCKED = "_nchwc"
+"""Ends the name of a node in blocks of channels, which begins with the name of its output."""
+
+
+class _OnnxRuntimeSession(PeerSession):
+    def __init__(self, session: Any, inputs: Sequence[np.ndarray], file: Path) -> None:
+        self._session = session
+        self._file = file
+        self.threads = session.get_session_options().intra_op_num_threads
+        self._binding = session.io_binding()  # without it, each run would copy the inputs
+        for one, array in zip(session.get_inputs(), inputs, strict=True):
+            self._binding.bind_cpu_input(one.name, array)
+        for one in session.get_outputs():
+            self._binding.bind_output(one.name)
+
+    def run(self) -> None:
+        self._session.run_with_iobinding(self._binding)
+
+    def outputs(self) -> list[np.ndarray]:
+        return list(self._binding.copy_outputs_to_cpu())
+
+    def layer_times(self) -> list[tuple[str, float]]:
+        import onnx
+
+        graph = onnx.load(str(self._file), load_external_data=False).graph
+        nodes = {f"{output}{_BLOCKED}": node.name for node in graph.node for output in node.output}
+        events = json.loads(Path(self._session.end_profiling()).read_text())
+        names = [str(event["name"]).removesuffix(_END_OF_EVENTS) for event in events]
+        return [
+            (nodes.get(name, name), float(event["dur"]))
+            for name, event in zip(names, events)
+            if event.get("cat") == "Node" and event["name"].endswith(_END_OF_EVENTS)
+        ]
+
+
+class OnnxRuntimePeer(Peer):
+    """All threads are those inside an operator; operators run one after the other, as by default."""
+
+    packages = ("onnxruntime",)
+    forms = ("onnx",)
+
+    def load(
+        self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
+    ) -> PeerSession:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        options.enable_profiling = profiled
+        options.profile_file_prefix = str(folder / "onnxruntime")
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        return _OnnxRuntimeSession(session, inputs, file)
+
+
+PEER = OnnxRuntimePeer()
