@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from functools import partial
 
@@ -10,8 +11,9 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import UsageError
-from op_profiler.prediction.latency import PREDICTORS, open_predictor
+from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
 from op_profiler.prediction.latency.calibration import calibrated, of_another, whose_times
+from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.lowered_models import lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
@@ -50,6 +52,25 @@ class Chosen:
     def of_another(self) -> bool:
         """Whether they are those of another machine, which nobody asked for."""
         return of_another(self.predictor.device, self.wanted, self.request.target)
+
+    @functools.cached_property
+    def version(self) -> str:
+        """Digest of the predictor."""
+        return predictor_files.digest(self.predictor)
+
+    @functools.cached_property
+    def _checks(self) -> list[Check]:
+        """That were made on this machine, where the prediction is for it."""
+        kind = kind_of(self.target)
+        return checks.stored(kind.machine_identity()) if kind.on_host and checks.tally_file().exists() else []
+
+    def widening(self, threads: int) -> float:
+        """Factor on the half-widths of intervals that checks on this machine ask for."""
+        return checks.widening(self._checks, self.version, threads) if self._checks else 1.0
+
+    def predict(self, network: Network, threads: int) -> NetworkPrediction:
+        """The network, with intervals as wide as checks on this machine ask for."""
+        return predict_network(self.predictor, network, threads=threads, widening=self.widening(threads))
 
 
 def choose(request: PredictRequest, note: Note) -> Chosen:
