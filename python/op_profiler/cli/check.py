@@ -31,7 +31,9 @@ def check(
     model: Annotated[str, typer.Argument(help="A name, source:name, or the path of a model file.")],
     request: Annotated[
         CheckRequest,
-        Only("modelsource", "batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs"),
+        Only(
+            "modelsource", "importer", "batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs"
+        ),
         Only("compiler", "precision", "threads", "device", "db", "predictor", "seconds"),
     ],
     as_json: options.Json = False,

@@ -136,13 +136,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
             texts.show_prediction(console, one, found)
     else:
         print(texts.render(predictions, format, found.device))
-    widened = {one.threads: chosen.widening(one.threads) for one in predictions}
     if not quiet:
         for one in predictions:
-            print(
-                texts.origin(one, found, request, widened[one.threads]),
-                file=sys.stdout if format == "table" else sys.stderr,
-            )
+            print(texts.origin(one, chosen), file=sys.stdout if format == "table" else sys.stderr)
     if report is not None:
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report

@@ -53,8 +53,6 @@ class CheckRequest:
         asked = self.predicted
         if len(asked.threads) > 1:
             raise UsageError("check compares at one thread count; give one to --threads")
-        if asked.target is not None and not kind_of(asked.target).on_host:
-            raise UsageError("check measures on this machine's processor; give --target llvm, or leave it out")
         asked.check()
 
 
@@ -95,8 +93,14 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
         MeasureError: nothing could be measured.
         OpProfilerError: the model cannot be lowered, no predictor answers, or the tally cannot be written.
     """
-    asked = dataclasses.replace(request.predicted, target=request.predicted.target or "llvm")
+    asked = dataclasses.replace(request.predicted, target="llvm")
     chosen = answer.choose(asked, note)
+    if not chosen.for_this_machine:
+        device = chosen.predictor.device
+        raise UsageError(
+            f"{device.processor} ({device.target}) is not this machine's processor, so nothing here checks its times; "
+            "leave out --device, or run the command there"
+        )
     network, _ = answer.network_of(chosen, asked, note)
     (threads,) = chosen.threads
     predicted = chosen.predict(network, threads)

@@ -17,18 +17,19 @@ from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UnknownNameError
+from op_profiler.frontends.frontend import AUTO
 from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
 from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
-from op_profiler.targets.target import kind_of as kind_of_target
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.operators.operator import Operator
+    from op_profiler.prediction.latency.answer import Chosen
     from op_profiler.prediction.latency.candidates import PredictedModel
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.network import NetworkPrediction
@@ -162,17 +163,18 @@ def _total(prediction: NetworkPrediction) -> str:
     return f"unknown{least}: {missing} of {len(prediction.network.operators)} operators without an estimate{others}"
 
 
-def origin(prediction: NetworkPrediction, predictor: OperatorPredictor, request: PredictRequest, widened: float) -> str:
+def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
     """One line: where the estimate comes from, its interval, and the command that checks it on this machine."""
     tier = max(prediction.tiers, key=lambda name: prediction.tiers[name], default="nothing")
-    told = f"estimate: mostly {tier}, of {predictor.device.processor}"
+    told = f"estimate: mostly {tier}, of {chosen.predictor.device.processor}"
     if np.isfinite(prediction.high_us):
         told += f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"
+    widened = chosen.widening(prediction.threads)
     if widened > 1:
-        told += f" ({widened:.2f} times as wide, since too few intervals held on this machine)"
-    if not kind_of_target(predictor.device.target).on_host:
+        told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"
+    if not chosen.for_this_machine:
         return told
-    return f"{told}; check it on this machine: {_check_command(prediction.threads, request)}"
+    return f"{told}; check it on this machine: {_check_command(prediction.threads, chosen.request)}"
 
 
 def _check_command(threads: int, request: PredictRequest) -> str:
@@ -181,6 +183,9 @@ def _check_command(threads: int, request: PredictRequest) -> str:
     given = {
         "--batchsize": (model.batch_size, 1),
         "--sequence-length": (model.sequence_length, None),
+        "--inputname": (",".join(model.input_names), ""),
+        "--inputshape": (";".join(",".join(map(str, shape)) for shape in model.input_shapes), ""),
+        "--importer": (model.importer, AUTO),
         "--compiler": (request.compiler, DEFAULT_COMPILER),
         "--precision": (request.precision, "float32"),
         "--device": (request.device, None),

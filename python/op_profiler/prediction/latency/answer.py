@@ -12,7 +12,7 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import UsageError
 from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
-from op_profiler.prediction.latency.calibration import calibrated, of_another, whose_times
+from op_profiler.prediction.latency.calibration import calibrated, of_another, of_this_machine, whose_times
 from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.lowered_models import lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
@@ -21,6 +21,7 @@ from op_profiler.prediction.latency.request import PredictRequest
 from op_profiler.targets.target import kind_of
 
 Note = Callable[[str], None]
+CALIBRATION = "a calibration"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Chosen:
         request: that was made.
         predictor: that answers it.
         device: of what ships that was chosen, where the request names none.
-        wanted: what the user named to learn from, or ``a calibration``; None where nothing was named.
+        wanted: what the user named to learn from, or `CALIBRATION`; None where nothing was named.
         target: that models are lowered for.
         threads: thread counts that it is asked about; 0 on a GPU.
     """
@@ -58,11 +59,19 @@ class Chosen:
         """Digest of the predictor."""
         return predictor_files.digest(self.predictor)
 
+    @property
+    def for_this_machine(self) -> bool:
+        """Whether a measurement on this machine's processor can check what it predicts."""
+        device, kind = self.predictor.device, kind_of(self.predictor.device.target)
+        here = self.wanted in (None, CALIBRATION) or of_this_machine(device)
+        return here and kind.on_host and self.request.target in (None, kind.name)
+
     @functools.cached_property
     def _checks(self) -> list[Check]:
         """That were made on this machine, where the prediction is for it."""
-        kind = kind_of(self.target)
-        return checks.stored(kind.machine_identity()) if kind.on_host and checks.tally_file().exists() else []
+        if not self.for_this_machine or not checks.tally_file().exists():
+            return []
+        return checks.stored(kind_of(self.predictor.device.target).machine_identity())
 
     def widening(self, threads: int) -> float:
         """Factor on the half-widths of intervals that checks on this machine ask for."""
@@ -89,7 +98,7 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     found = None
     if named is None and request.predictor == "default" and request.compiler == DEFAULT_COMPILER:
         found = calibrated(opened, target, note)
-    wanted = named or (None if found is None else "a calibration")
+    wanted = named or (None if found is None else CALIBRATION)
     if wanted is None:
         device = open_predictor.device_for(target)
     found = found or opened(request.predictor, db=request.db, device=device, compiler=request.compiler, note=note)
