@@ -9,7 +9,7 @@ from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.collection.checking import Checked
-    from op_profiler.prediction.latency.checks import Check, Coverage
+    from op_profiler.prediction.latency.checks import Check, HeldChecks
 
 
 def show_checked(checked: Checked) -> None:
@@ -44,7 +44,7 @@ def interval(one: Check) -> str:
     return f"{_us(one.low_us)} to {_us(one.high_us)}" if one.high_us is not None else f"at least {_us(one.low_us)}"
 
 
-def show_coverage(coverage: Sequence[Coverage]) -> None:
+def show_coverage(coverage: Sequence[HeldChecks]) -> None:
     """Print how many checks on this machine held; one row a processor, thread count, predictor and kind."""
     if not coverage:
         print("no prediction was checked on this machine yet: op-profiler check MODEL")

@@ -64,7 +64,7 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(Check))
 
 
 @dataclasses.dataclass(frozen=True)
-class Coverage:
+class HeldChecks:
     """How many checks of one kind held, by processor, thread count and predictor."""
 
     processor: str
@@ -105,13 +105,13 @@ def stored(machine: str) -> list[Check]:
         return [Check(**dict(zip(_COLUMNS, row))) for row in rows]
 
 
-def coverage(checks: Sequence[Check]) -> list[Coverage]:
+def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
     """The counts of each processor, thread count, predictor and kind."""
     groups: dict[tuple[str, int, str, str], list[Verdict]] = {}
     for one in checks:
         groups.setdefault((one.processor, one.threads, one.predictor, one.kind), []).append(one.verdict)
     return [
-        Coverage(*group, len(found) - found.count("disturbed"), found.count("held"), found.count("disturbed"))
+        HeldChecks(*group, len(found) - found.count("disturbed"), found.count("held"), found.count("disturbed"))
         for group, found in groups.items()
     ]
 
