@@ -43,6 +43,7 @@ BASES: dict[str, list[str]] = {
     "sample": ["--count", "3", "--dry-run"],
     "calibrate": ["--db", "sqlite:///letter.db"],
     "predict": ["mlp", "--predictor", "letter.db"],
+    "check": ["mlp", "--predictor", "letter.db"],
     "evaluate": ["--db", "sqlite:///letter.db"],
     "corun": ["mlp", "--plan", "letter.db"],
     "schedule": ["mlp", "--trials-from", "none"],

@@ -66,7 +66,8 @@ def predict(
             networks.append(answer.network_of(chosen, one, silent)[0])
     if chosen is None:
         return []
-    found = predict_networks(chosen.predictor, networks, threads=chosen.threads[0])
+    count = chosen.threads[0]
+    found = predict_networks(chosen.predictor, networks, threads=count, widening=chosen.widening(count))
     return found if many else found[0]
 
 

@@ -17,7 +17,19 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 _MODULES = (
-    *("collect", "compare", "models", "export", "import_", "predict", "sample", "calibrate", "schedule", "evaluate"),
+    *(
+        "collect",
+        "compare",
+        "models",
+        "export",
+        "import_",
+        "predict",
+        "check",
+        "sample",
+        "calibrate",
+        "schedule",
+        "evaluate",
+    ),
     *("analyze", "report", "explain", "corun", "cache", "devices"),
 )
 """In the order of the help; a command has the name of its module, but for those of a cluster."""

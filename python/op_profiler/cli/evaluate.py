@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
@@ -23,12 +25,24 @@ op-profiler evaluate --device emeraldrapids --split model    (what ships of anot
 
 op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
 
+op-profiler evaluate --live                                (of the predictions that were checked on this machine)
+
 op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
 """
 
 
-def evaluate(request: EvaluateRequest, as_json: options.Json = False, quiet: options.Quiet = False) -> None:
+def evaluate(
+    request: EvaluateRequest,
+    live: Annotated[
+        bool, typer.Option("--live", help="The coverage of all predictions that op-profiler check compared here.")
+    ] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
     """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
+    if live:
+        _live(as_json=as_json)
+        return
     from op_profiler.report.status import Status
 
     found = request.evaluation(lambda text: print(text, file=sys.stderr))
@@ -43,6 +57,15 @@ def evaluate(request: EvaluateRequest, as_json: options.Json = False, quiet: opt
         return
     print(found.about)
     _show(scores, found.descriptions)
+
+
+def _live(*, as_json: bool) -> None:
+    from op_profiler.prediction.latency import checks
+    from op_profiler.report.checked import show_coverage
+    from op_profiler.targets.target import kind_of
+
+    found = checks.coverage(checks.stored(kind_of("llvm").machine_identity()))
+    print(json_text.dumps(found, indent=1)) if as_json else show_coverage(found)
 
 
 def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:

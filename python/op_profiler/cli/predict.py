@@ -87,7 +87,6 @@ def predict(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
     from op_profiler.prediction.latency import answer, predictor_files
-    from op_profiler.prediction.latency.network import predict_network
     from op_profiler.prediction.latency.open_predictor import known_devices
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
@@ -130,7 +129,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         print(texts.regressor_csv(parts))
         return
     found = chosen.predictor
-    predictions = [predict_network(found, network, threads=count) for count in chosen.threads]
+    predictions = [chosen.predict(network, count) for count in chosen.threads]
     if quiet and format == "table":
         print("\n".join(texts.summary(p) for p in predictions))
     elif format == "table":
@@ -139,6 +138,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
             texts.show_prediction(console, one, found)
     else:
         print(texts.render(predictions, format, found.device))
+    if not quiet:
+        for one in predictions:
+            print(texts.origin(one, chosen), file=sys.stdout if format == "table" else sys.stderr)
     if report is not None:
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report

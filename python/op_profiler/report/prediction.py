@@ -7,13 +7,17 @@ import dataclasses
 import io
 import itertools
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler import json_text
+from op_profiler.addresses import without_password
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UnknownNameError
+from op_profiler.frontends.frontend import AUTO
 from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.calibration import of_this_machine
@@ -25,10 +29,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.operators.operator import Operator
+    from op_profiler.prediction.latency.answer import Chosen
     from op_profiler.prediction.latency.candidates import PredictedModel
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.network import NetworkPrediction
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
+    from op_profiler.prediction.latency.request import PredictRequest
     from op_profiler.prediction.latency.roofline import Roofline
 
 FORMATS = ("table", "csv", "json", "runtime_lut")
@@ -155,6 +161,39 @@ def _total(prediction: NetworkPrediction) -> str:
     least = f", at least {prediction.low_us:.1f} us" if np.isfinite(prediction.low_us) else ""
     others = f"; the others take {prediction.partial_us:.1f} us ({tiers})" if tiers else ""
     return f"unknown{least}: {missing} of {len(prediction.network.operators)} operators without an estimate{others}"
+
+
+def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
+    """One line: where the estimate comes from, its interval, and the command that checks it on this machine."""
+    tier = max(prediction.tiers, key=lambda name: prediction.tiers[name], default="nothing")
+    told = f"estimate: mostly {tier}, of {chosen.predictor.device.processor}"
+    if np.isfinite(prediction.high_us):
+        told += f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"
+    widened = chosen.widening(prediction.threads)
+    if widened > 1:
+        told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"
+    if not chosen.for_this_machine:
+        return told
+    return f"{told}; check it on this machine: {_check_command(prediction.threads, chosen.request)}"
+
+
+def _check_command(threads: int, request: PredictRequest) -> str:
+    """`op-profiler check` with the options of a prediction that differ from the default."""
+    model, options = request.model, [f"--threads {threads}"]
+    given = {
+        "--batchsize": (model.batch_size, 1),
+        "--sequence-length": (model.sequence_length, None),
+        "--inputname": (",".join(model.input_names), ""),
+        "--inputshape": (";".join(",".join(map(str, shape)) for shape in model.input_shapes), ""),
+        "--importer": (model.importer, AUTO),
+        "--compiler": (request.compiler, DEFAULT_COMPILER),
+        "--precision": (request.precision, "float32"),
+        "--device": (request.device, None),
+        "--db": (None if request.db is None else without_password(request.db), None),
+        "--predictor": (request.predictor, "default"),
+    }
+    options += [f"{flag} {shlex.quote(str(value))}" for flag, (value, usual) in given.items() if value != usual]
+    return " ".join(["op-profiler check", shlex.quote(f"{model.source}:{model.name}"), *options])
 
 
 def show_devices(devices: Sequence[DeviceName]) -> None:

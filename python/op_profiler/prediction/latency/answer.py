@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from functools import partial
 
@@ -10,8 +11,9 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import UsageError
-from op_profiler.prediction.latency import PREDICTORS, open_predictor
-from op_profiler.prediction.latency.calibration import calibrated, of_another, whose_times
+from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
+from op_profiler.prediction.latency.calibration import calibrated, of_another, of_this_machine, whose_times
+from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.lowered_models import lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
@@ -19,6 +21,7 @@ from op_profiler.prediction.latency.request import PredictRequest
 from op_profiler.targets.target import kind_of
 
 Note = Callable[[str], None]
+CALIBRATION = "a calibration"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Chosen:
         request: that was made.
         predictor: that answers it.
         device: of what ships that was chosen, where the request names none.
-        wanted: what the user named to learn from, or ``a calibration``; None where nothing was named.
+        wanted: what the user named to learn from, or `CALIBRATION`; None where nothing was named.
         target: that models are lowered for.
         threads: thread counts that it is asked about; 0 on a GPU.
     """
@@ -51,6 +54,33 @@ class Chosen:
         """Whether the times are of another machine although the user named none."""
         return of_another(self.predictor.device, self.wanted, self.request.target)
 
+    @functools.cached_property
+    def version(self) -> str:
+        """Digest of the predictor."""
+        return predictor_files.digest(self.predictor)
+
+    @property
+    def for_this_machine(self) -> bool:
+        """Whether a measurement on this machine's processor can check what it predicts."""
+        device, kind = self.predictor.device, kind_of(self.predictor.device.target)
+        here = self.wanted in (None, CALIBRATION) or of_this_machine(device)
+        return here and kind.on_host and self.request.target in (None, kind.name)
+
+    @functools.cached_property
+    def _checks(self) -> list[Check]:
+        """That were made on this machine, where the prediction is for it."""
+        if not self.for_this_machine or not checks.tally_file().exists():
+            return []
+        return checks.stored(kind_of(self.predictor.device.target).machine_identity())
+
+    def widening(self, threads: int) -> float:
+        """Factor on the half-widths of intervals that checks on this machine ask for."""
+        return checks.widening(self._checks, self.version, threads) if self._checks else 1.0
+
+    def predict(self, network: Network, threads: int) -> NetworkPrediction:
+        """The network, with intervals as wide as checks on this machine ask for."""
+        return predict_network(self.predictor, network, threads=threads, widening=self.widening(threads))
+
 
 def choose(request: PredictRequest, note: Note) -> Chosen:
     """The predictor for a request that was checked.
@@ -68,7 +98,7 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     found = None
     if named is None and request.predictor == "default" and request.compiler == DEFAULT_COMPILER:
         found = calibrated(opened, target, note)
-    wanted = named or (None if found is None else "a calibration")
+    wanted = named or (None if found is None else CALIBRATION)
     if wanted is None:
         device = open_predictor.device_for(target)
     found = found or opened(request.predictor, db=request.db, device=device, compiler=request.compiler, note=note)

@@ -10,7 +10,7 @@ import numpy as np
 from op_profiler.errors import OpProfilerError
 from op_profiler.frontends import source_and_name
 from op_profiler.prediction.latency.answer import Chosen, choose, network_of
-from op_profiler.prediction.latency.network import NetworkPrediction, predict_network
+from op_profiler.prediction.latency.network import NetworkPrediction
 from op_profiler.prediction.latency.request import PredictRequest
 
 
@@ -72,7 +72,7 @@ def predict_each(
                 yield PredictedModel(name, error=str(error))
                 break
             for threads in chosen[device].threads:
-                found = predict_network(chosen[device].predictor, network, threads=threads)
+                found = chosen[device].predict(network, threads)
                 yield _candidate(name, chosen[device], found)
 
 

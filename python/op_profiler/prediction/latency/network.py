@@ -168,22 +168,33 @@ class NetworkPrediction:
         }
 
 
+<<<<<<< HEAD
 def predict_network(predictor: OperatorPredictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
     """Sum the estimates over all calls; on a GPU, gaps and launches are added
     (`op_profiler.prediction.latency.launching`), while on a processor the times of kernels include everything.
+=======
+def predict_network(
+    predictor: OperatorPredictor, network: Network, *, threads: int = 1, widening: float = 1.0
+) -> NetworkPrediction:
+    """The sum over all calls; between kernels an executor on a processor spends nothing that their times do not hold,
+    and on a GPU what `op_profiler.prediction.latency.launching` tells.
+>>>>>>> h-check
 
     Errors of operators partly cancel, partly share a cause: how much of them does was calibrated on networks that were
     held out (`OperatorPredictor.correlation`), and makes the interval of the sum
     (`op_profiler.prediction.latency.intervals.sum_half_width`).
 
+    Args:
+        widening: factor on the half-widths of the operators' intervals (`op_profiler.prediction.latency.checks`).
+
     Raises:
         UsageError: there are no measurements at that thread count.
     """
-    return predict_networks(predictor, [network], threads=threads)[0]
+    return predict_networks(predictor, [network], threads=threads, widening=widening)[0]
 
 
 def predict_networks(
-    predictor: OperatorPredictor, networks: Sequence[Network], *, threads: int = 1
+    predictor: OperatorPredictor, networks: Sequence[Network], *, threads: int = 1, widening: float = 1.0
 ) -> list[NetworkPrediction]:
     """Predict many networks at once, in a fraction of the time of single calls, as an architecture search needs.
 
@@ -205,7 +216,7 @@ def predict_networks(
     if not networks:
         return []
     query = Query.joined([network.query for network in networks])
-    found = predictor.predict(query.at(threads))
+    found = predictor.predict(query.at(threads)).widened(widening)
     if len(networks) == 1:
         return [_total(predictor, networks[0], threads, found)]
     ends = np.cumsum([len(network.calls) for network in networks])[:-1]

@@ -59,6 +59,14 @@ class OperatorPrediction:
         """Names in place of numbers."""
         return [TIERS[tier] for tier in self.tier]
 
+    def widened(self, factor: float) -> OperatorPrediction:
+        """The same estimates with half-widths times `factor` on a logarithmic scale; lower bounds stay as they are."""
+        if factor == 1:
+            return self
+        low = np.where(self.tier == BOUND, self.low_us, self.latency_us * (self.low_us / self.latency_us) ** factor)
+        high = self.latency_us * (self.high_us / self.latency_us) ** factor
+        return dataclasses.replace(self, low_us=low, high_us=high)
+
 
 @dataclasses.dataclass
 class Measured:

@@ -1,0 +1,66 @@
+"""``op-profiler check``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.collection.checking import CheckRequest
+from op_profiler.errors import EXIT_FAILURES_RECORDED
+from op_profiler.frontends import source_and_name
+from op_profiler.options import Only
+
+EXAMPLES = """Examples:
+
+op-profiler check resnet-18                                (predicts, measures for up to a minute, compares)
+
+op-profiler check mlp --threads 2 --json
+
+op-profiler evaluate --live                                (the coverage of all checks on this machine)
+
+Exit codes: 0 the interval of the network holds, or was disturbed; 1 it does not; 2 wrong usage; 4 the model cannot be
+lowered; 5 it cannot be measured, or the predictor or the tally cannot be used.
+"""
+
+
+def check(
+    model: Annotated[str, typer.Argument(help="A name, source:name, or the path of a model file.")],
+    request: Annotated[
+        CheckRequest,
+        Only(
+            "modelsource", "importer", "batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs"
+        ),
+        Only("compiler", "precision", "threads", "device", "db", "predictor", "seconds"),
+    ],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict a model, then measure it on this machine: does the 90 % interval of the network and each operator hold?
+
+    A tally in the user's data folder keeps the outcome. Where too few intervals hold on this machine, later predictions
+    have wider ones.
+    """
+    from op_profiler.collection.checking import check as run
+    from op_profiler.report import checked as texts
+    from op_profiler.report.collection import Screen
+
+    asked = request.predicted
+    source, name = source_and_name(model, asked.model.source)
+    named = dataclasses.replace(asked.model, source=source, name=name)
+    request = dataclasses.replace(request, predicted=dataclasses.replace(asked, model=named))
+    request.check()
+    screen = Screen(quiet=True)
+    done = run(request, screen, Screen(quiet=quiet or as_json).note)
+    if as_json:
+        print(json_text.dumps(done.to_json(), indent=1))
+    else:
+        if not quiet:
+            print(done.origin)
+            texts.show_checked(done)
+        print(texts.summary(done))
+    if not done.held:
+        raise typer.Exit(EXIT_FAILURES_RECORDED)

@@ -1,0 +1,196 @@
+"""Predicts a model first, then measures it on this machine, and compares: ``op-profiler check``."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import math
+import secrets
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest, Measuring
+from op_profiler.collection.supervisor import Collection
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.frontends import FRONTENDS
+from op_profiler.options import MEASURING, Option
+from op_profiler.prediction.latency import answer, checks
+from op_profiler.prediction.latency.checks import Check
+from op_profiler.prediction.latency.operator_predictor import TIERS, UNSUPPORTED
+from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.targets.target import kind_of
+
+if TYPE_CHECKING:
+    from op_profiler.collection.progress import Progress
+    from op_profiler.collection.summary import ThreadReport
+    from op_profiler.measure.measurement import Measurement
+    from op_profiler.prediction.latency.network import NetworkPrediction
+
+_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 100
+_WALKS_OF_A_ROUND = 4
+"""A round takes about as long as this many runs of the model: it is run as a whole, and operator by operator."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckRequest:
+    """A prediction, and how long its measurement may take."""
+
+    predicted: PredictRequest = PredictRequest()
+    seconds: Annotated[
+        int, Option("Time to measure for, beyond building the model; at least 3 rounds.", MEASURING, least=1, most=3600)
+    ] = 60
+
+    def check(self) -> None:
+        """Refuse what cannot be measured here.
+
+        Raises:
+            OpProfilerError: an option is out of range, or there is no such model.
+        """
+        asked = self.predicted
+        if len(asked.threads) > 1:
+            raise UsageError("check compares at one thread count; give one to --threads")
+        asked.check()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What came of a check.
+
+    Attributes:
+        origin: whose times were predicted, in a sentence.
+        network: None where the network has no total.
+        operators: the slowest first.
+        not_compared: names of operators without an estimate or without a measurement.
+    """
+
+    origin: str
+    network: Check | None
+    operators: tuple[Check, ...]
+    not_compared: tuple[str, ...]
+
+    @property
+    def held(self) -> bool:
+        """Whether the network's interval holds; without one, whether all operators' do."""
+        return all(one.verdict != "did not hold" for one in ([self.network] if self.network else self.operators))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts."""
+        return dataclasses.asdict(self) | {"held": self.held}
+
+
+def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> Checked:
+    """Predict, measure into a dataset of its own, compare, and add to the tally.
+
+    Args:
+        request: that was checked.
+        note: called with what takes long before measuring.
+
+    Raises:
+        MeasureError: nothing could be measured.
+        OpProfilerError: the model cannot be lowered, no predictor answers, or the tally cannot be written.
+    """
+    asked = dataclasses.replace(request.predicted, target="llvm")
+    chosen = answer.choose(asked, note)
+    if not chosen.for_this_machine:
+        device = chosen.predictor.device
+        raise UsageError(
+            f"{device.processor} ({device.target}) is not this machine's processor, so nothing here checks its times; "
+            "leave out --device, or run the command there"
+        )
+    network, _ = answer.network_of(chosen, asked, note)
+    (threads,) = chosen.threads
+    predicted = chosen.predict(network, threads)
+    found = _measured(request, asked, chosen.target, threads, predicted.partial_us, progress)
+    kind = kind_of(chosen.target)
+    about = {
+        "run": secrets.token_hex(8),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": kind.machine_identity(),
+        "processor": kind.processor_name(),
+        "threads": threads,
+        "predictor": chosen.version,
+    }
+    factor = chosen.widening(threads)
+    operators, left = _operators(predicted, found, factor, about)
+    whole = found.timing.whole_model if found.timing is not None else None
+    of_network = None
+    if whole is not None and whole.median_us is not None and math.isfinite(predicted.total_us):
+        keys = "".join(f"{o.key}{calls}" for o, calls in zip(network.operators, network.calls))
+        tier = max(predicted.tiers, key=lambda name: predicted.tiers[name])
+        names = {"kind": "network", "key": hashlib.sha256(keys.encode()).hexdigest()[:16], "name": network.name}
+        times = (predicted.total_us, predicted.low_us, predicted.high_us)
+        of_network = _compared(times, whole, factor, about | names | {"tier": tier})
+    checks.add([*operators, *([of_network] if of_network else [])])
+    operators.sort(key=lambda one: -one.measured_us)
+    return Checked(origin=chosen.origin, network=of_network, operators=tuple(operators), not_compared=tuple(left))
+
+
+def _measured(
+    request: CheckRequest, asked: PredictRequest, target: str, threads: int, total_us: float, progress: Progress
+) -> ThreadReport:
+    rounds = _MOST_ROUNDS
+    if math.isfinite(total_us):
+        affordable = int(request.seconds * 1e6 / (_WALKS_OF_A_ROUND * total_us))
+        rounds = min(max(affordable, _FEWEST_ROUNDS), _MOST_ROUNDS)
+    build = BuildRequest(
+        model=asked.model,
+        target=target,
+        compiler=asked.compiler,
+        precision=asked.precision,
+        schedules="none",
+        threads=(threads,),
+        check_outputs=asked.check_outputs,
+    )
+    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+        db = f"sqlite:///{Path(folder, 'check.db')}"
+        collect = CollectRequest(build=build, measuring=Measuring(rounds=rounds, energy="none"), db=db)
+        collect.check()
+        with Collection(db) as collection:
+            (report,) = collection.run(FRONTENDS.get(asked.model.source), [collect], progress)
+    if threads not in report.threads:
+        raise MeasureError(f"{asked.model.name} could not be measured: {report.error}")
+    return report.threads[threads]
+
+
+def _operators(
+    predicted: NetworkPrediction, found: ThreadReport, factor: float, about: dict[str, Any]
+) -> tuple[list[Check], list[str]]:
+    """The comparisons, and names of operators that cannot be compared."""
+    compared, left = [], []
+    estimates = predicted.operators
+    columns = (estimates.latency_us, estimates.low_us, estimates.high_us, estimates.tier)
+    for operator, middle, low, high, tier in zip(predicted.network.operators, *columns):
+        measured = found.measurements.get(operator.key)
+        if measured is None or measured.median_us is None or tier == UNSUPPORTED:
+            left.append(operator.name)
+            continue
+        names = {"kind": "operator", "key": operator.key, "name": operator.name, "tier": TIERS[tier]}
+        compared.append(_compared((float(middle), float(low), float(high)), measured, factor, about | names))
+    return compared, left
+
+
+def _compared(times: tuple[float, float, float], measured: Measurement, factor: float, about: dict[str, Any]) -> Check:
+    """A prediction (estimate, low, high) beside its measurement; of a lower bound only `low` is finite."""
+    middle, low, high = times
+    us = float(measured.median_us or math.nan)
+    bounded = not math.isfinite(high)
+    score = None
+    if measured.foreign_load or measured.disturbed_by is not None:
+        verdict: checks.Verdict = "disturbed"
+    else:
+        verdict = "held" if us >= low and (bounded or us <= high) else "did not hold"
+        if not bounded and high > middle:
+            score = abs(math.log(us / middle)) / (math.log(high / middle) / factor)
+    return Check(
+        **about,
+        predicted_us=None if bounded else middle,
+        low_us=low,
+        high_us=None if bounded else high,
+        measured_us=us,
+        score=score,
+        verdict=verdict,
+    )

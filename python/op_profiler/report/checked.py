@@ -1,0 +1,75 @@
+"""Checked predictions as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.report.tables import numbers, screen, show_table, texts
+
+if TYPE_CHECKING:
+    from op_profiler.collection.checking import Checked
+    from op_profiler.prediction.latency.checks import Check, HeldChecks
+
+
+def show_checked(checked: Checked) -> None:
+    """Print a row for the network and for each operator; then how many held."""
+    everything = [*([checked.network] if checked.network else []), *checked.operators]
+    headings = [*texts("name"), *numbers("predicted us", "90 % interval", "measured us"), *texts("verdict", "tier")]
+    rows = [
+        [one.name, _us(one.predicted_us), interval(one), _us(one.measured_us), one.verdict, one.tier]
+        for one in everything
+    ]
+    show_table(screen(), "predictions compared with measurements on this machine", headings, rows)
+    if checked.not_compared:
+        print(f"not compared, without an estimate or a measurement: {', '.join(dict.fromkeys(checked.not_compared))}")
+
+
+def summary(checked: Checked) -> str:
+    """One sentence: the verdict of the network, and how many operators held."""
+    counted = [one for one in checked.operators if one.verdict != "disturbed"]
+    held = sum(one.verdict == "held" for one in counted)
+    disturbed = len(checked.operators) - len(counted)
+    more = f"; {disturbed} disturbed, not counted" if disturbed else ""
+    network = checked.network
+    if network is None:
+        told = "network: no verdict, since it has no predicted or no measured total"
+    else:
+        told = f"network: {network.verdict}, {_us(network.measured_us)} us measured, {interval(network)} us predicted"
+    return f"{told}. Operators: {held} of {len(counted)} held{more}"
+
+
+def interval(one: Check) -> str:
+    """The predicted interval; a lower bound where there is no upper end."""
+    return f"{_us(one.low_us)} to {_us(one.high_us)}" if one.high_us is not None else f"at least {_us(one.low_us)}"
+
+
+def show_coverage(coverage: Sequence[HeldChecks]) -> None:
+    """Print how many checks on this machine held; one row a processor, thread count, predictor and kind."""
+    if not coverage:
+        print("no prediction was checked on this machine yet: op-profiler check MODEL")
+        return
+    rows = [
+        [
+            f"{one.kind}s",
+            one.processor,
+            str(one.threads),
+            one.predictor,
+            str(one.checked),
+            str(one.held),
+            f"{one.held / one.checked:.1%}" if one.checked else "-",
+            str(one.disturbed),
+        ]
+        for one in coverage
+    ]
+    headings = [
+        *texts("checked", "processor"),
+        *numbers("threads"),
+        *texts("predictor"),
+        *numbers("checks", "held", "in 90 % interval", "disturbed"),
+    ]
+    show_table(screen(), "checked predictions on this machine", headings, rows)
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"
