@@ -1,4 +1,4 @@
-"""Explanations as text: a table of losses, and a sentence per operator."""
+"""Explanations as text: the verdict, advice by command, a table of losses, and a sentence per operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def show(found: ModelExplanation, *, tables: bool) -> None:
         tables: false for the sentences alone.
     """
     console = screen()
+    _verdict(console, found)
     if tables:
+        print_line(console, "")
         _table(console, found)
         for note in found.notes:
             print_line(console, f"note: {note}")
@@ -30,8 +32,23 @@ def show(found: ModelExplanation, *, tables: bool) -> None:
         print_line(console, f"\n{operator.sentence}" if tables else operator.sentence)
 
 
+def _verdict(console: Console, found: ModelExplanation) -> None:
+    took = f"{found.model} on {found.processor}, {threads_text(found.threads)}: {found.whole_model_us / 1e3:.1f} ms"
+    print_line(console, took)
+    print_line(console, found.verdict)
+    for one in found.advice:
+        count = len(one.operators)
+        said = f"{one.action} {count} {'operator' if count == 1 else 'operators'}"
+        if one.gain_us is not None and one.gain_low_us is not None and one.gain_high_us is not None:
+            said += f", predicted to save {one.gain_us:.1f} us a run ({one.gain_low_us:.1f} to {one.gain_high_us:.1f})"
+        said += f": {', '.join(one.operators)}"
+        print_line(console, f"- {said}" + (f"; {one.text}" if one.text else ""))
+        if one.command:
+            print_line(console, f"    {one.command}")
+
+
 def _table(console: Console, found: ModelExplanation) -> None:
-    title = f"{found.model} on {found.processor}, {threads_text(found.threads)}: {found.whole_model_us:.1f} us"
+    title = f"the {len(found.operators)} operators that take most"
     rows = [
         [
             f"{one.model_share:.0%}",

@@ -64,7 +64,14 @@ def test_what_a_level_cannot_have_delivered_came_from_a_nearer_one(capsys: pytes
     usual = explained(evidence(FINE), 1000.0, MODEL)
     for one, told in ((quick, True), (usual, False)):
         whole = ModelExplanation(
-            model="net", processor="any", threads=2, whole_model_us=1000.0, operators=[one], notes=[]
+            model="net",
+            processor="any",
+            threads=2,
+            whole_model_us=1000.0,
+            verdict="",
+            advice=[],
+            operators=[one],
+            notes=[],
         )
         show(whole, tables=True)
         shown = capsys.readouterr().out
@@ -151,9 +158,19 @@ def test_in_a_chain_nothing_runs_beside_another() -> None:
 def test_what_only_moves_values_is_lost_as_a_whole() -> None:
     for names, cause in ((("layout_transform",), "layout"), (("add", "nn.relu"), "fusion")):
         one = evidence(FINE)
-        one = dataclasses.replace(one, operator=dataclasses.replace(one.operator, op_names=names))
+        one = dataclasses.replace(one, operator=dataclasses.replace(one.operator, op_names=names, flops=0))
         found = explained(one, 1000.0, MODEL)
         assert found.losses[0].cause == cause and found.losses[0].lost_us == found.time_us
+
+
+def test_fusing_does_not_save_functions_that_a_loop_calls() -> None:
+    calling = KernelCode((MachineLoop(("callq erff@PLT", "jne .L"), 1),), parallel=True)
+    one = evidence(FINE | {("model", 2): 60.0}, code=calling)
+    one = dataclasses.replace(one, operator=dataclasses.replace(one.operator, op_names=("erf", "multiply"), flops=0))
+    found = explained(one, 1000.0, MODEL)
+    lost = {loss.cause: loss.lost_us for loss in found.losses}
+    assert found.losses[0].cause == "vectorization" and lost["fusion"] < 15
+    assert sum(lost.values()) <= found.time_us
 
 
 def test_a_better_known_schedule_is_named_where_nothing_else_is() -> None:
@@ -172,7 +189,7 @@ def test_what_a_search_is_predicted_to_find_is_promised() -> None:
     assert found.advice is not None and "--iftune true" in found.advice.command
     gains = found.advice.gain_low_us, found.advice.gain_us, found.advice.gain_high_us
     assert gains == pytest.approx((80.0, 120.0, 140.0), abs=0.1)
-    assert "predicted to save 120.0 us (80.0 to 140.0)" in found.sentence and "register tile" in found.sentence
+    assert "register tile" in found.sentence
 
 
 def test_only_what_no_template_computes_cannot_be_searched() -> None:

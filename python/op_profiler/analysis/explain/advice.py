@@ -44,27 +44,30 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
         gain = _SAVED_BY_INT8 * first.lost_us
         text = "a quarter of the bytes, where int8 is accurate enough"
         command = f"{_collect(model)} --precision int8"
-        return Advice(command=command, text=text, gain_us=gain, gain_low_us=0.0, gain_high_us=gain)
+        return Advice(action="int8 for", command=command, text=text, gain_us=gain, gain_low_us=0.0, gain_high_us=gain)
     if evidence.others.searchable:
         return _tune(evidence, model)
     text = "no template of this project computes it, so no search can help: change the model, or TVM's schedule"
-    return Advice(command="", text=text)
+    return Advice(action="changing", command="", text=text)
 
 
 def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
     """A known schedule is used by the next build; what is not known yet is searched for."""
     hot, others = evidence.us("hot"), evidence.others
     command = tune_command(model, evidence.threads)
+    room = max(evidence.us("model") - evidence.bound_us, 0.0)
     if others.best_us is not None:
-        gain = max(hot - others.best_us, 0.0)
+        gain = min(max(hot - others.best_us, 0.0), room)
         text = f"search; the best known schedule ({others.best_from}) takes {others.best_us:.1f} us"
-        return Advice(command=command, text=text, gain_us=gain, gain_low_us=gain, gain_high_us=gain)
+        return Advice(action="tuning", command=command, text=text, gain_us=gain, gain_low_us=gain, gain_high_us=gain)
     tuned = others.tuned
     if tuned is None:
-        return Advice(command=command, text=f"search for a schedule; what it saves cannot be told: {others.untold}")
-    gains = [max(hot - us, 0.0) for us in (tuned.us, tuned.high_us, tuned.low_us)]
+        text = f"search for a schedule; what it saves cannot be told: {others.untold}"
+        return Advice(action="tuning", command=command, text=text)
+    gains = [min(max(hot - us, 0.0), room) for us in (tuned.us, tuned.high_us, tuned.low_us)]
     text = f"search for a schedule; {tuned.us:.1f} us are expected"
-    return Advice(command=command, text=text, gain_us=gains[0], gain_low_us=gains[1], gain_high_us=gains[2])
+    low, high = gains[1:]
+    return Advice(action="tuning", command=command, text=text, gain_us=gains[0], gain_low_us=low, gain_high_us=high)
 
 
 def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
@@ -73,11 +76,14 @@ def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
     best = min(counts, key=lambda n: evidence.us("model", n))
     command = f"op-profiler corun {_name(model)} --policy threads"
     if best == evidence.threads and evidence.in_chain:
-        return Advice(command="", text="no other operator can run meanwhile, so only another model can help")
+        return Advice(
+            action="changing", command="", text="no other operator can run meanwhile, so only another model can help"
+        )
     if best == evidence.threads:
         waiting = "1 thread" if evidence.threads == 2 else f"{evidence.threads - 1} threads"
         text = f"let other operators run meanwhile: it keeps {waiting} waiting"
         return Advice(
+            action="corun beside",
             command=f"op-profiler corun {_name(model)}",
             text=text,
             gain_us=loss.lost_us,
@@ -88,12 +94,16 @@ def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
         evidence.samples["model", evidence.threads], evidence.samples["model", best]
     )
     text = f"run it with {best} {'thread' if best == 1 else 'threads'}"
-    return Advice(command=command, text=text, gain_us=max(gain, 0.0), gain_low_us=max(low, 0.0), gain_high_us=high)
+    gain, low, high = (max(us, 0.0) for us in (gain, low, high))
+    action = f"{best} {'thread' if best == 1 else 'threads'} for"
+    return Advice(action=action, command=command, text=text, gain_us=gain, gain_low_us=low, gain_high_us=high)
 
 
 def _without_it(evidence: Evidence, loss: Loss) -> Advice:
     text = "no command removes it: give its neighbours one layout, or write them so that the compiler fuses them"
-    return Advice(command="", text=text, gain_us=loss.lost_us, gain_low_us=loss.low_us, gain_high_us=loss.high_us)
+    action = "fusing" if loss.cause == "fusion" else "one layout around"
+    gain, low, high = loss.lost_us, loss.low_us, loss.high_us
+    return Advice(action=action, command="", text=text, gain_us=gain, gain_low_us=low, gain_high_us=high)
 
 
 def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
@@ -104,9 +114,10 @@ def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
         written.append("x - y * trunc(x / y)")
     if not written:
         text = "vectors have no instruction for it: compute it for fewer values, or once if they repeat"
-        return Advice(command="", text=text)
+        return Advice(action="rewriting", command="", text=text)
     text = f"write {' and '.join(written)} in the model instead, which becomes vector instructions"
-    return Advice(command="", text=text, gain_us=loss.lost_us, gain_low_us=loss.low_us, gain_high_us=loss.high_us)
+    gain, low, high = loss.lost_us, loss.low_us, loss.high_us
+    return Advice(action="rewriting", command="", text=text, gain_us=gain, gain_low_us=low, gain_high_us=high)
 
 
 def explain_command(model: ModelRequest) -> str:
@@ -120,7 +131,7 @@ def tune_command(model: ModelRequest, threads: int) -> str:
 
 
 def _collect(model: ModelRequest) -> str:
-    return f"op-profiler collect --modelsource {model.source} --modelname {shlex.quote(model.name)}{_sizes(model)}"
+    return f"op-profiler collect {_name(model)}{_sizes(model)}"
 
 
 def _sizes(model: ModelRequest) -> str:

@@ -149,6 +149,16 @@ class Evidence:
         rates = self.limits.bytes_per_us.get(self.level) or {}
         return self.moved_bytes / rates[threads] if threads in rates else 0.0
 
+    @property
+    def bound_us(self) -> float:
+        """Its arithmetic at the peak and its tensors once from their level, whichever takes longer."""
+        return max(self.ideal_us / self.threads, self.traffic_us(self.threads))
+
+    @property
+    def hot_room_us(self) -> float:
+        """Of one thread's hot time what neither its arithmetic at the peak nor its traffic accounts for."""
+        return max(self.us("hot", 1) - max(self.ideal_us, self.traffic_us(1)), 0.0)
+
     @functools.cached_property
     def iterations(self) -> float:
         """Number of iterations of the hottest loop, computed from the work of one iteration."""

@@ -16,6 +16,7 @@ from op_profiler.analysis.explain.keeping import keep
 from op_profiler.analysis.explain.other_times import KnownSchedules
 from op_profiler.analysis.explain.reading import read_code
 from op_profiler.analysis.explain.request import ExplainRequest
+from op_profiler.analysis.explain.verdict import advice_by_command, verdict_of
 from op_profiler.analysis.explain.words import explained
 from op_profiler.building.prepared_model import PreparedModel, in_words
 from op_profiler.compilers.compiler import compiler_in_use
@@ -104,11 +105,14 @@ def explain_built(
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
         found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
     loaded_by_others = ["others used the machine meanwhile: repeat it when they do not"] if times.foreign_load else []
+    advice = advice_by_command(found)
     return ModelExplanation(
         model=request.build.model.name,
         processor=machine.device.processor,
         threads=threads,
         whole_model_us=whole_us,
+        verdict=verdict_of(advice, whole_us),
+        advice=advice,
         operators=sorted(found, key=lambda one: -one.model_share),
         notes=[*built.notes, *loaded_by_others, *([code.note] if code.note else [])],
     )

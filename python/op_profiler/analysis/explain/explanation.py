@@ -23,16 +23,21 @@ Cause = Literal[
 ]
 
 
+_VAGUE = 10.0
+
+
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What to try.
 
     Attributes:
+        action: what it is in a few words, such as ``tuning``; empty in what an older version stored.
         command: for a shell; empty where no command of this tool helps.
         text: what it does, or what to change where there is no command.
         gain_us: microseconds a call that it is predicted to save; None where nothing tells.
         gain_low_us, gain_high_us: what is to be expected of it.
     """
 
+    action: str = ""
     command: str
     text: str
     gain_us: float | None = None
@@ -43,7 +48,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """Time that an operator would not take without one thing.
 
-    Losses of one operator overlap: a better schedule also vectorizes.
+    Losses of one operator overlap: a better schedule also vectorizes. What one names no later one names again, so that
+    they sum to no more than can be removed.
 
     Attributes:
         lost_us: microseconds a call.
@@ -58,6 +64,11 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     high_us: float
     basis: Basis
     because: str
+
+    @property
+    def vague(self) -> bool:
+        """Whether the interval spans more than a factor of ten."""
+        return self.high_us > _VAGUE * self.low_us
 
 
 class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,11 +109,12 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         compute_share: of what the processor can compute meanwhile, what it does.
         traffic_shares: by cache level and ``memory``: of what that can deliver meanwhile, the bytes of its tensors.
             Above 1: a nearer cache kept some of them.
-        losses: largest first.
+        losses: largest first; behind them those whose interval spans more than a factor of ten.
         sureness: share of draws from the losses' intervals in which the first is the largest.
         unexplained_us: of `time_us` what neither its work nor its losses account for.
         foreign_load: whether others used the machine meanwhile; None where that cannot be told.
-        sentence: all of it in words.
+        advice: against the first loss; None where it is too small to act on.
+        sentence: what it takes and why, in words.
     """
 
     key: str
@@ -127,12 +139,32 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
 
 
+class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to try for several operators at once.
+
+    Attributes:
+        action, command, text: as of `Advice`; the text where all operators have the same.
+        operators: their workload keys, the largest gain first.
+        gain_us, gain_low_us, gain_high_us: microseconds of one run of the model; None where nothing tells.
+    """
+
+    action: str
+    command: str
+    text: str
+    operators: list[str]
+    gain_us: float | None
+    gain_low_us: float | None
+    gain_high_us: float | None
+
+
 class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The operators of a model that take most of its time.
 
     Attributes:
         model: its name.
         whole_model_us: one run, at `threads`.
+        verdict: what the advice would save, in a sentence.
+        advice: by command, the largest gain first.
         notes: what the user should know: load of others, what could not be asked.
     """
 
@@ -140,5 +172,7 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     processor: str
     threads: int
     whole_model_us: float
+    verdict: str
+    advice: list[ModelAdvice]
     operators: list[OperatorExplanation]
     notes: list[str]

@@ -21,7 +21,7 @@ _WHERE = "origin = 'trial' or origin = 'tuned' or origin = 'vendor'"
 _ORIGINS = ("trial", "tuned", "vendor")
 _COLUMNS = (
     *("operator_key", "anchor", "params", "attrs", "flops", "bytes_read", "bytes_written", "template", "origin"),
-    *("device_key", "host_fingerprint", "threads", "cache", "median_us"),
+    *("device_key", "host_fingerprint", "threads", "cache", "median_us", "foreign_load", "disturbed_by"),
 )
 
 
@@ -39,7 +39,9 @@ class Best:
     vendor_us: float | None = None
 
     def note(self, row: Mapping[str, Any]) -> None:
-        """One more time."""
+        """One more time; a disturbed one says nothing."""
+        if row["foreign_load"] or row["disturbed_by"]:
+            return
         us = float(row["median_us"])
         if row["origin"] == "vendor":
             self.vendor_us = us if self.vendor_us is None else min(us, self.vendor_us)

@@ -8,7 +8,7 @@ import numpy as np
 
 from op_profiler.analysis.explain.advice import advice_for
 from op_profiler.analysis.explain.evidence import Evidence
-from op_profiler.analysis.explain.explanation import Advice, LoopCode, Loss, OperatorExplanation
+from op_profiler.analysis.explain.explanation import LoopCode, Loss, OperatorExplanation
 from op_profiler.analysis.explain.losses import losses_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.titles import title_of
@@ -40,8 +40,8 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
     operator, n = evidence.operator, evidence.threads
     losses = losses_of(evidence)
     sureness = sureness_of(losses)
-    advice = advice_for(evidence, losses, model)
     time_us = evidence.us("model")
+    advice = advice_for(evidence, losses, model) if _worth_acting_on(losses, time_us) else None
     share = time_us * evidence.calls / whole_model_us
     flops_us = operator.flops / evidence.limits.flops_per_us[n]
     return OperatorExplanation(
@@ -65,7 +65,7 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
         sureness=sureness,
         unexplained_us=_unexplained(evidence, losses),
         advice=advice,
-        sentence=_sentence(evidence, share, losses, sureness, advice),
+        sentence=_sentence(evidence, share, losses, sureness),
     )
 
 
@@ -99,32 +99,30 @@ def _unexplained(evidence: Evidence, losses: Sequence[Loss]) -> float:
     """What neither the work at the peaks nor the losses account for."""
     if any(loss.cause in ("layout", "fusion") for loss in losses):
         return 0.0
-    work = max(evidence.ideal_us / evidence.threads, evidence.traffic_us(evidence.threads))
     named = sum(loss.lost_us for loss in losses if loss.cause not in _NOT_OVERLAPPING)
-    return max(evidence.us("model") - work - named, 0.0)
+    return max(evidence.us("model") - evidence.bound_us - named, 0.0)
 
 
-def _sentence(
-    evidence: Evidence, share: float, losses: Sequence[Loss], sureness: float | None, advice: Advice | None
-) -> str:
+def _worth_acting_on(losses: Sequence[Loss], time_us: float) -> bool:
+    return bool(losses) and losses[0].lost_us >= _LITTLE * time_us
+
+
+def _sentence(evidence: Evidence, share: float, losses: Sequence[Loss], sureness: float | None) -> str:
     n = evidence.threads
     with_threads = f"{n} {'thread' if n == 1 else 'threads'}"
-    takes = (
-        f"{evidence.operator.name} takes {evidence.us('model'):.1f} us with {with_threads}, {share:.0%} of the model"
-    )
+    named = f"{title_of(evidence.operator.op_names)} ({evidence.operator.key})"
+    takes = f"{named} takes {evidence.us('model'):.1f} us with {with_threads}, {share:.0%} of the model"
     if not losses or sureness is None:
         return f"{takes}. It loses nothing that can be told."
     first = losses[0]
-    if first.lost_us < _LITTLE * evidence.us("model"):
+    if not _worth_acting_on(losses, evidence.us("model")):
         return f"{takes}. No loss that can be told is larger than {first.lost_us:.1f} us ({_SAID[first.cause]})."
-    text = (
+    if first.vague:
+        return (
+            f"{takes}. It may lose up to {first.high_us:.1f} us to {_SAID[first.cause]} ({first.basis}); that is all "
+            f"that can be told. Why: {first.because}."
+        )
+    return (
         f"{takes}. It loses most to {_SAID[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "
         f"{first.high_us:.1f}, {first.basis}), the largest loss with {sureness:.0%} sureness. Why: {first.because}."
     )
-    if advice is None:
-        return text
-    tried = f"`{advice.command}`: {advice.text}" if advice.command else advice.text
-    gain = ""
-    if advice.gain_us is not None:
-        gain = f"; predicted to save {advice.gain_us:.1f} us ({advice.gain_low_us:.1f} to {advice.gain_high_us:.1f})"
-    return f"{text} Try {tried}{gain}." if advice.command else f"{text} To do: {tried}{gain}."

@@ -168,17 +168,11 @@ class NetworkPrediction:
         }
 
 
-<<<<<<< HEAD
-def predict_network(predictor: OperatorPredictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
-    """Sum the estimates over all calls; on a GPU, gaps and launches are added
-    (`op_profiler.prediction.latency.launching`), while on a processor the times of kernels include everything.
-=======
 def predict_network(
     predictor: OperatorPredictor, network: Network, *, threads: int = 1, widening: float = 1.0
 ) -> NetworkPrediction:
-    """The sum over all calls; between kernels an executor on a processor spends nothing that their times do not hold,
-    and on a GPU what `op_profiler.prediction.latency.launching` tells.
->>>>>>> h-check
+    """Sum the estimates over all calls; on a GPU, gaps and launches are added
+    (`op_profiler.prediction.latency.launching`), while on a processor the times of kernels include everything.
 
     Errors of operators partly cancel, partly share a cause: how much of them does was calibrated on networks that were
     held out (`OperatorPredictor.correlation`), and makes the interval of the sum

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Loss
 from op_profiler.analysis.explain.losses import fusion, instructions, memory, schedule, threads
 
 
 def losses_of(evidence: Evidence) -> list[Loss]:
-    """Largest first."""
+    """Largest first, then those of which not even the order of magnitude is known.
+
+    Together they are no more than can be removed: of a change of layout all its time, of what could be fused or
+    waits for far memory all but its arithmetic at the peak, of others all but the bound.
+    """
+    of_instructions = instructions.losses(evidence)
+    of_neighbours = fusion.losses(evidence, of_instructions)
     found = [
-        *fusion.losses(evidence),  # first: where it loses all its time, nothing else loses more
-        *instructions.losses(evidence),
+        *of_neighbours,  # first: where it loses all its time, nothing else loses more
+        *of_instructions,
         *memory.losses(evidence),
         *threads.losses(evidence),
     ]
     found += schedule.losses(evidence, found)
-    return sorted((loss for loss in found if loss.lost_us > 0), key=lambda loss: -loss.lost_us)
+    bound = evidence.bound_us
+    if of_neighbours or evidence.waits_for_far_memory:
+        bound = evidence.ideal_us / evidence.threads
+    if any(loss.cause == "layout" for loss in of_neighbours):
+        bound = 0.0
+    kept, room = [], max(evidence.us("model") - bound, 0.0)
+    for loss in sorted(found, key=lambda loss: (loss.vague, -loss.lost_us)):
+        lost, low, high = (min(us, room) for us in (loss.lost_us, loss.low_us, loss.high_us))
+        if lost > 0:
+            kept.append(msgspec.structs.replace(loss, lost_us=lost, low_us=low, high_us=high))
+            room -= lost
+    return sorted(kept, key=lambda loss: (loss.vague, -loss.lost_us))

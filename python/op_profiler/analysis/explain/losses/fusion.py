@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from op_profiler.analysis.explain.evidence import Evidence
-from op_profiler.analysis.explain.explanation import Cause, Loss
+from op_profiler.analysis.explain.explanation import Loss
 
 _LAYOUTS = frozenset({"layout_transform", "transpose", "reshape", "squeeze", "expand_dims", "nn.batch_flatten"})
 """Operations that only move values, or name them anew."""
@@ -15,8 +17,11 @@ _ELEMENTWISE = frozenset(
 _SURELY = 0.7
 
 
-def losses(evidence: Evidence) -> list[Loss]:
-    """Return the whole time of an operator that only moves values or is element-wise.
+def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
+    """Return all of the time of a change of layout, and of an element-wise operator what fusion would remove.
+
+    Args:
+        of_instructions: losses of the same operator to the instructions of its hottest loop, which fusion leaves.
 
     Returns:
         One `Loss` in microseconds, of cause ``layout`` or ``fusion``; none for operators with any other op.
@@ -24,13 +29,21 @@ def losses(evidence: Evidence) -> list[Loss]:
     names = set(evidence.operator.op_names)
     if not names or not names <= _LAYOUTS | _ELEMENTWISE:
         return []
+    lost = evidence.us("model")
+    if names <= _LAYOUTS:
+        because = f"it only moves {evidence.moved_bytes / 1e6:.2f} MB from one layout to another"
+        return [
+            Loss(cause="layout", lost_us=lost, low_us=_SURELY * lost, high_us=lost, basis="measured", because=because)
+        ]
+    stays = max(evidence.ideal_us / evidence.used_threads, _computing_us(evidence, of_instructions))
+    lost = max(lost - stays, 0.0)
+    because = f"{', '.join(sorted(names))} stand alone: they are not fused to what computes their input"
+    because += f"; {stays:.1f} us of computing stay" if stays >= 0.05 else ""
+    return [Loss(cause="fusion", lost_us=lost, low_us=_SURELY * lost, high_us=lost, basis="computed", because=because)]
+
+
+def _computing_us(evidence: Evidence, of_instructions: Sequence[Loss]) -> float:
+    """What its instructions take beyond moving its tensors; functions that a loop calls take all that is beyond."""
     if evidence.code is not None and evidence.code.hottest.calls:
-        return []  # a function that is called for each value takes as long in a fused kernel
-    cause: Cause = "layout" if names <= _LAYOUTS else "fusion"
-    time = evidence.us("model")
-    because = (
-        f"it only moves {evidence.moved_bytes / 1e6:.2f} MB from one layout to another"
-        if cause == "layout"
-        else f"{', '.join(sorted(names))} stand alone: they are not fused to what computes their input"
-    )
-    return [Loss(cause=cause, lost_us=time, low_us=_SURELY * time, high_us=time, basis="measured", because=because)]
+        return evidence.hot_room_us / evidence.used_threads
+    return sum(loss.lost_us for loss in of_instructions)

@@ -29,7 +29,7 @@ def losses(evidence: Evidence) -> list[Loss]:
     if evidence.code is None or evidence.cycles is None:
         return []
     loop, cycles, limits = evidence.code.hottest, evidence.cycles, evidence.limits
-    room = max(evidence.us("hot", 1) - max(evidence.ideal_us, evidence.traffic_us(1)), 0.0)
+    room = evidence.hot_room_us
     if loop.calls:
         return _calls(room / evidence.used_threads, loop.calls)
     full = min(loop.lanes / limits.lanes, 1.0) if loop.lanes else 1.0

@@ -83,6 +83,7 @@ export function explanation(model, operator) {
   const disturbed = found.foreign_load ? " Others used the machine meanwhile: take it with care." : "";
   return [
     h("p", {}, told(found.sentence)),
+    found.advice ? tried(found.advice) : null,
     found.losses.length ? table(["lost to", "µs a call", "of its time", "interval, µs", "how it is known", "why"], found.losses.map((loss) => [
       loss.cause, format.microseconds(loss.lost_us), format.percent(loss.lost_us / found.time_us, 0),
       `${format.microseconds(loss.low_us)} to ${format.microseconds(loss.high_us)}`, loss.basis, h("div", { class: "label words" }, loss.because)]), [1, 2, 3]) : null,

@@ -1,0 +1,49 @@
+"""What an explanation says of the whole model: the advice of its operators, put together by command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from op_profiler.analysis.explain.explanation import Advice, ModelAdvice, OperatorExplanation
+
+
+def advice_by_command(operators: Sequence[OperatorExplanation]) -> list[ModelAdvice]:
+    """The largest gain first; what gains nothing that can be told comes last."""
+    groups: dict[tuple[str, str], list[tuple[OperatorExplanation, Advice]]] = {}
+    for one in operators:
+        if one.advice is not None:
+            groups.setdefault((one.advice.action, one.advice.command), []).append((one, one.advice))
+    found = []
+    for (action, command), members in groups.items():
+        members.sort(key=lambda member: -(member[1].gain_us or 0.0) * member[0].calls)
+        told = [(one.calls, advice) for one, advice in members if advice.gain_us is not None]
+        texts = {advice.text for _, advice in members}
+        found.append(
+            ModelAdvice(
+                action=action,
+                command=command,
+                text=texts.pop() if len(texts) == 1 else "",
+                operators=[one.key for one, _ in members],
+                gain_us=sum(calls * (advice.gain_us or 0.0) for calls, advice in told) if told else None,
+                gain_low_us=sum(calls * (advice.gain_low_us or 0.0) for calls, advice in told) if told else None,
+                gain_high_us=sum(calls * (advice.gain_high_us or 0.0) for calls, advice in told) if told else None,
+            )
+        )
+    return sorted(found, key=lambda one: -(one.gain_us or 0.0))
+
+
+def verdict_of(advice: Sequence[ModelAdvice], whole_model_us: float) -> str:
+    """``tuning 3 operators: 24.2 ms to 14.1 ms; fusing 1 operator: saves 2.0 ms``: others than the first only save."""
+    parts: list[str] = []
+    for one in advice:
+        count = len(one.operators)
+        what = f"{one.action} {count} {'operator' if count == 1 else 'operators'}"
+        if not one.gain_us:
+            continue
+        left = max(whole_model_us - one.gain_us, 0.0)
+        parts.append(f"{what}: saves {_ms(one.gain_us)}" if parts else f"{what}: {_ms(whole_model_us)} to {_ms(left)}")
+    return "; ".join(parts) or "no advice with a predicted gain"
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e3:.1f} ms" if us >= 1e3 else f"{us:.0f} us"
