@@ -24,6 +24,8 @@ op-profiler evaluate --device emeraldrapids --split model    (what ships of anot
 op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
 
 op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
+
+op-profiler evaluate --set tophub,ncnn                       (what others published, once it is fetched)
 """
 
 
@@ -31,6 +33,9 @@ def evaluate(request: EvaluateRequest, as_json: options.Json = False, quiet: opt
     """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
     from op_profiler.report.status import Status
 
+    if request.sets:
+        _evaluate_sets(request, as_json, quiet)
+        return
     found = request.evaluation(lambda text: print(text, file=sys.stderr))
     with Status(quiet=quiet, steps=len(found.splits) * len(found.predictors)) as status:
         scores = list(found.scores(status.step))
@@ -43,6 +48,18 @@ def evaluate(request: EvaluateRequest, as_json: options.Json = False, quiet: opt
         return
     print(found.about)
     _show(scores, found.descriptions)
+
+
+def _evaluate_sets(request: EvaluateRequest, as_json: bool, quiet: bool) -> None:
+    from op_profiler.report.public_sets import show_results
+    from op_profiler.report.status import Status
+
+    with Status(quiet=quiet, steps=None) as status:
+        results = list(request.public_sets(status.step))
+    if as_json:
+        print(json_text.dumps(results, indent=1))
+    else:
+        show_results(results, quiet)
 
 
 def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:
