@@ -51,10 +51,8 @@ def _knobs(record: Record) -> list[float]:
     """Values of all knobs, in the order of their names: logarithms of factors, numbers of choices."""
     values: list[float] = []
     for _, value in sorted(record.knobs.items()):
-        factors = value if isinstance(value, (list, tuple)) else [value]
-        values += [math.log2(abs(float(one)) + 1) if isinstance(one, (int, float)) else -1.0 for one in factors][
-            :_FACTORS
-        ]
+        factors = list(value)[:_FACTORS] if isinstance(value, (list, tuple)) else [value]
+        values += [math.log2(abs(float(one)) + 1) if isinstance(one, (int, float)) else -1.0 for one in factors]
     return (values + [-2.0] * _KNOBS)[:_KNOBS]
 
 

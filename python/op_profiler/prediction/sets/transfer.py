@@ -24,17 +24,20 @@ _COVERAGE = 0.9
 _NOISES = (0.02, 0.05, 0.1, 0.2)  # standard deviations of the logarithm
 _LIKENESSES = (0.0, 0.1, 0.2, 0.4)  # of what items of similar features share
 _DRAWS = 5
-_JUDGED = 300
+_CANDIDATES = 300  # items of a draw, of which those to measure are chosen
+_DESIGN = (0.05, 0.1)  # noise and likeness that the choice assumes
+_LEVEL = 1.0  # standard deviation of a device's level that the choice assumes
+_LEFT_OUT, _JUDGED = 40, 300  # devices, and items of each
 _MOST_ROWS = 50_000
 _PASSES = 30  # that complete a table in which times are missing
 
 
 class TransferTask:
-    """Known devices, and devices of which a few times are drawn.
+    """Known devices, and devices of which a few items are measured.
 
     Args:
         known: by name of the device, microseconds of each item; NaN where there is none.
-        samples: number of times that are drawn of a new device.
+        samples: number of items that are measured on a new device.
         items: shape (items, features): what is known of an item without a time.
         seed: of what is drawn.
     """
@@ -46,7 +49,7 @@ class TransferTask:
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
         """Every new device with several draws of its times; each is ranked by itself."""
-        asked = [(device, *self._drawn(device, draw)) for device in times for draw in range(_DRAWS)]
+        asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in range(_DRAWS)]
         asked = [(device, sampled, rest) for device, sampled, rest in asked if len(rest)]
         return Split(
             name=name,
@@ -59,10 +62,24 @@ class TransferTask:
             ranked=np.repeat(np.arange(len(asked)), [len(rest) for *_, rest in asked]),
         )
 
-    def _drawn(self, device: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
-        """Items that are measured on the new device, and those that are asked for."""
+    def _drawn(self, known: np.ndarray, device: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
+        """Items that are measured on the new device, and those that are asked for.
+
+        Of the items of a draw, those are measured that leave the least variance (greedy design: Krause et al., 2008).
+        """
         there = np.random.default_rng((self._seed, draw)).permutation(np.flatnonzero(np.isfinite(device)))
-        return there[: self._samples], np.sort(there[self._samples :])
+        drawn = there[:_CANDIDATES]
+        parts = _parts(known)[:, drawn]
+        covariance = _LEVEL**2 + parts.T @ parts + _DESIGN[1] ** 2 * self._alike(drawn, drawn)
+        sampled: list[int] = []
+        for _ in range(min(self._samples, len(drawn))):
+            gain = (covariance**2).sum(axis=0) / (covariance.diagonal() + _DESIGN[0] ** 2)
+            gain[sampled] = -np.inf
+            best = int(np.argmax(gain))
+            sampled.append(best)
+            column = covariance[:, best]
+            covariance = covariance - np.outer(column, column) / (column[best] + _DESIGN[0] ** 2)
+        return drawn[sampled], np.setdiff1d(there, drawn[sampled])
 
     def _answer(self, method: str, device: np.ndarray, sampled: np.ndarray, rest: np.ndarray) -> LibraryPrediction:
         seen = np.log(device[sampled])
@@ -95,17 +112,26 @@ class TransferTask:
         return float(np.quantile(error / spread, _COVERAGE))
 
     def _left_out(self, noise: float, likeness: float) -> tuple[np.ndarray, np.ndarray]:
-        """Errors and standard deviations of the logarithm, on at most `_JUDGED` items of each device and draw."""
+        """Errors and standard deviations of the logarithm."""
         errors, spreads = [], []
-        for number, (device, measured) in enumerate(zip(self._known, self._measured)):
-            others = np.delete(self._known, number, axis=0)
-            for draw in range(_DRAWS):
-                sampled, rest = self._drawn(np.where(measured, device, np.nan), draw)
-                rest = rest[:: max(len(rest) // _JUDGED, 1)]
-                centre, spread = self._conditioned(others, sampled, device[sampled], rest, noise, likeness)
-                errors.append(np.abs(centre - device[rest]))
-                spreads.append(spread)
+        for number, sampled, rest in self._trials:
+            device, others = self._known[number], np.delete(self._known, number, axis=0)
+            centre, spread = self._conditioned(others, sampled, device[sampled], rest, noise, likeness)
+            errors.append(np.abs(centre - device[rest]))
+            spreads.append(spread)
         return np.concatenate(errors), np.concatenate(spreads)
+
+    @functools.cached_property
+    def _trials(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """Known devices that are left out, what is measured of them, and what is asked for."""
+        drawn = np.random.default_rng(self._seed).permutation(len(self._known))[:_LEFT_OUT]
+        trials = []
+        for number, draw in itertools.product(drawn, range(_DRAWS)):
+            others = np.delete(self._known, number, axis=0)
+            device = np.where(self._measured[number], self._known[number], np.nan)
+            sampled, rest = self._drawn(others, device, draw)
+            trials.append((int(number), sampled, rest[:: max(len(rest) // _JUDGED, 1)]))
+        return trials
 
     def _conditioned(
         self,
@@ -125,9 +151,8 @@ class TransferTask:
             noise: standard deviation of a time next to what devices and items have in common.
             likeness: standard deviation of what items of equal features have in common.
         """
-        shapes = known - known.mean(axis=1, keepdims=True)
-        mean = shapes.mean(axis=0)
-        parts = (shapes - mean) / np.sqrt(max(len(known) - 1, 1))
+        mean = (known - known.mean(axis=1, keepdims=True)).mean(axis=0)
+        parts = _parts(known)
         covariance = parts[:, sampled].T @ parts[:, sampled] + likeness**2 * self._alike(sampled, sampled)
         inverse = np.linalg.inv(covariance + noise**2 * np.eye(len(sampled)))
         level = (inverse @ (seen - mean[sampled])).sum() / inverse.sum()
@@ -148,6 +173,13 @@ class TransferTask:
         spread = self._items.std(axis=0)
         scaled: np.ndarray = self._items[:, spread > 0] / spread[spread > 0]
         return scaled
+
+
+def _parts(known: np.ndarray) -> np.ndarray:
+    """What is left of known devices' logarithms without their levels and their mean: factors of the covariance."""
+    shapes = known - known.mean(axis=1, keepdims=True)
+    parts: np.ndarray = (shapes - shapes.mean(axis=0)) / np.sqrt(max(len(known) - 1, 1))
+    return parts
 
 
 def completed(table: np.ndarray) -> np.ndarray:
