@@ -63,17 +63,16 @@ def _whole(task: TransferTask, space: str, times: list[np.ndarray], published: P
 
 
 def _items(folder: Path, space: str, count: int) -> np.ndarray:
-    """What a network consists of, where that can be read without running code of the file; else its number alone."""
+    """Which operation each place of a network has, one column for each; nothing where the file has code."""
     if space == "fbnet":
-        return np.array(_load(folder / "data/fbnet/arch.pt"), dtype=np.float64)
-    names = _load(folder / "data/nasbench201/str_arch2idx.pt") if space == "nasbench201" else {}
-    assert isinstance(names, dict)
-    items = np.arange(count, dtype=np.float64)[:, None]
-    if len(names) != count:
-        return items
-    words = {number: re.findall(r"(\w+)~\d", text) for text, number in names.items()}
-    kinds = sorted({word for each in words.values() for word in each})
-    return np.array([[kinds.index(word) for word in words[number]] for number in range(count)], dtype=np.float64)
+        places = np.array(_load(folder / "data/fbnet/arch.pt"))
+    elif space == "nasbench201":
+        names = _load(folder / "data/nasbench201/str_arch2idx.pt")
+        assert isinstance(names, dict)
+        places = np.array([re.findall(r"(\w+)~\d", text) for text in sorted(names, key=lambda text: int(names[text]))])
+    else:
+        return np.zeros((count, 1))
+    return np.column_stack([column[:, None] == np.unique(column) for column in places.T]).astype(np.float64)
 
 
 SET = PublicSet(

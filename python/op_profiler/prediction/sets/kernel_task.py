@@ -15,16 +15,18 @@ import numpy as np
 
 from op_profiler.lean_imports import load_xgboost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
-from op_profiler.prediction.sets.kernels import Kernels, features, log_bases, plain_features
+from op_profiler.prediction.sets.kernels import Kernels, Processor, features, log_bases, plain_features
 from op_profiler.prediction.sets.public_set import Published, Split
 
 if TYPE_CHECKING:
     from xgboost import Booster
 
-_TREES = {"max_depth": 8, "eta": 0.08, "min_child_weight": 4, "subsample": 0.8, "colsample_bytree": 0.6}
-_ROUNDS, _PLAIN_ROUNDS = 250, 100
+_TREES = {"max_depth": 8, "eta": 0.12, "min_child_weight": 4, "subsample": 0.8, "colsample_bytree": 0.6}
+_ROUNDS, _PLAIN_ROUNDS = 150, 100
 _COVERAGE = 0.9
 _LEAST_DISTANCE = 0.1
+_SIMILAR = 0.6  # distance of data sheets at which a processor says little of another
+_MOST_ROWS = 20_000  # that the interval is calibrated on
 _SHARE = 0.15  # of the training rows is held out for the interval
 
 
@@ -144,9 +146,10 @@ class KernelPredictor:
 
     def _spread(self, parts: list[np.ndarray]) -> _Spread:
         errors, disagreements = [], []
+        drawn = np.random.default_rng(self._seed).random(len(self._train)) < _MOST_ROWS / len(self._train)
         for hidden in parts:
-            asked = self._train.where(hidden)
-            estimates = _Ensemble(self._train.where(~hidden), self._seed).estimates(asked)
+            asked = self._train.where(hidden & drawn)
+            estimates = _Ensemble(self._train.where(~hidden & drawn), self._seed).estimates(asked)
             errors.append(np.abs(estimates.mean(axis=0) - np.log(asked.time_us)))
             disagreements.append(estimates.std(axis=0))
         error, disagreement = np.concatenate(errors), np.concatenate(disagreements)
@@ -155,19 +158,44 @@ class KernelPredictor:
 
 
 class _Ensemble:
-    """A regressor for each simple model of `log_bases`."""
+    """Regressors for each simple model of `log_bases`: of all rows, and of each processor's own.
+
+    A processor that was not measured is asked of the others' own regressors, those of similar data sheets above all.
+    """
 
     def __init__(self, train: Kernels, seed: int) -> None:
-        columns, times = features(train), np.log(train.time_us)
-        self._models = [
-            boost(columns, times - base, _TREES, _ROUNDS, seed + number) for number, base in enumerate(log_bases(train))
-        ]
+        columns, left = features(train), np.log(train.time_us) - log_bases(train)
+
+        def fitted(rows: np.ndarray) -> list[Booster]:
+            return [boost(columns[rows], each[rows], _TREES, _ROUNDS, seed + at) for at, each in enumerate(left)]
+
+        self._pooled = fitted(np.ones(len(train), dtype=bool))
+        numbers = [int(number) for number in np.unique(train.processor)]
+        self._own = {
+            train.processors[number]: fitted(train.processor == number) for number in numbers if len(numbers) > 1
+        }
 
     def estimates(self, test: Kernels) -> np.ndarray:
         """Logarithms of microseconds, shape (models, rows)."""
-        columns = features(test)
-        pairs = zip(self._models, log_bases(test))
-        return np.stack([np.asarray(model.inplace_predict(columns), dtype=np.float64) + base for model, base in pairs])
+        columns, bases = features(test), log_bases(test)
+
+        def answers(models: list[Booster]) -> np.ndarray:
+            return np.stack([model.inplace_predict(columns) for model in models]) + bases
+
+        pooled = answers(self._pooled)
+        if not self._own:
+            return pooled
+        weights = np.array([_likeness(processor, list(self._own)) for processor in test.processors])[test.processor]
+        own = np.stack([answers(models) for models in self._own.values()])
+        return np.concatenate([pooled, np.einsum("rp,pmr->mr", weights, own)])
+
+
+def _likeness(asked: Processor, known: list[Processor]) -> np.ndarray:
+    """Weights of known processors, by the distance of their data sheets; 1 for the asked one if it is known."""
+    same = np.array([float(processor.name == asked.name) for processor in known])
+    distance = np.array([np.linalg.norm(processor.description - asked.description) for processor in known])
+    weights: np.ndarray = same if same.any() else np.exp(-((distance - distance.min()) ** 2) / (2 * _SIMILAR**2))
+    return np.asarray(weights / weights.sum())
 
 
 def _distances(asked: Kernels, known: Kernels) -> np.ndarray:

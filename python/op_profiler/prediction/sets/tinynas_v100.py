@@ -1,4 +1,4 @@
-"""TinyNAS op_profiler: convolutions of a V100 in FP32, FP16 and INT8, whose sizes are held out in six ways"""
+"""TinyNAS op_profiler: convolutions of a V100 in FP16 and INT8, whose sizes are held out in six ways"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from op_profiler.prediction.sets.public_set import PublicSet, Reading, Split, re
 
 FOLDER = Path("tinynas/latency/op_profiler/V100")
 FP32 = "conv_data.out"
-_LIBRARIES = {"FP16": "conv_data.out.fp16", "INT8": "conv_data.out.int8", "FP32": FP32}
+_LIBRARIES = {"FP16": "conv_data.out.fp16", "INT8": "conv_data.out.int8"}
 
 
 def usable(path: Path, reading: Reading) -> Convolutions:

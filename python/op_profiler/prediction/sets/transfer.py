@@ -49,7 +49,8 @@ class TransferTask:
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
         """Every new device with several draws of its times; each is ranked by itself."""
-        asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in range(_DRAWS)]
+        draws = range(_DRAWS if len(self._items) > _CANDIDATES else 1)  # else all draws are of the same items
+        asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in draws]
         asked = [(device, sampled, rest) for device, sampled, rest in asked if len(rest)]
         return Split(
             name=name,
@@ -165,7 +166,7 @@ class TransferTask:
     def _alike(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """1 for items of equal features, less the more these differ. Shape (one, other)."""
         distance = ((self._scaled[one][:, None] - self._scaled[other][None]) ** 2).sum(axis=2)
-        alike: np.ndarray = np.exp(-distance / self._scaled.shape[1])
+        alike: np.ndarray = np.exp(-distance / max(self._scaled.shape[1], 1))
         return alike
 
     @functools.cached_property
