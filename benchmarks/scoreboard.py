@@ -2,7 +2,7 @@
 
     python benchmarks/scoreboard.py --from FOLDER [--keep FILE] [--set tophub ncnn]
 
-Each set lies in a folder of its name below FOLDER. Sets that are absent are left out, and the commands that fetch them are
+Each set lies in a folder of its name below FOLDER. Of sets that are absent, the command that fetches them is
 printed. With `--keep`, splits that are in the file are not scored again. Rows of sets that a run does not have stay as
 they were stored.
 

@@ -26,7 +26,7 @@ _ROUNDS, _PLAIN_ROUNDS = 150, 100
 _COVERAGE = 0.9
 _LEAST_DISTANCE = 0.1
 _SIMILAR = 0.6  # distance of data sheets at which a processor says little of another
-_MOST_ROWS = 20_000  # that the interval is calibrated on
+_MOST_ROWS = 8_000  # that the interval is calibrated on
 _SHARE = 0.15  # of the training rows is held out for the interval
 
 
