@@ -146,7 +146,7 @@ class KernelPredictor:
 
     def _spread(self, parts: list[np.ndarray]) -> _Spread:
         errors, disagreements = [], []
-        drawn = np.random.default_rng(self._seed).random(len(self._train)) < _MOST_ROWS / len(self._train)
+        drawn = np.random.default_rng(self._seed + 1).random(len(self._train)) < _MOST_ROWS / len(self._train)
         for hidden in parts:
             asked = self._train.where(hidden & drawn)
             estimates = _Ensemble(self._train.where(~hidden & drawn), self._seed).estimates(asked)
