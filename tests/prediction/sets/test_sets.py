@@ -14,13 +14,13 @@ import pytest
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.evaluation import EvaluateRequest
 from op_profiler.prediction.sets import SETS, aiconfigurator, deepbench, neusight, pipeweave, tlcbench
-from op_profiler.prediction.sets.kernel_task import KernelPredictor, KernelTask
+from op_profiler.prediction.sets.kernel_problem import KernelPredictor, KernelProblem
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.ncnn import read_table
 from op_profiler.prediction.sets.public_set import METHODS, Reading, read_csv, spearman
 from op_profiler.prediction.sets.scores import evaluate_sets, sets_folder
 from op_profiler.prediction.sets.tophub import fastest, sizes_of
-from op_profiler.prediction.sets.transfer import TransferTask, completed
+from op_profiler.prediction.sets.transfer import TransferProblem, completed
 from op_profiler.schedules.record_files import read_records
 
 from ...command_line import op_profiler
@@ -62,7 +62,7 @@ LARGE = Processor("large", 2e7, 1.5e6, 108, 4e7)
 
 
 def test_a_kernel_is_predicted_on_known_processors_and_on_one_that_was_never_measured() -> None:
-    task = KernelTask(synthetic([SMALL, MIDDLE], 3000, 0), 0)
+    task = KernelProblem(synthetic([SMALL, MIDDLE], 3000, 0), 0)
     known = task.split("known", synthetic([SMALL, MIDDLE], 500, 1), "other draws")
     unknown = task.split("unknown", synthetic([LARGE], 500, 2), "a processor")
     for split, limit in ((known, 0.05), (unknown, 0.3)):
@@ -87,7 +87,7 @@ def test_a_new_device_is_predicted_from_a_few_items_of_it() -> None:
     items = random.normal(size=(120, 3))
     levels = (random.normal() + items @ random.normal(1, 0.3, 3) + random.normal(0, 0.02, 120) for _ in range(9))
     devices = [np.exp(level) for level in levels]
-    split = TransferTask(devices[:8], 10, items, 0).split("new", [devices[8]], "all but ten")
+    split = TransferProblem(devices[:8], 10, items, 0).split("new", [devices[8]], "all but ten")
     assert len(split.truth_us) == 110 and split.ranked is not None
     errors = {name: np.abs(split.answer(name).latency_us / split.truth_us - 1).mean() for name in METHODS}
     assert errors["default"] < 0.05 and errors["default"] < min(errors["trees"], errors["factor"])

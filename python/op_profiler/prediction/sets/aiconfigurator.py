@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from op_profiler.prediction.sets.kernel_task import KernelTask
+from op_profiler.prediction.sets.kernel_problem import KernelProblem
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading
 
@@ -76,7 +76,7 @@ def _read(folder: Path, seed: int) -> Reading:
         table = kernels({name: column[known] for name, column in columns.items()}, processors)
         sites, site = np.unique(table.sizes[:, 2:], axis=0, return_inverse=True)
         hidden = (np.random.default_rng(seed).random(len(sites)) < _SHARE)[site.ravel()]
-        task = KernelTask(table.where(~hidden), seed)
+        task = KernelProblem(table.where(~hidden), seed)
         of = "a tenth of the sites: weights of one size, with all their rows and data types"
         reading.splits.append(task.split(f"GEMM site, {system}", table.where(hidden), of, _PUBLISHED))
     return reading

@@ -9,7 +9,7 @@ import numpy as np
 
 from op_profiler.errors import MissingPackageError
 from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, Split, repository
-from op_profiler.prediction.sets.transfer import TransferTask
+from op_profiler.prediction.sets.transfer import TransferProblem
 
 _SAMPLES = 10
 _KNOWN = (
@@ -52,13 +52,13 @@ def _read(folder: Path, seed: int) -> Reading:
         reading.skipped["no positive time"] += int(sum((each <= 0).sum() for each in times.values()))
         times = {name: np.where(each > 0, each, np.nan) for name, each in times.items()}
         items = _items(folder, space, len(times[known[0]]))
-        task = TransferTask([times[name] for name in known], _SAMPLES, items, seed)
+        task = TransferProblem([times[name] for name in known], _SAMPLES, items, seed)
         reading.splits += [_whole(task, space, [times[name] for name in new], published)]
         reading.splits += [task.split(f"{space}, {name}", [times[name]], f"{name} but for {_SAMPLES}") for name in new]
     return reading
 
 
-def _whole(task: TransferTask, space: str, times: list[np.ndarray], published: Published | None) -> Split:
+def _whole(task: TransferProblem, space: str, times: list[np.ndarray], published: Published | None) -> Split:
     return task.split(f"{space}, all", times, f"the new devices but for {_SAMPLES} networks each", published)
 
 

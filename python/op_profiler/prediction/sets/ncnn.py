@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, repository
-from op_profiler.prediction.sets.transfer import TransferTask
+from op_profiler.prediction.sets.transfer import TransferProblem
 
 _README = "benchmark/README.md"
 _SAMPLES = 10
@@ -61,7 +61,7 @@ def _read(folder: Path, seed: int) -> Reading:
         new = set(np.random.default_rng(seed).permutation(processors)[part::_PARTS])
         known = [each for run, each in times.items() if run[0] not in new]
         asked = [each for run, each in times.items() if run[0] in new]
-        task = TransferTask(known, _SAMPLES, np.eye(len(networks)), seed)
+        task = TransferProblem(known, _SAMPLES, np.eye(len(networks)), seed)
         name, of = (
             f"fifth {part + 1} of the processors",
             f"{len(new)} processors but for {_SAMPLES} networks of each run",

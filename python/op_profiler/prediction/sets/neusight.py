@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from op_profiler.prediction.sets.kernel_task import KernelTask
+from op_profiler.prediction.sets.kernel_problem import KernelProblem
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, Split, read_csv, repository
 
@@ -75,12 +75,12 @@ def _read(folder: Path, seed: int) -> Reading:
         learned = [row for each in folders for path in sorted(each.glob("*.csv")) for row in read_csv(path)]
         asked = read_csv(folder / _DATA / f"dataset/test/{file}.csv")
         train, test = (kernels(reading.timed(rows, "Latency"), processors) for rows in (learned, asked))
-        task = KernelTask(train, seed)
+        task = KernelProblem(train, seed)
         reading.splits += list(_splits(task, operator, test, published))
     return reading
 
 
-def _splits(task: KernelTask, operator: str, test: Kernels, published: float) -> Iterator[Split]:
+def _splits(task: KernelProblem, operator: str, test: Kernels, published: float) -> Iterator[Split]:
     on = np.array([processor.name for processor in test.processors])[test.processor]
     error = Published(published, "MAPE on its three unseen GPUs together")
     for short, name in _UNSEEN.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from op_profiler.prediction.sets.kernel_task import KernelTask
+from op_profiler.prediction.sets.kernel_problem import KernelProblem
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, read_csv, repository
 
@@ -54,7 +54,7 @@ def _read(folder: Path, seed: int) -> Reading:
     train = kernels(learned, processors)
     seen = set(processors)
     test = kernels(asked, processors)
-    task = KernelTask(train, seed)
+    task = KernelProblem(train, seed)
     for number, name in enumerate(processors):
         if name not in seen:
             rows, short = test.where(test.processor == number), name.removeprefix("NVIDIA ")

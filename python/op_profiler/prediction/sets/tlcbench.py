@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from op_profiler.dataset.formats.autotvm_templates import TaskArguments
-from op_profiler.prediction.sets.kernel_task import KernelTask
+from op_profiler.prediction.sets.kernel_problem import KernelProblem
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.public_set import PublicSet, Reading, repository
 from op_profiler.schedules.record_files import numbered_records
@@ -70,7 +70,7 @@ def _read(folder: Path, seed: int) -> Reading:
         reading.skipped["no product of matrices"] += len(timed) - len(products)
         table = kernels(products, processor)
         hidden = np.random.default_rng(seed).random(len(table)) < _SHARE
-        task = KernelTask(table.where(~hidden), seed)
+        task = KernelProblem(table.where(~hidden), seed)
         test, of = table.where(hidden), "a random fifth of the schedules"
         reading.splits.append(task.split(f"schedules, {processor.name}", test, of))
     return reading

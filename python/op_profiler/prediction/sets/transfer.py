@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
-from op_profiler.prediction.sets.kernel_task import boost
+from op_profiler.prediction.sets.kernel_problem import boost
 from op_profiler.prediction.sets.public_set import Published, Split
 
 _COVERAGE = 0.9
@@ -32,7 +32,7 @@ _MOST_ROWS = 50_000
 _PASSES = 30  # that complete a table in which times are missing
 
 
-class TransferTask:
+class TransferProblem:
     """Known devices, and devices of which a few items are measured.
 
     Args:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.candidate import TaskSpec
 
 
-class KernelTask(FunctionTask):
+class KernelProblem(FunctionTask):
     """The schedules of the rule that a function gets by default.
 
     Args:

@@ -30,7 +30,7 @@ _MOST_ROWS = 8_000  # that the interval is calibrated on
 _SHARE = 0.15  # of the training rows is held out for the interval
 
 
-class KernelTask:
+class KernelProblem:
     """Training rows, and the methods that are fitted to them when first asked.
 
     Args:
