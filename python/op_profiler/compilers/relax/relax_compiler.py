@@ -294,9 +294,9 @@ class RelaxCompiler(Compiler):
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
         from op_profiler.compilers.relax.tuning.automatic import PREFIX, SketchTask
-        from op_profiler.compilers.relax.tuning.task import KernelProblem
+        from op_profiler.compilers.relax.tuning.task import KernelTask
 
-        return (SketchTask if spec.template.startswith(PREFIX) else KernelProblem)(spec, target)
+        return (SketchTask if spec.template.startswith(PREFIX) else KernelTask)(spec, target)
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.candidate import TaskSpec
 
 
-class KernelProblem(FunctionTask):
+class KernelTask(FunctionTask):
     """The schedules of the rule that a function gets by default.
 
     Args:
