@@ -73,7 +73,7 @@ def row_of(score: Mapping[str, Any]) -> dict[str, Any]:
         "within_10_percent": _percent(score["within_10"]),
         "inside_interval_percent": _percent(score["coverage_90"]),
         "spearman": None if score["spearman"] is None else round(score["spearman"], 3),
-        "judged_percent": _percent(outside if score["set"] == "help" else score["mape"]),
+        "judged_percent": round(100 * (outside if score["set"] == "help" else score["mape"]), 2),
         "goal_percent": _GOALS.get(key),
     }
 
