@@ -52,14 +52,13 @@ class EvaluateRequest:
     """Measurements, ways to hold some of them out, and predictors."""
 
     sets: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         Option(
             "In place of a dataset: what others published. {public_sets}. By commas, or all.",
             flags=("--set",),
             parse=parse_names,
-            shown="none",
         ),
-    ] = ()
+    ] = None
     sets_from: Annotated[
         Path | None,
         Option("Of --set: folder with a folder for each set; default: sets in the cache folder.", flags=("--from",)),
@@ -141,7 +140,7 @@ class EvaluateRequest:
         from op_profiler.prediction.sets import SETS
         from op_profiler.prediction.sets.scores import evaluate_sets
 
-        names = tuple(SETS) if self.sets == _ALL else self.sets
+        names = tuple(SETS) if self.sets == _ALL else self.sets or ()
         return evaluate_sets(names, self.sets_from, self.seed, announce)
 
     def _of_library(self, path: Path) -> Evaluation:
