@@ -45,6 +45,7 @@ REGISTRIES = {
     "peers": "op_profiler.comparison.peers:PEERS",
     "predictors": "op_profiler.prediction.latency:PREDICTORS",
     "library_predictors": "op_profiler.prediction.library:PREDICTORS",
+    "public_sets": "op_profiler.prediction.sets:SETS",
 }
 """Every kind, which is also the end of its entry points' group, and where its registry is."""
 

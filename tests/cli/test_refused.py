@@ -96,6 +96,8 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["evaluate", "--predictor", ""], ["--predictor"]),
     (["evaluate", "--library", "conv.out", "--device", "V100"], ["--device", "--library"]),
     (["evaluate", "--seed", "-1"], ["--seed"]),
+    (["evaluate", "--set", "ncnn", "--device", "V100"], ["--set", "--device"]),
+    (["evaluate", "--from", "here"], ["--from", "--set"]),
     (["analyze", "--factor", ","], ["--factor"]),
     (["corun", "mlp", "--sequence-length", "8"], ["mlp", "--sequence-length"]),
     (["collect", "--modelname", "mlp", "--executor", "vm", "--counters"], ["--counters"]),

@@ -72,7 +72,10 @@ def predict(
 
 
 @from_python
-def evaluate(*, request: EvaluateRequest) -> list[Score]:
+def evaluate(
+    *,
+    request: Annotated[EvaluateRequest, Only("db", "library", "splits", "predictors", "device", "compiler", "seed")],
+) -> list[Score]:
     """Score predictors on what was held out, split by split, and how often their intervals hold.
 
     >>> import op_profiler

@@ -28,6 +28,8 @@ op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predi
 op-profiler evaluate --live                                (of the predictions that were checked on this machine)
 
 op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
+
+op-profiler evaluate --set tophub,ncnn                       (what others published, once it is fetched)
 """
 
 
@@ -45,6 +47,9 @@ def evaluate(
         return
     from op_profiler.report.status import Status
 
+    if request.sets:
+        _evaluate_sets(request, as_json=as_json, quiet=quiet)
+        return
     found = request.evaluation(lambda text: print(text, file=sys.stderr))
     with Status(quiet=quiet, steps=len(found.splits) * len(found.predictors)) as status:
         scores = list(found.scores(status.step))
@@ -66,6 +71,18 @@ def _live(*, as_json: bool) -> None:
 
     found = checks.coverage(checks.stored(kind_of("llvm").machine_identity()))
     print(json_text.dumps(found, indent=1)) if as_json else show_coverage(found)
+
+
+def _evaluate_sets(request: EvaluateRequest, *, as_json: bool, quiet: bool) -> None:
+    from op_profiler.report.public_sets import show_results
+    from op_profiler.report.status import Status
+
+    with Status(quiet=quiet, steps=None) as status:
+        results = list(request.public_sets(status.step))
+    if as_json:
+        print(json_text.dumps(results, indent=1))
+    else:
+        show_results(results, quiet)
 
 
 def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:

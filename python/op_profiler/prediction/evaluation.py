@@ -15,6 +15,7 @@ from op_profiler.options import Option
 
 if TYPE_CHECKING:
     from op_profiler.prediction.library.scoring import Score
+    from op_profiler.prediction.sets.scores import SetResult
 
 _ALL = ("all",)
 
@@ -50,6 +51,18 @@ class Evaluation:
 class EvaluateRequest:
     """Measurements, ways to hold some of them out, and predictors."""
 
+    sets: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "In place of a dataset: what others published. {public_sets}. By commas, or all.",
+            flags=("--set",),
+            parse=parse_names,
+        ),
+    ] = None
+    sets_from: Annotated[
+        Path | None,
+        Option("Of --set: folder with a folder for each set; default: sets in the cache folder.", flags=("--from",)),
+    ] = None
     db: Annotated[str | None, Option("Dataset to fit and test on; default: what ships.")] = None
     library: Annotated[Path | None, Option("In place of a dataset: a convolution library in TinyNAS's format.")] = None
     splits: Annotated[
@@ -76,6 +89,19 @@ class EvaluateRequest:
 
     def check(self) -> None:
         """Refuse what does not go together; raises UsageError."""
+        if self.sets_from is not None and not self.sets:
+            raise UsageError("--from is the folder of public sets; name them with --set")
+        if self.sets:
+            others = {
+                "--db": self.db is not None,
+                "--library": self.library is not None,
+                "--device": self.device is not None,
+                "--split": self.splits != _ALL,
+                "--predictor": self.predictors != ("default",),
+                "--compiler": self.compiler != DEFAULT_COMPILER,
+            }
+            if wrong := [flag for flag, given in others.items() if given]:
+                raise UsageError(f"--set has splits and methods of its own; leave out {wrong[0]}")
         if self.library is None:
             return
         if self.db is not None:
@@ -99,6 +125,23 @@ class EvaluateRequest:
         """
         self.check()
         return self._of_dataset(note) if self.library is None else self._of_library(self.library)
+
+    def public_sets(self, announce: Callable[[str], None]) -> Iterator[SetResult]:
+        """Read the sets of ``sets`` and score the methods on them, set by set.
+
+        Args:
+            announce: called before each step that takes long.
+
+        Raises:
+            UnknownNameError: there is no such set.
+            DatasetError: a file of a set cannot be read.
+        """
+        self.check()
+        from op_profiler.prediction.sets import SETS
+        from op_profiler.prediction.sets.scores import evaluate_sets
+
+        names = tuple(SETS) if self.sets == _ALL else self.sets or ()
+        return evaluate_sets(names, self.sets_from, self.seed, announce)
 
     def _of_library(self, path: Path) -> Evaluation:
         from op_profiler.dataset.formats.tinynas import read_library

@@ -1,0 +1,91 @@
+"""aiconfigurator-core 0.12.0: products of matrices in TensorRT-LLM on GPUs of data centres"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from op_profiler.prediction.sets.kernel_problem import KernelProblem
+from op_profiler.prediction.sets.kernels import Kernels, Processor
+from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading
+
+_SYSTEMS = "aiconfigurator_core/systems"
+_TABLES = {
+    "h100_sxm": "trtllm/1.3.0rc20",
+    "h200_sxm": "trtllm/1.3.0rc20",
+    "a100_sxm": "trtllm/1.0.0",
+}
+_UNITS = {"h100_sxm": (132, 50e6), "h200_sxm": (132, 50e6), "a100_sxm": (108, 40e6)}
+"""Multiprocessors and bytes of the second-level cache, by NVIDIA's data sheets; the set does not state them."""
+_BYTES = {
+    "bfloat16": (2.0, 2.0),
+    "fp8": (1.0, 1.0),
+    "fp8_block": (1.0, 1.0),
+    "sq": (1.0, 1.0),
+    "int8_wo": (2.0, 1.0),
+    "int4_wo": (2.0, 0.5),
+}
+"""Bytes of an input and of a weight, by data type."""
+_SHARE = 0.1  # of the sites is held out
+_PUBLISHED = Published(3.63, "median", "its own folds, all tables")
+_MS = 1e3  # microseconds
+
+
+def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[Processor]:
+    """One for each data type of `_BYTES`, from the peaks in a system's YAML file."""
+    peak = {key: float(value) for key, value in re.findall(r"^\s+(\w+): ([\d.e+]+)", text, re.MULTILINE)}
+    wide = peak["bfloat16_tc_flops"]
+    narrow = {"fp8": "fp8_tc_flops", "fp8_block": "fp8_tc_flops", "sq": "int8_tc_flops"}
+    flops = {dtype: peak.get(narrow.get(dtype, ""), wide) for dtype in _BYTES}
+    bytes_per_us = peak["mem_bw"] / 1e6
+    return [Processor(f"{name} {dtype}", flops[dtype] / 1e6, bytes_per_us, units, cache_bytes) for dtype in _BYTES]
+
+
+def kernels(columns: dict[str, np.ndarray], processors: list[Processor]) -> Kernels:
+    """Products from the columns gemm_dtype, m, n, k and latency (milliseconds)."""
+    rows, wide, depth = (columns[name].astype(np.float64) for name in "mnk")
+    kind = np.array([list(_BYTES).index(dtype) for dtype in columns["gemm_dtype"]])
+    inputs, weights = np.array(list(_BYTES.values()))[kind].T
+    return Kernels(
+        sizes=np.stack([np.ones(len(rows)), rows, wide, depth], axis=1),
+        flops=2 * rows * wide * depth,
+        moved=inputs * rows * depth + weights * wide * depth + 2 * rows * wide,
+        kind=kind,
+        processor=kind,
+        processors=processors,
+        time_us=columns["latency"] * _MS,
+        more=np.zeros((len(rows), 0)),
+    )
+
+
+def _read(folder: Path, seed: int) -> Reading:
+    import pyarrow.parquet
+
+    reading = Reading()
+    for system, version in _TABLES.items():
+        path = folder / _SYSTEMS / f"data/{system}/gemm/{version}/gemm_perf.parquet"
+        names = ["gemm_dtype", "m", "n", "k", "latency"]
+        read = pyarrow.parquet.read_table(path, columns=names)
+        columns = {name: read[name].to_numpy() for name in names}
+        known = np.isin(columns["gemm_dtype"].astype(str), list(_BYTES)) & (columns["latency"] > 0)
+        reading.skipped["no time, or another data type"] += int((~known).sum())
+        text = (folder / _SYSTEMS / f"{system}.yaml").read_text(encoding="utf-8")
+        processors = processors_of(text, system, *_UNITS[system])
+        table = kernels({name: column[known] for name, column in columns.items()}, processors)
+        sites, site = np.unique(table.sizes[:, 2:], axis=0, return_inverse=True)
+        hidden = (np.random.default_rng(seed).random(len(sites)) < _SHARE)[site.ravel()]
+        task = KernelProblem(table.where(~hidden), seed)
+        of = "a tenth of the sites: weights of one size, with all their rows and data types"
+        reading.splits.append(task.split(f"GEMM site, {system}", table.where(hidden), of, _PUBLISHED))
+    return reading
+
+
+SET = PublicSet(
+    about=__doc__,
+    fetch="pip download --no-deps aiconfigurator-core==0.12.0 && unzip -d aiconfigurator aiconfigurator_core-0.12.0-*",
+    licence="Apache-2.0",
+    needs=tuple(f"{_SYSTEMS}/{system}.yaml" for system in _TABLES),
+    read=_read,
+)

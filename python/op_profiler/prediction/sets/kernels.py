@@ -1,0 +1,127 @@
+"""Kernels of vendors' libraries: their sizes, the processors they ran on, and features that do not depend on either.
+
+Every kernel is described as a batch of matrix products: an element-wise operator, a softmax or a norm has depth 1. The
+features relate its work to the peaks of the processor, so that what is learned on some processors can be asked of one
+that was never measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+_START_US = 5.0
+_TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (32, 32))
+_STEPS = (4, 16, 64)  # vector loads and tiles of kernels need sizes that are multiples of these
+
+
+@dataclasses.dataclass(frozen=True)
+class Processor:
+    """The data sheet of a processor, for one data type.
+
+    Attributes:
+        units: multiprocessors, or cores.
+        cache_bytes: of the last level; 0 where the set does not state it.
+    """
+
+    name: str
+    flops_per_us: float
+    bytes_per_us: float
+    units: int
+    cache_bytes: float
+
+    @property
+    def description(self) -> np.ndarray:
+        """Logarithms, to compare processors by."""
+        values = (self.flops_per_us, self.bytes_per_us, self.units, max(self.cache_bytes, 1.0))
+        return np.log([float(value) for value in values])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """Kernels, one a row of each array.
+
+    Attributes:
+        sizes: shape (rows, 4): batch, rows, columns and depth of the product.
+        flops, moved: work, and bytes if each tensor is moved once.
+        kind: number of the operator, data type or library.
+        processor: index into `processors`.
+        more: shape (rows, any): further features, such as the knobs of a schedule.
+        time_us: microseconds of one call.
+    """
+
+    sizes: np.ndarray
+    flops: np.ndarray
+    moved: np.ndarray
+    kind: np.ndarray
+    processor: np.ndarray
+    processors: Sequence[Processor]
+    time_us: np.ndarray
+    more: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.time_us)
+
+    def where(self, mask: np.ndarray) -> Kernels:
+        """The rows of a mask or of indices."""
+        arrays = ("sizes", "flops", "moved", "kind", "processor", "time_us", "more")
+        return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in arrays})
+
+    def peak(self, name: str) -> np.ndarray:
+        """A member of `Processor` for each row."""
+        return np.array([float(getattr(processor, name)) for processor in self.processors])[self.processor]
+
+    @property
+    def compute_us(self) -> np.ndarray:
+        """Time of the arithmetic at the peak."""
+        return np.asarray(self.flops / self.peak("flops_per_us"))
+
+    @property
+    def memory_us(self) -> np.ndarray:
+        """Time of the transfers at the peak."""
+        return np.asarray(self.moved / self.peak("bytes_per_us"))
+
+    @property
+    def roofline_us(self) -> np.ndarray:
+        """Arithmetic or transfers, whichever takes longer, and the start of a kernel."""
+        return np.asarray(np.maximum(self.compute_us, self.memory_us) + _START_US)
+
+
+def tiled_us(table: Kernels) -> np.ndarray:
+    """Time of the arithmetic in whole tiles, as many at once as the processor has units. Shape (tilings, rows)."""
+    batch, rows, columns, depth = table.sizes.T
+    units, peak = table.peak("units"), table.peak("flops_per_us")
+    waves = [
+        (np.ceil(batch * np.ceil(rows / high) * np.ceil(columns / wide) / units), high * wide) for high, wide in _TILES
+    ]
+    return np.stack([count * units * area * depth * 2 / peak + _START_US for count, area in waves])
+
+
+def features(table: Kernels) -> np.ndarray:
+    """Shape (rows, features), float32; nothing of the times."""
+    batch, rows, columns, depth = table.sizes.T
+    roofline, units, cache = table.roofline_us, table.peak("units"), np.maximum(table.peak("cache_bytes"), 1.0)
+    compute, memory = table.compute_us, table.memory_us
+    quantities = [batch, rows, columns, depth, batch * rows * columns, table.flops, table.moved]
+    quantities += [table.flops / table.moved, compute, memory, compute / memory, table.moved / cache]
+    quantities += [rows * depth / cache, columns * depth / cache]
+    quantities += [batch * np.ceil(rows / high) * np.ceil(columns / wide) / units for high, wide in _TILES]
+    logs = [np.log2(quantity) for quantity in quantities] + list(np.log2(tiled_us(table) / roofline))
+    steps = [size % step for step in _STEPS for size in (rows, columns, depth)]
+    return np.column_stack([*logs, *steps, table.kind, table.more]).astype(np.float32)
+
+
+def plain_features(table: Kernels) -> np.ndarray:
+    """Sizes, work and the data sheet as they are, for a regressor that is given no law."""
+    peaks = [table.peak(name) for name in ("flops_per_us", "bytes_per_us", "units", "cache_bytes")]
+    columns = [np.log1p(column) for column in (*table.sizes.T, table.flops, table.moved, *peaks)]
+    return np.column_stack([*columns, table.kind, table.more]).astype(np.float32)
+
+
+def log_bases(table: Kernels) -> np.ndarray:
+    """Logarithms of simple models of a kernel's time, each wrong elsewhere. Shape (3, rows)."""
+    fastest, memory = tiled_us(table).min(axis=0), table.memory_us + _START_US
+    logarithms: np.ndarray = np.log([table.roofline_us, np.maximum(fastest, memory), fastest + memory])
+    return logarithms

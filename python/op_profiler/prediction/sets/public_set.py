@@ -1,0 +1,148 @@
+"""The contract of a public set: what its reader returns, and what readers share."""
+
+from __future__ import annotations
+
+import collections
+import csv
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from op_profiler.errors import DatasetError
+from op_profiler.prediction.library.library_predictor import LibraryPrediction
+
+METHODS = ("default", "trees", "factor")
+"""This project's method; gradient boosting on sizes and data sheets; one factor on a simple model or a known device."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """An error that others published, or that was computed from what they published.
+
+    Attributes:
+        percent: the number; a rank correlation is not one of them.
+        measure: ``MAPE`` or ``median`` of the absolute error, or ``Spearman``, which is a share and no percentage.
+        of: what it is of, where that is not the split itself.
+    """
+
+    percent: float
+    measure: str
+    of: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Split:
+    """Rows to predict, and the methods that answer.
+
+    Attributes:
+        name: unique in its set.
+        held_out: what the methods do not see, in words.
+        development: the part of the training rows that weights and intervals were chosen by, in words.
+        trained: number of training rows.
+        truth_us: shape (rows,), microseconds.
+        answer: estimates of one of `METHODS`.
+        published: by others on the same split, or None.
+        ranked: shape (rows,): groups within which ranks are compared; None where others compare none.
+    """
+
+    name: str
+    held_out: str
+    development: str
+    trained: int
+    truth_us: np.ndarray
+    answer: Callable[[str], LibraryPrediction]
+    published: Published | None = None
+    ranked: np.ndarray | None = None
+
+
+@dataclasses.dataclass
+class Reading:
+    """What a reader found.
+
+    Attributes:
+        splits: in the order in which they are shown.
+        skipped: number of rows that are not used, by reason.
+    """
+
+    splits: list[Split] = dataclasses.field(default_factory=list)
+    skipped: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def timed(self, rows: Iterable[dict[str, str]], column: str) -> list[dict[str, str]]:
+        """The rows whose column is a positive number; counts the others as skipped."""
+        kept = []
+        for row in rows:
+            if _positive(row.get(column)):
+                kept.append(row)
+            else:
+                self.skipped[f"no time in the column {column}"] += 1
+        return kept
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PublicSet:
+    """A set of measurements that others published.
+
+    Attributes:
+        about: one line without a full stop.
+        fetch: the command that fetches it into the folder of sets, where it becomes `folder`.
+        licence: its licence, or what it lacks.
+        needs: files, relative to its folder, without which it counts as absent.
+        read: reads it, given its folder and a seed for what is drawn.
+    """
+
+    about: str
+    fetch: str
+    licence: str
+    needs: tuple[str, ...]
+    read: Callable[[Path, int], Reading]
+
+    def missing(self, folder: Path) -> list[str]:
+        """The files of `needs` that the folder of the set lacks."""
+        return [name for name in self.needs if not (folder / name).is_file()]
+
+
+def repository(name: str, folder: str) -> str:
+    """The command that fetches a public repository into a folder."""
+    return f"git clone --depth 1 https://github.com/{name} {folder}"
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a file with a head.
+
+    Raises:
+        DatasetError: there is no such file, or it is a pointer of Git LFS.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from error
+    if rows and any(name and name.startswith("version https://git-lfs") for name in rows[0]):
+        raise DatasetError(f"{path} is a pointer of Git LFS; run `git lfs pull` in its repository")
+    return rows
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    """Correlation of ranks; equal values share their mean rank."""
+    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks: np.ndarray = (ends - (counts - 1) / 2)[place.ravel()]
+    return ranks
+
+
+def _positive(text: str | None) -> bool:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return False
+    return math.isfinite(value) and value > 0
+
+
+Sets = Mapping[str, PublicSet]

@@ -1,0 +1,146 @@
+"""How far off the methods are on public sets, next to what others published."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from op_profiler.cache import cache_folder
+from op_profiler.errors import DatasetError
+from op_profiler.prediction.library.scoring import score
+from op_profiler.prediction.sets import SETS
+from op_profiler.prediction.sets.public_set import METHODS, Published, Split, spearman
+
+
+@dataclasses.dataclass(frozen=True)
+class SetScore:
+    """Errors on one split, relative to the measured time; shares, not per cent.
+
+    Attributes:
+        set, split: names.
+        held_out: what was not learned from.
+        development: the part of the training rows that intervals and weights were chosen by.
+        trained, tested: rows.
+        mape, median, within_10, bias, coverage_90: of this project's method, as in `Score`.
+        spearman: mean correlation of ranks within a device, where devices are compared by ranks.
+        trees, factor: MAPE of plain gradient boosting, and of one factor on a simple model or on known devices.
+        published: what others reached on the same split, or None.
+        seconds: fitting and predicting, of all three methods.
+    """
+
+    set: str
+    split: str
+    held_out: str
+    development: str
+    trained: int
+    tested: int
+    mape: float
+    median: float
+    within_10: float
+    bias: float
+    coverage_90: float | None
+    spearman: float | None
+    trees: float
+    factor: float
+    published: Published | None
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SetResult:
+    """One set.
+
+    Attributes:
+        set: its name.
+        licence: its licence, or what it lacks.
+        fetch: the command that fetches it, where it is absent.
+        skipped: rows that are not used, by reason.
+        scores: one a split; empty where it is absent.
+    """
+
+    set: str
+    licence: str
+    fetch: str | None
+    skipped: dict[str, int]
+    scores: list[SetScore]
+
+
+def sets_folder(folder: Path | None) -> Path:
+    """Where sets are looked for, a folder each: the one given, else ``sets`` in the cache folder."""
+    return cache_folder() / "sets" if folder is None else folder
+
+
+def evaluate_sets(
+    names: Sequence[str],
+    folder: Path | None,
+    seed: int,
+    announce: Callable[[str], None],
+    wanted: Callable[[str, str], bool] = lambda name, split: True,
+) -> Iterator[SetResult]:
+    """Fit and score set by set, and split by split in each.
+
+    Args:
+        names: of `SETS`.
+        folder: as for `sets_folder`.
+        announce: called before each split with its name.
+        wanted: whether a split of a set is scored.
+
+    Raises:
+        UnknownNameError: there is no such set.
+        DatasetError: a file of a set cannot be read.
+    """
+    sets = {name: SETS.get(name) for name in names}
+    for name, public in sets.items():
+        own = sets_folder(folder) / name
+        if public.missing(own):
+            command = f"mkdir -p {own.parent} && cd {own.parent} && {public.fetch}"
+            yield SetResult(name, public.licence, command, {}, [])
+            continue
+        announce(f"{name}: reading")
+        try:
+            reading = public.read(own, seed)
+        except OSError as error:
+            raise DatasetError(f"the set {name} in {own} cannot be read: {error}") from error
+        scores = []
+        for split in reading.splits:
+            if wanted(name, split.name):
+                announce(f"{name}: {split.name}")
+                scores.append(_score(name, split))
+        skipped = {reason: count for reason, count in reading.skipped.items() if count}
+        yield SetResult(name, public.licence, None, skipped, scores)
+
+
+def _score(name: str, split: Split) -> SetScore:
+    started = time.perf_counter()
+    predicted = {method: split.answer(method) for method in METHODS}
+    seconds = time.perf_counter() - started
+    ours, trees, factor = (
+        score(split.truth_us, predicted[method], split.name, method, split.trained, 0.0) for method in METHODS
+    )
+    ranks = None
+    if split.ranked is not None:
+        groups = [split.ranked == group for group in np.unique(split.ranked)]
+        estimate = predicted["default"].latency_us
+        ranks = float(np.mean([spearman(estimate[group], split.truth_us[group]) for group in groups]))
+    return SetScore(
+        set=name,
+        split=split.name,
+        held_out=split.held_out,
+        development=split.development,
+        trained=split.trained,
+        tested=ours.tested,
+        mape=ours.mape,
+        median=ours.median,
+        within_10=ours.within_10,
+        bias=ours.bias,
+        coverage_90=ours.coverage_90,
+        spearman=ranks,
+        trees=trees.mape,
+        factor=factor.mape,
+        published=split.published,
+        seconds=round(seconds, 1),
+    )

@@ -1,0 +1,204 @@
+"""One method for a new device of which few times are known: what known devices have in common, weighed by a few times.
+
+Devices are draws of one distribution over the items: its mean and its covariance are those of the known devices' times
+in the logarithm. The times of the new device condition it (a Gaussian process whose kernel is learned: Minka and
+Picard, 1997); the level of the device is free. What the known devices do not have in common may also be alike for
+items of similar features. How much so, and the noise that times have next to this, are chosen by each known device left
+out in turn, and so is the quantile of the interval.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.prediction.library.library_predictor import LibraryPrediction
+from op_profiler.prediction.sets.kernel_problem import boost
+from op_profiler.prediction.sets.public_set import Published, Split
+
+_COVERAGE = 0.9
+_NOISES = (0.02, 0.05, 0.1, 0.2)  # standard deviations of the logarithm
+_LIKENESSES = (0.0, 0.1, 0.2, 0.4)  # of what items of similar features share
+_DRAWS = 5
+_CANDIDATES = 300  # items of a draw, of which those to measure are chosen
+_DESIGN = (0.05, 0.1)  # noise and likeness that the choice assumes
+_LEVEL = 1.0  # standard deviation of a device's level that the choice assumes
+_LEFT_OUT, _JUDGED = 40, 300  # devices, and items of each
+_MOST_ROWS = 50_000
+_PASSES = 30  # that complete a table in which times are missing
+
+
+class TransferProblem:
+    """Known devices, and devices of which a few items are measured.
+
+    Args:
+        known: by name of the device, microseconds of each item; NaN where there is none.
+        samples: number of items that are measured on a new device.
+        items: shape (items, features): what is known of an item without a time.
+        seed: of what is drawn.
+    """
+
+    def __init__(self, known: Sequence[np.ndarray], samples: int, items: np.ndarray, seed: int) -> None:
+        self._known = completed(np.log(np.stack(known)))
+        self._measured = np.isfinite(np.stack(known))
+        self._samples, self._items, self._seed = samples, items, seed
+
+    def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
+        """Every new device with several draws of its times; each is ranked by itself."""
+        draws = range(_DRAWS if len(self._items) > _CANDIDATES else 1)  # else all draws are of the same items
+        asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in draws]
+        asked = [(device, sampled, rest) for device, sampled, rest in asked if len(rest)]
+        return Split(
+            name=name,
+            held_out=held_out,
+            development="each known device in turn",
+            trained=int(self._measured.sum()),
+            truth_us=np.concatenate([device[rest] for device, _, rest in asked]),
+            answer=lambda method: _joined([self._answer(method, *each) for each in asked]),
+            published=published,
+            ranked=np.repeat(np.arange(len(asked)), [len(rest) for *_, rest in asked]),
+        )
+
+    def _drawn(self, known: np.ndarray, device: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
+        """Items that are measured on the new device, and those that are asked for.
+
+        Of the items of a draw, those are measured that leave the least variance (greedy design: Krause et al., 2008).
+        """
+        there = np.random.default_rng((self._seed, draw)).permutation(np.flatnonzero(np.isfinite(device)))
+        drawn = there[:_CANDIDATES]
+        parts = _parts(known)[:, drawn]
+        covariance = _LEVEL**2 + parts.T @ parts + _DESIGN[1] ** 2 * self._alike(drawn, drawn)
+        sampled: list[int] = []
+        for _ in range(min(self._samples, len(drawn))):
+            gain = (covariance**2).sum(axis=0) / (covariance.diagonal() + _DESIGN[0] ** 2)
+            gain[sampled] = -np.inf
+            best = int(np.argmax(gain))
+            sampled.append(best)
+            column = covariance[:, best]
+            covariance = covariance - np.outer(column, column) / (column[best] + _DESIGN[0] ** 2)
+        return drawn[sampled], np.setdiff1d(there, drawn[sampled])
+
+    def _answer(self, method: str, device: np.ndarray, sampled: np.ndarray, rest: np.ndarray) -> LibraryPrediction:
+        seen = np.log(device[sampled])
+        if method == "default":
+            centre, spread = self._conditioned(self._known, sampled, seen, rest, *self._chosen)
+            width = self._quantile * spread
+            return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
+        shape = self._plain if method == "trees" else self._known.mean(axis=0)
+        return LibraryPrediction.without_interval(np.exp(shape[rest] + np.median(seen - shape[sampled])))
+
+    @functools.cached_property
+    def _plain(self) -> np.ndarray:
+        """What trees on the features of an item make of its time relative to the level of a known device."""
+        devices, items = np.nonzero(self._measured)
+        drawn = np.random.default_rng(self._seed).permutation(len(items))[:_MOST_ROWS]
+        relative = (self._known - self._known.mean(axis=1, keepdims=True))[devices, items]
+        model = boost(self._items[items[drawn]], relative[drawn], {}, 100, self._seed)
+        return np.asarray(model.inplace_predict(self._items), dtype=np.float64)
+
+    @functools.cached_property
+    def _chosen(self) -> tuple[float, float]:
+        """Noise and likeness with the smallest error on known devices that were left out."""
+        choices = itertools.product(_NOISES, _LIKENESSES)
+        return min(choices, key=lambda choice: float(np.mean(self._left_out(*choice)[0])))
+
+    @functools.cached_property
+    def _quantile(self) -> float:
+        """Of the error over the standard deviation, on known devices that were left out."""
+        error, spread = self._left_out(*self._chosen)
+        return float(np.quantile(error / spread, _COVERAGE))
+
+    def _left_out(self, noise: float, likeness: float) -> tuple[np.ndarray, np.ndarray]:
+        """Errors and standard deviations of the logarithm."""
+        errors, spreads = [], []
+        for number, sampled, rest in self._trials:
+            device, others = self._known[number], np.delete(self._known, number, axis=0)
+            centre, spread = self._conditioned(others, sampled, device[sampled], rest, noise, likeness)
+            errors.append(np.abs(centre - device[rest]))
+            spreads.append(spread)
+        return np.concatenate(errors), np.concatenate(spreads)
+
+    @functools.cached_property
+    def _trials(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """Known devices that are left out, what is measured of them, and what is asked for."""
+        drawn = np.random.default_rng(self._seed).permutation(len(self._known))[:_LEFT_OUT]
+        trials = []
+        for number, draw in itertools.product(drawn, range(_DRAWS)):
+            others = np.delete(self._known, number, axis=0)
+            device = np.where(self._measured[number], self._known[number], np.nan)
+            sampled, rest = self._drawn(others, device, draw)
+            trials.append((int(number), sampled, rest[:: max(len(rest) // _JUDGED, 1)]))
+        return trials
+
+    def _conditioned(
+        self,
+        known: np.ndarray,
+        sampled: np.ndarray,
+        seen: np.ndarray,
+        asked: np.ndarray,
+        noise: float,
+        likeness: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the asked items' logarithms on a new device.
+
+        Args:
+            known: shape (devices, items), logarithms, none missing.
+            sampled, seen: items that are known of the new device, and their logarithms.
+            asked: items.
+            noise: standard deviation of a time next to what devices and items have in common.
+            likeness: standard deviation of what items of equal features have in common.
+        """
+        mean = (known - known.mean(axis=1, keepdims=True)).mean(axis=0)
+        parts = _parts(known)
+        covariance = parts[:, sampled].T @ parts[:, sampled] + likeness**2 * self._alike(sampled, sampled)
+        inverse = np.linalg.inv(covariance + noise**2 * np.eye(len(sampled)))
+        level = (inverse @ (seen - mean[sampled])).sum() / inverse.sum()
+        cross = parts[:, asked].T @ parts[:, sampled] + likeness**2 * self._alike(asked, sampled)
+        centre = level + mean[asked] + cross @ inverse @ (seen - mean[sampled] - level)
+        own = (parts[:, asked] ** 2).sum(axis=0) + likeness**2 - np.einsum("as,st,at->a", cross, inverse, cross)
+        unknown_level = (1 - (cross @ inverse).sum(axis=1)) ** 2 / inverse.sum()
+        return centre, np.sqrt(np.maximum(own, 0) + unknown_level + noise**2)
+
+    def _alike(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """1 for items of equal features, less the more these differ. Shape (one, other)."""
+        distance = ((self._scaled[one][:, None] - self._scaled[other][None]) ** 2).sum(axis=2)
+        alike: np.ndarray = np.exp(-distance / max(self._scaled.shape[1], 1))
+        return alike
+
+    @functools.cached_property
+    def _scaled(self) -> np.ndarray:
+        spread = self._items.std(axis=0)
+        scaled: np.ndarray = self._items[:, spread > 0] / spread[spread > 0]
+        return scaled
+
+
+def _parts(known: np.ndarray) -> np.ndarray:
+    """What is left of known devices' logarithms without their levels and their mean: factors of the covariance."""
+    shapes = known - known.mean(axis=1, keepdims=True)
+    parts: np.ndarray = (shapes - shapes.mean(axis=0)) / np.sqrt(max(len(known) - 1, 1))
+    return parts
+
+
+def completed(table: np.ndarray) -> np.ndarray:
+    """A table of logarithms whose missing entries follow from a level for each row and the first common factors."""
+    missing = ~np.isfinite(table)
+    if not missing.any():
+        return table
+    columns = np.nanmean(table - np.nanmean(table, axis=1, keepdims=True), axis=0)
+    levels = np.nanmean(table - columns, axis=1, keepdims=True)
+    filled = np.where(missing, levels + columns, table)
+    for _ in range(_PASSES):
+        centre = filled.mean(axis=0)
+        left, sizes, right = np.linalg.svd(filled - centre, full_matrices=False)
+        kept = np.maximum(sizes - np.median(sizes), 0.0)
+        filled = np.where(missing, centre + (left * kept) @ right, table)
+    return filled
+
+
+def _joined(parts: Sequence[LibraryPrediction]) -> LibraryPrediction:
+    fields = [field.name for field in dataclasses.fields(LibraryPrediction)]
+    return LibraryPrediction(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
