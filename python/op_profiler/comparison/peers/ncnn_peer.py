@@ -52,6 +52,7 @@ class NcnnPeer(Peer):
     def load(
         self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
     ) -> PeerSession:
+        """Load the model that pnnx converted to ncnn; see `Peer.load`."""
         import ncnn
 
         if any(array.ndim == 0 or array.shape[0] != 1 for array in inputs):

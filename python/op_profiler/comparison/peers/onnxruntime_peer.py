@@ -57,6 +57,7 @@ class OnnxRuntimePeer(Peer):
     def load(
         self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
     ) -> PeerSession:
+        """Open a session of ONNX Runtime on the processor; see `Peer.load`."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()

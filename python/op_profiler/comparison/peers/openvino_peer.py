@@ -49,6 +49,7 @@ class OpenVinoPeer(Peer):
     def load(
         self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
     ) -> PeerSession:
+        """Compile the ONNX file for the processor; see `Peer.load`."""
         import openvino
 
         options = {

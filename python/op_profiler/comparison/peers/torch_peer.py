@@ -74,6 +74,7 @@ class TorchPeer(Peer):
     def load(
         self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
     ) -> PeerSession:
+        """Load the TorchScript file; see `Peer.load`."""
         import torch
 
         torch.set_num_threads(threads)

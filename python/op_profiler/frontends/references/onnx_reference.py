@@ -52,6 +52,7 @@ class OnnxReference(FrameworkReference):
         return Opened(self._lower(names), tuple(nodes.get(name, name) for name in names), values)
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        """Return the model file itself as ONNX; other forms are refused."""
         return self._file(folder) if form == "onnx" else super().write(form, folder, inputs)
 
     def _file(self, folder: Path) -> Path:

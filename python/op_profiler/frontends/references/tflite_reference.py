@@ -43,6 +43,7 @@ class TfliteReference(FrameworkReference):
         return Opened(model, tuple(names), [[values[place] for place in kept] for values in ran.outputs])
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        """Return the model file itself as TFLite; other forms are refused."""
         return self._path.resolve() if form == "tflite" else super().write(form, folder, inputs)
 
     def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:

@@ -67,6 +67,7 @@ class TorchReference(FrameworkReference):
         )
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        """Write the module as ONNX or TorchScript into a folder, and return the file."""
         import torch
 
         if form == "tflite":
