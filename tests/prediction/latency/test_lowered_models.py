@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -77,3 +78,21 @@ def test_a_model_that_computes_nothing_has_no_time(tmp_path: Path) -> None:
     model = ModelRequest(source="file", name=str(tmp_path / "m.onnx"))
     with pytest.raises(ModelError, match="computes nothing"):
         lowered_model(BuildRequest(model=model, schedules="none"))
+
+
+def test_a_model_that_takes_the_compiler_down_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "deadly.py").write_text(
+        "import os, signal, torch\n"
+        "class Deadly(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "def deadly():\n"
+        "    return Deadly(), torch.ones(1, 8)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    done = op_profiler("predict", "deadly:deadly", "mlp", "--format", "json")
+    rows = {row["model"]: row for row in json.loads(done.stdout)}
+    assert done.returncode == 1, done.stderr
+    assert "the process that lowers it died (SIGSEGV)" in rows["deadly:deadly"]["error"]
+    assert rows["mlp"]["total_us"] > 0

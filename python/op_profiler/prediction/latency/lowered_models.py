@@ -6,25 +6,26 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_model import load_model
 from op_profiler.cache import cache_folder, code_digest
-from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.child_processes import Child, carry_out
+from op_profiler.compilers.compiler import compiler_in_use, use_compiler
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.dataset.convert import build
-from op_profiler.errors import ModelError
+from op_profiler.errors import EXIT_MODEL, ModelError, OpProfilerError
 from op_profiler.files import atomic_file
 from op_profiler.frontends import FRONTENDS
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops
 from op_profiler.prediction.latency.network import Network
 from op_profiler.targets.target import tvm_identity
-
-if TYPE_CHECKING:
-    from op_profiler.building.request import BuildRequest
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
 """Parts of this package by which a model becomes a network."""
@@ -64,15 +65,50 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         note(f"lowering {request.model.name}")
-        return _lower(request)
+        return _lowered_apart(request)
     path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
     found = _read(path)
     asked = request.check_outputs == "once" and found is not None and found.agreement == Agreement()
     if found is None or asked or request.check_outputs == "always":
         note(f"lowering {request.model.name}")
-        found = _lower(request)
+        found = _lowered_apart(request)
         _write(found, path)
     return found
+
+
+def _lowered_apart(request: BuildRequest) -> LoweredModel:
+    """Lower in a process of its own: a crash of the compiler then costs this model, and not the command."""
+    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder, tempfile.TemporaryFile("w+") as log:
+        path = Path(folder) / "lowered.json"
+        with Child(__name__, (request, str(path)), log) as child:
+            failure = next(child.events(), None)
+            code = child.process.wait()
+        found = _read(path)
+    if failure is not None and failure["code"] != EXIT_MODEL:
+        error = OpProfilerError(failure["error"])
+        error.exit_code = failure["code"]
+        raise error
+    if failure is not None:
+        raise ModelError(failure["error"])
+    if found is None:
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        raise ModelError(
+            f"{request.model.name} does not lower: the process that lowers it died ({how}); export the model in "
+            "another form, or leave out the part of it that the compiler cannot take"
+        )
+    return found
+
+
+def main() -> int:
+    """Entry of the process that lowers a model."""
+    return carry_out(tuple[BuildRequest, str], _lower_into)
+
+
+def _lower_into(task: tuple[BuildRequest, str], _: Callable[..., None]) -> None:
+    """Write the model of a request to a file."""
+    request, path = task
+    use_compiler(request.compiler)
+    _write(_lower(request), Path(path))
 
 
 def _lower(request: BuildRequest) -> LoweredModel:
