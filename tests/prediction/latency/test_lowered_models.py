@@ -80,7 +80,7 @@ def test_a_model_that_computes_nothing_has_no_time(tmp_path: Path) -> None:
         lowered_model(BuildRequest(model=model, schedules="none"))
 
 
-def test_a_model_that_takes_the_compiler_down_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_takes_the_compiler_down_costs_no_other(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     (tmp_path / "deadly.py").write_text(
         "import os, signal, torch\n"
@@ -90,8 +90,7 @@ def test_a_model_that_takes_the_compiler_down_costs_no_other(tmp_path: Path, mon
         "def deadly():\n"
         "    return Deadly(), torch.ones(1, 8)\n"
     )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    done = op_profiler("predict", "deadly:deadly", "mlp", "--format", "json")
+    done = op_profiler("predict", "deadly:deadly", "mlp", "--format", "json", folder=tmp_path)
     rows = {row["model"]: row for row in json.loads(done.stdout)}
     assert done.returncode == 1, done.stderr
     assert "the process that lowers it died (SIGSEGV)" in rows["deadly:deadly"]["error"]
