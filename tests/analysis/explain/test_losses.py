@@ -10,8 +10,9 @@ import pytest
 
 from op_profiler.analysis.explain.evidence import Cycles, Evidence, OtherTimes, ProcessorLimits
 from op_profiler.analysis.explain.explain import in_chain
-from op_profiler.analysis.explain.explanation import Loss, ModelExplanation
+from op_profiler.analysis.explain.explanation import Loss, ModelAdvice, ModelExplanation
 from op_profiler.analysis.explain.machine_code import KernelCode, MachineLoop
+from op_profiler.analysis.explain.verdict import verdict_of
 from op_profiler.analysis.explain.words import explained, sureness_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.operator import Operator, TensorSpec
@@ -169,7 +170,7 @@ def test_fusing_does_not_save_functions_that_a_loop_calls() -> None:
     one = dataclasses.replace(one, operator=dataclasses.replace(one.operator, op_names=("erf", "multiply"), flops=0))
     found = explained(one, 1000.0, MODEL)
     lost = {loss.cause: loss.lost_us for loss in found.losses}
-    assert found.losses[0].cause == "vectorization" and lost["fusion"] < 15
+    assert found.losses[0].cause == "function calls" and lost["fusion"] < 15
     assert sum(lost.values()) <= found.time_us
 
 
@@ -211,3 +212,16 @@ def test_sureness_falls_where_intervals_overlap() -> None:
     assert sureness_of([loss(10, 1), loss(2, 1)]) == 1.0
     assert 0.45 < (sureness_of([loss(10, 5), loss(10, 5)]) or 0) < 0.55
     assert sureness_of([]) is None
+
+
+def test_a_verdict_does_not_promise_what_may_be_nothing() -> None:
+    def advice(action: str, operators: list[str], gain: float, low: float, high: float) -> ModelAdvice:
+        gains = {"gain_us": gain, "gain_low_us": low, "gain_high_us": high}
+        return ModelAdvice(action=action, command="", text="", operators=operators, **gains)
+
+    precision = advice("int8 for", ["a"], 7800.0, 0.0, 7800.0)
+    tuning = advice("tuning", ["a", "b"], 5000.0, 3000.0, 6000.0)
+    assert verdict_of([precision, tuning], 20_000.0) == (
+        "int8 for 1 operator: saves up to 7.8 ms; tuning 2 operators: saves 5.0 ms (3.0 ms to 6.0 ms)"
+    )
+    assert verdict_of([tuning], 20_000.0) == "tuning 2 operators: 20.0 ms to 15.0 ms (14.0 ms to 17.0 ms)"

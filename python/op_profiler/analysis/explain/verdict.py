@@ -33,15 +33,26 @@ def advice_by_command(operators: Sequence[OperatorExplanation]) -> list[ModelAdv
 
 
 def verdict_of(advice: Sequence[ModelAdvice], whole_model_us: float) -> str:
-    """``tuning 3 operators: 24.2 ms to 14.1 ms; fusing 1 operator: saves 2.0 ms``: others than the first only save."""
+    """Return a sentence such as ``tuning 3 operators: 24.2 ms to 14.1 ms (13.0 ms to 16.2 ms); fusing 1 operator: saves
+    up to 2.0 ms``.
+
+    The first advice has the time that is left, with its interval; others have what they save. Of a gain that may be
+    nothing the largest value is given.
+    """
     parts: list[str] = []
     for one in advice:
-        count = len(one.operators)
-        what = f"{one.action} {count} {'operator' if count == 1 else 'operators'}"
         if not one.gain_us:
             continue
-        left = max(whole_model_us - one.gain_us, 0.0)
-        parts.append(f"{what}: saves {_ms(one.gain_us)}" if parts else f"{what}: {_ms(whole_model_us)} to {_ms(left)}")
+        count = len(one.operators)
+        what = f"{one.action} {count} {'operator' if count == 1 else 'operators'}"
+        low, high = one.gain_low_us or 0.0, one.gain_high_us or one.gain_us
+        if low <= 0:
+            parts.append(f"{what}: saves up to {_ms(high)}")
+        elif parts:
+            parts.append(f"{what}: saves {_ms(one.gain_us)} ({_ms(low)} to {_ms(high)})")
+        else:
+            left, least, most = (_ms(max(whole_model_us - us, 0.0)) for us in (one.gain_us, high, low))
+            parts.append(f"{what}: {_ms(whole_model_us)} to {left} ({least} to {most})")
     return "; ".join(parts) or "no advice with a predicted gain"
 
 

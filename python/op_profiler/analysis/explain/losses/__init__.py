@@ -8,6 +8,9 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Loss
 from op_profiler.analysis.explain.losses import fusion, instructions, memory, schedule, threads
 
+_LEAST_OF_CAPPED = 0.5
+"""Lower end of the interval of a loss that was limited to what can be removed, as a part of it."""
+
 
 def losses_of(evidence: Evidence) -> list[Loss]:
     """Largest first, then those of which not even the order of magnitude is known.
@@ -33,6 +36,8 @@ def losses_of(evidence: Evidence) -> list[Loss]:
     for loss in sorted(found, key=lambda loss: (loss.vague, -loss.lost_us)):
         lost, low, high = (min(us, room) for us in (loss.lost_us, loss.low_us, loss.high_us))
         if lost > 0:
+            if low < loss.low_us:  # the evidence says more than there is: of what is left it says little
+                low = _LEAST_OF_CAPPED * lost
             kept.append(msgspec.structs.replace(loss, lost_us=lost, low_us=low, high_us=high))
             room -= lost
     return sorted(kept, key=lambda loss: (loss.vague, -loss.lost_us))

@@ -24,7 +24,7 @@ def losses(evidence: Evidence) -> list[Loss]:
 
     Returns:
         A `Loss` in microseconds for each cause, some of 0 us; none where the kernel's machine code was not found. A
-        loop that calls a function for each value has one, of cause ``vectorization``.
+        loop that calls a function for each value has one, of cause ``function calls``.
     """
     if evidence.code is None or evidence.cycles is None:
         return []
