@@ -9,6 +9,7 @@ import pytest
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import lower, shortcuts
+from op_profiler.compilers.relay_rewriting import rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.targets.target import resolve_target
@@ -136,3 +137,23 @@ def test_weights_that_are_split_are_left_to_the_compiler() -> None:
     params = {"weight": load_tvm().nd.array(np.eye(8, 4, dtype="float32"))}
     compiled = lower.compile_model(ImportedModel("m", "test", module, params, (InputSpec("data", (1, 4)),)), _target())
     assert sum("dense" in call.name for call in compiled.calls) == 2
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
+def test_a_folded_constant_keeps_its_type_and_its_shape(kind: str) -> None:
+    tvm = load_tvm()
+    relay = tvm.relay
+    scalar = relay.subtract(relay.const(7, kind), relay.const(2, kind))
+    places = relay.arange(relay.const(0, kind), relay.const(6, kind), relay.const(1, kind), dtype=kind)
+    known = relay.multiply(places, scalar)
+    if kind.startswith("int"):  # LLVM refuses a kernel for these two
+        known = relay.add(relay.floor_mod(known, relay.const(4, kind)), relay.floor_divide(known, relay.const(3, kind)))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(known))
+    folded = rebuilt(module, shortcuts._fold)
+    assert isinstance(folded, relay.Constant)
+    found = folded.data.numpy()
+    values = np.arange(6, dtype=kind) * 5
+    np.testing.assert_array_equal(found, values % 4 + values // 3 if kind.startswith("int") else values)
+    assert (str(found.dtype), found.shape) == (kind, (6,))
+    alone = rebuilt(relay.transform.InferType()(tvm.IRModule.from_expr(scalar)), shortcuts._fold)
+    assert (alone.data.shape, alone.data.dtype) == ((), kind)

@@ -19,11 +19,16 @@ from op_profiler.compilers.relay_rewriting import rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, IRModule, Named, Node
 
-_FLOATS = ("float32", "float64")
+_FLOATS, _WHOLE = ("float32", "float64"), ("int32", "int64")
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     name: getattr(np, name) for name in ("add", "subtract", "multiply", "divide", "negative", "sqrt")
 }
 """All rounded correctly (IEEE 754), so numpy computes what a compiled kernel does."""
+_WHOLE_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
+    **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "floor_divide")},
+    "floor_mod": np.mod,
+}
+"""LLVM refuses kernels for the last two, of whose quotients TVM declares vectors."""
 _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})
 
 
@@ -88,6 +93,10 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
     found = None
     if name in _ARITHMETIC and dtype in _FLOATS:
         found = _ARITHMETIC[name](*values)
+    elif name in _WHOLE_ARITHMETIC and dtype in _WHOLE and ("floor" not in name or values[1].all()):
+        found = _WHOLE_ARITHMETIC[name](*values)
+    elif name == "arange":
+        found = np.arange(*values, dtype=dtype)
     elif name in _VIEWS:
         found = values[0].reshape(shape)
     elif name == "transpose":
@@ -96,7 +105,7 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
         found = in_layout(values[0], str(call.attrs.src_layout), str(call.attrs.dst_layout))
     if found is None or found.shape != shape or str(found.dtype) != dtype:
         return None
-    return relay.const(np.ascontiguousarray(found))
+    return relay.const(np.asarray(found, order="C"), dtype)  # `ascontiguousarray` would give a scalar a dimension
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:
