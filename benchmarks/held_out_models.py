@@ -348,7 +348,7 @@ def headline_of(some: Sequence[Scored]) -> str:
         whole, operators = over_networks(mine), over_operators(mine)
         parts.append(
             f"{processor}, {mine[0].of} set: mean error {whole['mean_error_percent']} % over {whole['networks']} "
-            f"predicted networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
+            f"predictions of networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
             f"within 10 %, mean error of operators above 20 us {operators['mean_error_percent']} %"
         )
     return "; ".join(parts)
