@@ -137,10 +137,11 @@ def main() -> None:
         median, worst = float(np.median(values)), float(np.max(values))
         print(f"{label}: distance from 1: median {median:.1%}, worst {worst:.1%}")
         far.append({"sum_of": label, "median_percent": round(100 * median, 1), "worst_percent": round(100 * worst, 1)})
-    headline = "distance from 1: median {median_percent} %, worst {worst_percent} %".format_map(far[0])
-    theirs = "debug executor: {median_percent} %, {worst_percent} %".format_map(far[1])
+    apart = "by {median_percent} % (median) and {worst_percent} % (worst)"
+    headline = f"the sum of the operators differs from the time of the whole model {apart.format_map(far[0])}"
+    theirs = f"the sum of TVM's debug executor {apart.format_map(far[1])}"
     tables = {"models": rows, "distance_from_1": far}
-    store(__file__, f"{headline} ({theirs})", tables, whole=not arguments.models)
+    store(__file__, f"{headline}, {theirs}", tables, whole=not arguments.models)
 
 
 if __name__ == "__main__":

@@ -149,11 +149,21 @@ def main() -> None:
     wrong = list(filter(_is_off, unmarked))
     most = max((abs(row["off_percent"]) for row in unmarked), default=0.0)
     before = max((abs(row["median_of_all_us"] / row["quiet_us"] - 1) for row in rows), default=0.0)
-    headline = (
-        f"{len(rows) - len(unmarked)} of {len(rows)} disturbed collections are marked; of the others {len(wrong)} are "
-        f"more than {_CLOSE:.0%} off, the worst {most} % (medians of all rounds: up to {before:.0%}); "
-        f"the quiet time of {unsure} was disturbed itself"
-    )
+    parts = [
+        f"{len(rows) - len(unmarked)} of {len(rows)} collections next to a process that spins half of the time are "
+        "marked as disturbed"
+    ]
+    if unmarked:
+        parts.append(
+            f"{len(wrong)} of the {len(unmarked)} unmarked medians differ by more than {_CLOSE:.0%} from the time "
+            f"without that process, at most by {most} %"
+        )
+    parts += [
+        f"medians over all rounds, disturbed ones included, differ from the time without that process by up to "
+        f"{before:.0%}",
+        f"for {unsure} collections, the time without that process was disturbed, too",
+    ]
+    headline = "; ".join(parts)
     print(headline)
     store(__file__, headline, {"collections": rows}, whole=run.whole)
 

@@ -347,9 +347,9 @@ def headline_of(some: Sequence[Scored]) -> str:
         mine = [one for one in plain if one.of == TEST] or plain
         whole, operators = over_networks(mine), over_operators(mine)
         parts.append(
-            f"{processor}, {mine[0].of}: networks {whole['mean_error_percent']} % off on average, "
-            f"{whole['within_10_percent']} % of {whole['networks']} within 10 %, worst {whole['worst_percent']} %; "
-            f"operators above 20 us {operators['mean_error_percent']} %"
+            f"{processor}, {mine[0].of} set: mean error {whole['mean_error_percent']} % over {whole['networks']} "
+            f"predictions of networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
+            f"within 10 %, mean error of operators above 20 us {operators['mean_error_percent']} %"
         )
     return "; ".join(parts)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from common import Tables
 
 SETS = ("onnx", "torch", "tflite")
+_TITLES = {"onnx": "ONNX", "torch": "torch", "tflite": "TFLite"}
 
 
 def cases_of(framework: str) -> list[Case]:
@@ -124,7 +125,8 @@ def main() -> None:
     for row in rows:
         print(", ".join(f"{name} {value}" for name, value in row.items()))
     headline = "; ".join(
-        f"{row['framework']}: {row['agrees'] / row['cases']:.1%} of {row['cases']:,} cases agree, "
+        f"{_TITLES[row['framework']]}: of {row['cases']:,} cases of single operators, "
+        f"{row['agrees'] / row['cases']:.1%} agree with the framework, "
         f"{row['refused'] / row['cases']:.1%} are refused, {row['differs'] + row['crashes']} are wrong"
         for row in rows
         if row["cases"]

@@ -114,9 +114,12 @@ def main() -> None:
                     flush=True,
                 )
     totals = _totals(found)
-    told = ", ".join(f"{t['within_3_percent']} % ({t['threads']} threads)" for t in totals)
-    covered = ", ".join(f"{t['second_inside_percent']} %" for t in totals)
-    headline = f"within 3 % at the usual state: {told}; second values inside the interval: {covered}"
+    headline = "; ".join(
+        f"at {t['threads']} thread{'s' if t['threads'] > 1 else ''}, {t['within_3_percent']} % of the operators above "
+        f"{_SMALLEST_US:.0f} us differ by less than 3 % between two runs (times at the reference state), and "
+        f"{t['second_inside_percent']} % of the second times lie in the interval of the first run"
+        for t in totals
+    )
     print(headline)
     store(__file__, headline, {"models": found}, whole=not arguments.models)
 

@@ -30,10 +30,10 @@ _BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- /results -->)", re.DOT
 _REACHED = {True: "yes", False: "**no**", None: "-"}
 _CLAIMS = {
     "additivity": "Operators add up to the model.",
-    "repeatability": "Intervals hold in another run.",
-    "disturbed_times": "A disturbed measurement is marked.",
+    "repeatability": "Intervals contain the times of a second run.",
+    "disturbed_times": "Disturbed measurements are marked in the dataset.",
     "operators_agree": "A model computes what its framework computes, or is refused.",
-    "held_out_models": "Predictions are judged on networks that the predictor never saw.",
+    "held_out_models": "Predictions are evaluated on networks that the predictor never saw.",
 }
 """What README promises, by the benchmark that judges it."""
 _UNITS = {"_percent": ", %", "_us": ", us", "_s": ", s"}
@@ -116,13 +116,15 @@ def _result(script: Path) -> str:
 
 
 def _trust() -> str:
-    """A line for each claim of the README, with the result that supports it."""
+    """A bullet for each claim of the README, with the result that supports it: in one sentence, or a bullet each."""
     lines = []
     for name, claim in _CLAIMS.items():
         result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
         about = result["provenance"]
-        where = f"`{name}.py`, {about['date']}, {about['processor']}"
-        lines.append(f"- **{claim}** {sentence(result['headline'])} ({where})")
+        where = f"(`{name}.py`, {about['date']}, {about['processor']})"
+        found = [sentence(one) for one in result["headline"].split("; ")]
+        lines += [f"- **{claim}** {found[0]} {where}"] if len(found) == 1 else [f"- **{claim}** {where}"]
+        lines += [f"  - {one}" for one in found[1:] and found]
     return "\n".join(lines) + "\n"
 
 

@@ -49,7 +49,7 @@ class Option:
     argument: bool = False
 
 
-DbOption = typing.Annotated[str, Option("Dataset: the path of a SQLite file (.db), or an SQLAlchemy address.", OUTPUT)]
+DbOption = typing.Annotated[str, Option("Dataset: the path of a SQLite file (.db), or an SQLAlchemy URL.", OUTPUT)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,20 +26,20 @@ from op_profiler.targets.target_kind import TargetKind
 EXECUTORS = ("default", "vm")
 CheckOutputs = Literal["once", "always", "never"]
 
-CompilerOption = Annotated[str, Option("What makes the kernels: {compilers}.", MODEL)]
+CompilerOption = Annotated[str, Option("Compiler that generates the kernels: {compilers}.", MODEL)]
 CheckOutputsOption = Annotated[
     CheckOutputs,
     Option(
-        "Compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once a model, "
-        "always, or never. A model whose outputs differ is refused; never takes it, with a note.",
+        "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once for "
+        "each model, always, or never. If the outputs differ, the model is refused; never accepts it, with a note.",
         MODEL,
     ),
 ]
 SchedulesOption = Annotated[
     str,
     Option(
-        "Schedule records to compile with: auto (this processor's), none (the compiler's own schedules), or "
-        "the folder that holds them.",
+        "Schedule records to compile with: auto (those stored for the device), none (the compiler's own schedules), "
+        "or a folder with records.",
         MEASURING,
     ),
 ]
@@ -58,24 +58,32 @@ class BuildRequest:
     model: ModelRequest = ModelRequest()
     target: Annotated[
         str,
-        Option("{targets} (llvm is this processor), or a TVM target string that starts with one of these.", MEASURING),
+        Option(
+            "Target to compile for: {targets} (llvm is this processor), or a TVM target string that starts with one of "
+            "these names.",
+            MEASURING,
+        ),
     ] = "llvm"
     compiler: CompilerOption = DEFAULT_COMPILER
     pipeline: Annotated[
         str,
         Option(
-            "The compiler's passes from a model to kernels: default; of relax also stock (TVM's own), or your "
-            "MODULE:FUNCTION that gives a pass for a target.",
+            "Passes that lower the model to kernels: default, or with --compiler relax also stock (TVM's own) or your "
+            "MODULE:FUNCTION, which returns a pass for a target.",
             MODEL,
         ),
     ] = DEFAULT_PIPELINE
     place: Annotated[Place | None, Within(Place)] = None
-    precision: Annotated[Precision, Option("float32, float16 or int8.", MEASURING)] = "float32"
-    executor: Annotated[str, Option("default (graph), or vm for dynamic shapes.", MEASURING)] = "default"
+    precision: Annotated[Precision, Option("Precision: float32, float16 or int8.", MEASURING)] = "float32"
+    executor: Annotated[
+        str,
+        Option("Executor: default (graph executor), or vm (virtual machine), which runs dynamic shapes.", MEASURING),
+    ] = "default"
     input_data: Annotated[
         str | None,
         Option(
-            "File of arrays (.npz) by the inputs' names, to run and to calibrate int8 with. Default: random.",
+            "NumPy file (.npz) with an array for each input name. The model runs on these arrays, and int8 is "
+            "calibrated with them. Default: random inputs.",
             MODEL,
             flags=("--inputdata",),
             metavar="<path>",
@@ -85,14 +93,19 @@ class BuildRequest:
     threads: Annotated[
         tuple[int, ...],
         Option(
-            "Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number; "
-            "1,2 on pynq, 1 on other boards.",
+            "Thread counts to measure at, such as 1,2,4. Default: the powers of two up to the number of usable cores, "
+            "and that number; 1,2 on pynq; 1 on other boards.",
             MEASURING,
             parse=parse_counts,
         ),
     ] = (1,)
     cache: Annotated[
-        Cache, Option("Caches as an operator meets them: model (as its neighbours leave them), hot or cold.", MEASURING)
+        Cache,
+        Option(
+            "Content of the caches before each timed call: model (what the previous operators left), hot (what a call "
+            "of the same operator left) or cold (the operator's tensors are flushed).",
+            MEASURING,
+        ),
     ] = "model"
     check_outputs: CheckOutputsOption = "once"
 

@@ -30,7 +30,7 @@ op-profiler collect transformers:bert --sequence-length 64 --threads 1,2
 
 op-profiler collect model.onnx --batchsize 8 --summary-json summary.json
 
-op-profiler collect package.module:function --threads 1    (it returns a torch module, and its example inputs)
+op-profiler collect package.module:function --threads 1    (the function returns a torch module and example inputs)
 
 op-profiler collect https://example.org/net.onnx --refetch
 
@@ -55,7 +55,7 @@ op-profiler collect mobilenet --target pynq --host 192.168.2.99 --port 9190
 op-profiler collect --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
 Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recorded in the dataset); 2 wrong usage;
-3 a package is missing; 4 the model cannot be read or lowered; 5 the machine, the disk or the dataset stands in the way.
+3 a package is missing; 4 the model cannot be read or lowered; 5 a problem of the machine, the disk or the dataset.
 """
 
 
@@ -67,11 +67,11 @@ def collect(  # noqa: PLR0913 - the options are the interface
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A name, source:name, a path, an address, package.module:function, or 'list'. Left out: all default "
-            "models of the source."
+            help="Name, source:name, path, URL or package.module:function of the model; 'list' prints the names of the "
+            "source. Default: all default models of the source."
         ),
     ] = None,
-    modelname: Annotated[str | None, typer.Option(help="The same as MODEL.", rich_help_panel=MODEL)] = None,
+    modelname: Annotated[str | None, typer.Option(help="Same as the argument MODEL.", rich_help_panel=MODEL)] = None,
     input_shapes: Annotated[
         str,
         typer.Option("--inputshape", help=options_of(ModelRequest)["input_shapes"].option.help, rich_help_panel=MODEL),
@@ -79,78 +79,90 @@ def collect(  # noqa: PLR0913 - the options are the interface
     prefill: Annotated[
         str | None,
         typer.Option(
-            help="Measure a decoder taking so many tokens at once (128,512) into an empty KV cache. --compiler relax; "
-            "names are those of transformers: llama, mistral, qwen2, or a folder with a config.json.",
+            help="Measure a decoder that processes this many tokens at once, starting with an empty KV cache: 128,512. "
+            "Needs --compiler relax and a decoder of transformers (llama, mistral, qwen2) or a folder with a "
+            "config.json.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     decode: Annotated[
         str | None,
         typer.Option(
-            help="Measure a decoder taking so many tokens (1) behind those that its KV cache holds (--past).",
+            help="Measure a decoder that processes this many tokens (usually 1) after the tokens in its KV cache. "
+            "Needs --past.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     past: Annotated[
         str | None,
-        typer.Option(help="Tokens in the KV cache for --decode: 512,2048.", rich_help_panel=MODEL),
+        typer.Option(help="Tokens in the KV cache before a --decode step: 512,2048.", rich_help_panel=MODEL),
     ] = None,
     refetch: Annotated[
         bool,
         typer.Option(
             "--refetch",
-            help="Ask the address of a model whether it has changed. Otherwise it is fetched once, and used from the "
-            "cache folder by every command from then on, also without a network.",
+            help="Download the model from its URL again if the file has changed. Without --refetch, a model is "
+            "downloaded once; later commands read the copy in the cache folder and need no network.",
             rich_help_panel=MODEL,
         ),
     ] = False,
     precision: Annotated[
         str,
         typer.Option(
-            help="float32, float16 or int8; several by commas are shown beside each other, with their accuracy.",
+            help="Precision: float32, float16 or int8. Several, separated by commas, are measured and compared, with "
+            "their accuracy.",
             rich_help_panel=MEASURING,
         ),
     ] = "float32",
     sweep: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE,VALUE,...: measure with each value of a resource of this machine; several give every "
-            "combination. governor=performance,powersave; core_set=0,1,0-1 (0-1 and 0+1 are sets of two cores, which "
-            "n threads take the first n of). 'op-profiler devices --local' lists the resources.",
+            help="NAME=VALUE,VALUE,...: measure with each value of a resource of this machine, such as "
+            "governor=performance,powersave or core_set=0,1,0-1. 0-1 and 0+1 each name a set of two cores; n threads "
+            "run on the first n cores of the set. Several --sweep options give every combination. 'op-profiler devices "
+            "--local' lists the resources.",
             rich_help_panel=MEASURING,
         ),
     ] = None,
     iftune: Annotated[
-        str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel=TUNING)
+        str,
+        typer.Option(
+            help="true or false: search for faster schedules of the heavy operators, and measure the model again "
+            "with them.",
+            rich_help_panel=TUNING,
+        ),
     ] = "false",
     module: Annotated[
         Path | None,
         typer.Option(
-            help="A compiled function (.so, .o, .tar) to time on the board in place of a model; --inputshape gives its "
-            "tensors, the output last.",
+            help="Compiled function (.so, .o, .tar) to time on a board instead of a model. Needs --entry, --host, "
+            "--port and --inputshape with the shapes of all its tensors, outputs last.",
             rich_help_panel=DEVICE,
         ),
     ] = None,
-    entry: Annotated[str | None, typer.Option(help="Name of the function in --module.", rich_help_panel=DEVICE)] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="Name of the function in the file of --module.", rich_help_panel=DEVICE)
+    ] = None,
     summary_json: Annotated[
-        Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(help="Also write the summary to this file as JSON.", rich_help_panel=OUTPUT)
     ] = None,
     report: options.Report = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option("--tables", help="Also print the tables of operators and of hardware.", rich_help_panel=OUTPUT),
     ] = False,
     by_layer: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Also print the time by the model's layers, such as torch's modules: by the first so many parts of "
-            "their names (1: encoder, 2: encoder.layer, ...), 0 for whole names.",
+            help="Also print the time of each layer of the model, such as a torch module. Layers are grouped by this "
+            "many parts of their names (1: encoder, 2: encoder.layer, ...); 0 uses whole names.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
+    """Measure every operator of a model as the compiler emits it, and the whole model in the same run."""
     from op_profiler.cli.module import refuse_beside_module, time_module
     from op_profiler.collection.supervisor import Collection
     from op_profiler.collection.sweep import parse_sweeps, swept

@@ -12,12 +12,14 @@ from op_profiler.options import OUTPUT, DbOption
 Report = Annotated[
     Path | None,
     typer.Option(
-        help="Also write a page of what came of it: one HTML file, which needs no network.", rich_help_panel=OUTPUT
+        help="Also write the results to this file as an HTML page, which needs no network.", rich_help_panel=OUTPUT
     ),
 ]
 Db = Annotated[str, typer.Option(help=DbOption.__metadata__[0].help, rich_help_panel=OUTPUT)]
-Json = Annotated[bool, typer.Option("--json", help="One JSON value in place of text.", rich_help_panel=OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", help="No progress and no tables: at most a few lines, and errors.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--quiet", help="Print no progress and no tables, only errors and at most a few lines.", rich_help_panel=OUTPUT
+    ),
 ]

@@ -22,30 +22,30 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 EXAMPLES = """Examples:
 
-op-profiler predict resnet-18                              (of this machine after op-profiler calibrate, else of its
-                                                            processor or the nearest that ships; the first line says so)
+op-profiler predict resnet-18                              (for this machine after op-profiler calibrate, otherwise for
+                                                            the nearest processor with shipped data; see the first line)
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
-op-profiler predict resnet-18 --device emeraldrapids       (of a processor that ships, wherever it is asked)
+op-profiler predict resnet-18 --device emeraldrapids       (for a processor with shipped data, on any machine)
 
 op-profiler predict resnet-18 mobilenet nets/*.onnx --below 5ms --device znver4,emeraldrapids
 
-op-profiler predict --device list                          (the devices that it can answer for; with --db its devices)
+op-profiler predict --device list                          (prints the devices; with --db those of the dataset)
 
-op-profiler predict @candidates.txt --format csv           (a model a line; also package.module:function)
+op-profiler predict @candidates.txt --format csv           (one model per line; also package.module:function)
 
-op-profiler predict resnet-18 --target cuda                (of the GPU that ships; it is lowered by TVM with CUDA)
+op-profiler predict resnet-18 --target cuda                (for the GPU with shipped data; needs a TVM with CUDA)
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
-op-profiler predict model.tflite --format csv              (one row a convolution, one column a regressor)
+op-profiler predict model.tflite --format csv              (one row per convolution, one column per regressor)
 
 op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
 
-op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db      (of what relax took there)
+op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db     (from times of Relax's kernels)
 
-Exit codes: 0 all operators have an estimate; 1 some have none, or one of several models failed (named); 2 wrong usage;
+Exit codes: 0 all operators have an estimate; 1 some have none, or one of several models failed; 2 wrong usage;
 4 the model cannot be lowered; 5 the dataset or the predictor cannot be used.
 """
 
@@ -56,8 +56,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
         list[str] | None,
         typer.Argument(
             metavar="MODEL...",
-            help="A name, source:name, the path of a model file, or package.module:function. Several, or @FILE with "
-            "one a line, are predicted one after the other: a row each, the fastest first.",
+            help="Name, source:name, path of a model file, or package.module:function. Several models, or @FILE with "
+            "one model per line, are printed as a table with a row for each model, the fastest first.",
         ),
     ] = None,
     input_dims: Annotated[
@@ -65,27 +65,30 @@ def predict(  # noqa: PLR0913 - the options are the interface
         typer.Option(
             "--input_dims",
             "--input-dims",
-            help='Names and shapes as JSON: {"data": [1, 3, 224, 224]}.',
+            help='Names and shapes of the inputs as JSON: {"data": [1, 3, 224, 224]}.',
             rich_help_panel="Model",
         ),
     ] = "",
     save: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the predictor that answered to a file, for --predictor.", rich_help_panel="Predictor"
+            help="Also write the predictor that was used to this file; --predictor reads it.",
+            rich_help_panel="Predictor",
         ),
     ] = None,
     below: Annotated[
         str,
         typer.Option(
-            help="Only the models that take less, such as 5ms or 800us: a row each.", rich_help_panel="Output"
+            help="Print only models with a lower predicted latency, such as 5ms or 800us.", rich_help_panel="Output"
         ),
     ] = "",
     report: options.Report = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or runtime_lut.", rich_help_panel="Output")] = "table",
+    format: Annotated[
+        str, typer.Option(help="Output format: table, csv, json or runtime_lut.", rich_help_panel="Output")
+    ] = "table",
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict the latency of every operator of a model, and of the model, without measuring anything."""
+    """Predict the latency of a model and of each of its operators without measuring."""
     from op_profiler.prediction.latency import answer, predictor_files
     from op_profiler.prediction.latency.open_predictor import known_devices
     from op_profiler.report import prediction as texts

@@ -17,15 +17,16 @@ class ClusterRequest:
     cluster: Annotated[
         str | None,
         Option(
-            "Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', local:N for N workers here, "
-            "slurm:FILE for jobs of SLURM, or kubernetes:FILE for pods of Kubernetes.",
+            "Measure on a cluster: tcp://HOST:PORT is a running 'op-profiler scheduler', local:N starts N workers on "
+            "this machine, slurm:FILE and kubernetes:FILE start the jobs or pods that the file describes.",
             DEVICE,
         ),
     ] = None
     each: Annotated[
         bool,
         Option(
-            "With --cluster: on every distinct device, or on any free one of the target's kind.",
+            "With --cluster: measure on every distinct device (--each), or on one free device of the target's kind "
+            "(--any).",
             DEVICE,
             flags=("--each/--any",),
         ),
@@ -33,8 +34,8 @@ class ClusterRequest:
     needs: Annotated[
         Needs | None,
         Option(
-            "With --cluster: what a machine has to have: features of its processor, words of its name, memory, by "
-            "commas: avx512f,EPYC,60GiB.",
+            "With --cluster: requirements for the machine, separated by commas: processor features, words in the "
+            "processor's name, or memory, such as avx512f,EPYC,60GiB.",
             DEVICE,
             parse=parse_needs,
         ),

@@ -49,13 +49,18 @@ class ModelRequest:
             its cache holds (0: a prefill); None for a model as a whole.
     """
 
-    source: Annotated[str, Option("Source of a plain name: {frontends}.", MODEL, name="modelsource")] = "local"
+    source: Annotated[
+        str, Option("Source of a model given by its name only: {frontends}.", MODEL, name="modelsource")
+    ] = "local"
     name: str = ""
-    batch_size: Annotated[int, Option("Leading dimension of the inputs.", MODEL, flags=("--batchsize",))] = 1
+    batch_size: Annotated[
+        int, Option("Batch size: leading dimension of the inputs.", MODEL, flags=("--batchsize",))
+    ] = 1
     input_names: Annotated[
         tuple[str, ...],
         Option(
-            "Names of the inputs, by commas, where a model needs them.",
+            "Names of the inputs that --inputshape describes, separated by commas. "
+            "Default: the inputs in the model's order.",
             MODEL,
             flags=("--inputname",),
             parse=or_nothing(parse_names),
@@ -65,21 +70,21 @@ class ModelRequest:
     input_shapes: Annotated[
         tuple[tuple[int, ...], ...],
         Option(
-            "Shapes of the inputs: 1,3,224,224; a semicolon between inputs, which may have their names: a:1,64;b: "
-            "(b is a scalar).",
+            "Shapes of the inputs, such as 1,3,224,224. Separate several inputs by semicolons. A shape may follow the "
+            "name of its input: in a:1,64;b: the input b is a scalar.",
             MODEL,
             flags=("--inputshape",),
             parse=parse_input_shapes,
             shown="",
         ),
     ] = ()
-    sequence_length: Annotated[int | None, Option("Tokens per sequence of language models.", MODEL, least=1)] = None
+    sequence_length: Annotated[int | None, Option("Tokens per sequence, for language models.", MODEL, least=1)] = None
     past: int | None = None
     importer: Annotated[
         str,
         Option(
-            "Who reads the model: auto; with --compiler relax also relay or relax (torch.export, ONNX, TFLite). "
-            "There auto takes relay, and relax where that refuses.",
+            "Importer: auto, or with --compiler relax also relay or relax (torch.export, ONNX, TFLite). With "
+            "--compiler relax, auto tries relay first and falls back to relax.",
             MODEL,
         ),
     ] = AUTO

@@ -30,10 +30,13 @@ class Place:
         key: a server's own where there is no tracker.
     """
 
-    host: Annotated[str, Option("Of an RPC tracker, or of an RPC server itself.", DEVICE)]
-    port: Annotated[int, Option("Its port.", DEVICE)]
+    host: Annotated[str, Option("Address of an RPC tracker or an RPC server.", DEVICE)]
+    port: Annotated[int, Option("Port of the tracker or server given by --host.", DEVICE)]
     key: Annotated[
-        str, Option("Which of the tracker's machines. Default: the target's name.", DEVICE, name="device_key")
+        str,
+        Option(
+            "Key of the machine to request from the tracker. Default: the target's name.", DEVICE, name="device_key"
+        ),
     ] = ""
 
     @classmethod

@@ -29,27 +29,40 @@ class PredictRequest:
 
     model: ModelRequest = ModelRequest()
     input_dtype: Annotated[
-        str, Option("float32; checked against the model.", MODEL, flags=("--input_dtype", "--input-dtype"))
+        str,
+        Option(
+            "Expected data type of the inputs, such as float32. It is an error if the model has another type.",
+            MODEL,
+            flags=("--input_dtype", "--input-dtype"),
+        ),
     ] = ""
-    target: Annotated[str | None, Option("What the model is lowered for; default: the predictor's device.", DEVICE)] = (
-        None
-    )
+    target: Annotated[
+        str | None, Option("Target to lower the model for. Default: that of the predictor's device.", DEVICE)
+    ] = None
     compiler: CompilerOption = DEFAULT_COMPILER
     check_outputs: CheckOutputsOption = "once"
-    precision: Annotated[Precision, Option("float32, float16 or int8.", DEVICE)] = "float32"
+    precision: Annotated[Precision, Option("Precision: float32, float16 or int8.", DEVICE)] = "float32"
     threads: Annotated[
-        tuple[int, ...], Option("Thread counts that were measured. Default: 1.", DEVICE, parse=parse_counts)
+        tuple[int, ...],
+        Option(
+            "Thread counts to predict for, among those measured on the device. Default: 1.", DEVICE, parse=parse_counts
+        ),
     ] = ()
     device: Annotated[
         str | None,
         Option(
-            "Start of a device's key, or part of its name or target; several by commas, for a column each; "
-            "'list' prints them. Default: this processor, or the nearest that ships.",
+            "Device to predict for: the start of its key, or a part of its name or target. Several, separated by "
+            "commas, give a column each; 'list' prints the devices. Default: this machine if it was calibrated, "
+            "otherwise the processor with shipped data whose name is nearest to this one's. Default with --db: the "
+            "dataset's only device, or this machine.",
             DEVICE,
         ),
     ] = None
-    db: Annotated[str | None, Option("Dataset to learn from; default: what ships.", _PREDICTOR)] = None
-    predictor: Annotated[str, Option("{predictors}, or a file.", _PREDICTOR)] = "default"
+    db: Annotated[
+        str | None,
+        Option("Dataset to learn from. Default: this machine's calibration, or the shipped data.", _PREDICTOR),
+    ] = None
+    predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
 
     def check(self) -> None:
         """Refuse what cannot work, and use the compiler.
