@@ -14,6 +14,7 @@ Goal: networks 5 % off on average, 90 % within 10 %, none over 25 %; intervals t
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,13 +99,17 @@ def main() -> None:
     examples = steady(load_examples(db=f"sqlite:///{arguments.db.resolve()}", device=None, note=print))
     device = examples.devices[int(examples.device[0])]
     examples = with_loops(examples, device.target, print)
-    fitted = predictor_files.load(shipped_processor(device.processor).predictor)
+    file = shipped_processor(device.processor).predictor
+    if file is None:
+        sys.exit(f"no predictor ships of {device.processor}")
+    fitted = predictor_files.load(file)
     spend(device.processor, (name for name, sampled in zip(examples.models, examples.sampled) if not sampled))
     rows = [network_row(found) for found in predicted_networks(fitted, examples)]
     rows.sort(key=lambda row: -abs(row["error_percent"]))
     peaks = [
-        {"machine": name, **{kind: round(one.peaks[kind][0]) for kind in ("flops_per_us", "bytes_per_us")}}
-        for name, one in (("of what ships", fitted.device), ("now", device))
+        {"machine": name, **{kind: round(found[kind][0]) for kind in ("flops_per_us", "bytes_per_us")}}
+        for name, found in (("of what ships", fitted.device.peaks), ("now", device.peaks))
+        if found
     ]
     for row in (*rows, *summaries(rows), *peaks):
         print(", ".join(f"{name} {value}" for name, value in row.items()))

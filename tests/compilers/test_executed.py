@@ -14,7 +14,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.kinds.convolutions import Conv2d
 from op_profiler.operators.kinds.described import described
 from op_profiler.operators.kinds.elementwise import Broadcast, Elementwise
-from op_profiler.operators.kinds.functions import Function
+from op_profiler.operators.kinds.functions import AppliedFunction
 from op_profiler.operators.kinds.point import Point
 from op_profiler.operators.kinds.pooling import Pool2d
 from op_profiler.operators.kinds.products import BatchMatmul, Dense
@@ -68,14 +68,14 @@ def test_functions_are_counted_by_element(name: str, exponentials: int) -> None:
 @pytest.mark.parametrize(
     ("point", "evaluations"),
     [
-        (Function("sin", (32, 16, 16)), FUNCTION_COSTS["sin"]),
-        (Function("tan", (32, 16, 16)), FUNCTION_COSTS["sin"]),
-        (Function("power", (32, 16, 16), second="constant", exponent=3.0), FUNCTION_COSTS["pow"]),
-        (Function("power", (32, 16, 16), second="constant", exponent=2.0), 0),
-        (Function("mod", (32, 16, 16), second="tensor"), FUNCTION_COSTS["fmod"]),
-        (Function("asinh", (32, 16, 16)), FUNCTION_COSTS["asinh"]),
-        (Function("round", (32, 16, 16)), 0),
-        (Function("floor", (32, 16, 16)), 0),
+        (AppliedFunction("sin", (32, 16, 16)), FUNCTION_COSTS["sin"]),
+        (AppliedFunction("tan", (32, 16, 16)), FUNCTION_COSTS["sin"]),
+        (AppliedFunction("power", (32, 16, 16), second="constant", exponent=3.0), FUNCTION_COSTS["pow"]),
+        (AppliedFunction("power", (32, 16, 16), second="constant", exponent=2.0), 0),
+        (AppliedFunction("mod", (32, 16, 16), second="tensor"), FUNCTION_COSTS["fmod"]),
+        (AppliedFunction("asinh", (32, 16, 16)), FUNCTION_COSTS["asinh"]),
+        (AppliedFunction("round", (32, 16, 16)), 0),
+        (AppliedFunction("floor", (32, 16, 16)), 0),
     ],
     ids=str,
 )

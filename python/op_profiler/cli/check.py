@@ -9,7 +9,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
-from op_profiler.collection.checking import CheckRequest
+from op_profiler.collection.check_request import CheckRequest
 from op_profiler.errors import EXIT_FAILURES_RECORDED
 from op_profiler.frontends import source_and_name
 from op_profiler.options import Only

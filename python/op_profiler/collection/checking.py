@@ -10,14 +10,14 @@ import secrets
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.collection.check_request import CheckRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends import FRONTENDS
-from op_profiler.options import MEASURING, Option
 from op_profiler.prediction.latency import answer, checks
 from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.operator_predictor import TIERS, UNSUPPORTED
@@ -33,27 +33,6 @@ if TYPE_CHECKING:
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 100
 _WALKS_OF_A_ROUND = 4
 """A round takes about as long as this many runs of the model: it is run as a whole, and operator by operator."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CheckRequest:
-    """A prediction, and how long its measurement may take."""
-
-    predicted: PredictRequest = PredictRequest()
-    seconds: Annotated[
-        int, Option("Time to measure for, beyond building the model; at least 3 rounds.", MEASURING, least=1, most=3600)
-    ] = 60
-
-    def check(self) -> None:
-        """Refuse what cannot be measured here.
-
-        Raises:
-            OpProfilerError: an option is out of range, or there is no such model.
-        """
-        asked = self.predicted
-        if len(asked.threads) > 1:
-            raise UsageError("check compares at one thread count; give one to --threads")
-        asked.check()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

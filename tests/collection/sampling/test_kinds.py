@@ -38,7 +38,7 @@ from op_profiler.operators.kinds.elementwise import (
     Gates,
     Int8Elementwise,
 )
-from op_profiler.operators.kinds.functions import BINARY, LIBRARY, LIGHT, REMAINDERS, SECOND, Function
+from op_profiler.operators.kinds.functions import BINARY, LIBRARY, LIGHT, REMAINDERS, SECOND, AppliedFunction
 from op_profiler.operators.kinds.lookups import Gather, Resize
 from op_profiler.operators.kinds.norms import REDUCTIONS, ImageNorm, LocalResponseNorm, Reduction, Softmax
 from op_profiler.operators.kinds.odd_convolutions import LongConv1d
@@ -97,10 +97,10 @@ POINTS: list[Point] = [
     TurnedPositions(2, 9, 16, pairs=True, transposed=True),
     TurnedPositions(2, 9, 16, pairs=False, transposed=False),
     GatedDense(32, 48),
-    Function("power", (2, 4, 12), second="constant", exponent=3.0),
-    Function("mod", (2, 4, 12), second="channels"),
-    Function("logical_xor", (2, 4, 12), "bool", "tensor"),
-    Function("where", (2, 4, 12)),
+    AppliedFunction("power", (2, 4, 12), second="constant", exponent=3.0),
+    AppliedFunction("mod", (2, 4, 12), second="channels"),
+    AppliedFunction("logical_xor", (2, 4, 12), "bool", "tensor"),
+    AppliedFunction("where", (2, 4, 12)),
     Resize(2, 3, 6, 9, "cubic", "align_corners"),
     Gather((2, 5, 7), 1, 4),
     LargeWindow(2, 3, 9, 5, 2, 2, "max"),
@@ -149,8 +149,8 @@ def dtypes(occurrences: list[Occurrence]) -> set[str]:
 
 def test_every_function_lowers_to_one_operator(target: Any) -> None:
     shape = (2, 4, 12)
-    points = [Function(op, shape) for op in (*LIBRARY, *LIGHT)]
-    points += [Function(op, shape, second=second) for op in (*BINARY, *REMAINDERS) for second in SECOND]
+    points = [AppliedFunction(op, shape) for op in (*LIBRARY, *LIGHT)]
+    points += [AppliedFunction(op, shape, second=second) for op in (*BINARY, *REMAINDERS) for second in SECOND]
     reasons: list[str] = []
     found = operators_of_points(points, compiled_for(kind_of("llvm"), "float32", target), 0, reasons.append)
     assert (len(found), reasons) == (len(points), [])

@@ -155,5 +155,5 @@ def test_a_folded_constant_keeps_its_type_and_its_shape(kind: str) -> None:
     values = np.arange(6, dtype=kind) * 5
     np.testing.assert_array_equal(found, values % 4 + values // 3 if kind.startswith("int") else values)
     assert (str(found.dtype), found.shape) == (kind, (6,))
-    alone = rebuilt(relay.transform.InferType()(tvm.IRModule.from_expr(scalar)), shortcuts._fold)
+    alone: Any = rebuilt(relay.transform.InferType()(tvm.IRModule.from_expr(scalar)), shortcuts._fold)
     assert (alone.data.shape, alone.data.dtype) == ((), kind)

@@ -41,7 +41,7 @@ _FORMULAS = frozenset({"softplus", "mish", "elu", "softsign", "hardsigmoid"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Function(Point):
+class AppliedFunction(Point):
     """One of the functions of this file.
 
     Attributes:
@@ -111,21 +111,21 @@ def _functions(rng: random.Random) -> Point:
     shape = (batch, max(round(elements / batch / last), 1), last)
     form = rng.choices(tuple(_SHARES), tuple(_SHARES.values()))[0]
     if form in ("library", "light"):
-        return Function(rng.choice(LIBRARY if form == "library" else LIGHT), shape)
+        return AppliedFunction(rng.choice(LIBRARY if form == "library" else LIGHT), shape)
     if form == "where":
-        return Function("where", shape)
+        return AppliedFunction("where", shape)
     if form == "power":
         if rng.random() < 0.3:
-            return Function("power", shape, second=rng.choice(("tensor", "channels")))
-        return Function("power", shape, second="constant", exponent=rng.choice(EXPONENTS))
+            return AppliedFunction("power", shape, second=rng.choice(("tensor", "channels")))
+        return AppliedFunction("power", shape, second="constant", exponent=rng.choice(EXPONENTS))
     second = rng.choice(SECOND)
     if form == "whole":  # other divisors might be zero
         op = rng.choice(WHOLE)
-        return Function(op, shape, "int32", "constant" if op in ("divide", "mod") else second)
+        return AppliedFunction(op, shape, "int32", "constant" if op in ("divide", "mod") else second)
     if form == "logical":
         op = rng.choice(LOGICAL)
-        return Function(op, shape, "bool", "" if op == "logical_not" else rng.choice(("tensor", "channels")))
-    return Function(rng.choice(REMAINDERS if form == "remainder" else BINARY), shape, second=second)
+        return AppliedFunction(op, shape, "bool", "" if op == "logical_not" else rng.choice(("tensor", "channels")))
+    return AppliedFunction(rng.choice(REMAINDERS if form == "remainder" else BINARY), shape, second=second)
 
 
 _SHARES = {

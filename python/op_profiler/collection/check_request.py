@@ -1,0 +1,31 @@
+"""`CheckRequest`: the options of ``op-profiler check``, checked without heavy imports."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from op_profiler.errors import UsageError
+from op_profiler.options import MEASURING, Option
+from op_profiler.prediction.latency.request import PredictRequest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckRequest:
+    """A prediction, and how long its measurement may take."""
+
+    predicted: PredictRequest = PredictRequest()
+    seconds: Annotated[
+        int, Option("Time to measure for, beyond building the model; at least 3 rounds.", MEASURING, least=1, most=3600)
+    ] = 60
+
+    def check(self) -> None:
+        """Refuse what cannot be measured here.
+
+        Raises:
+            OpProfilerError: an option is out of range, or there is no such model.
+        """
+        asked = self.predicted
+        if len(asked.threads) > 1:
+            raise UsageError("check compares at one thread count; give one to --threads")
+        asked.check()
