@@ -18,6 +18,7 @@ from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends import FRONTENDS
+from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency import answer, checks
 from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.operator_predictor import TIERS, UNSUPPORTED
@@ -147,7 +148,9 @@ def _operators(
         if measured is None or measured.median_us is None or tier == UNSUPPORTED:
             left.append(operator.name)
             continue
-        names = {"kind": "operator", "key": operator.key, "name": operator.name, "tier": TIERS[tier]}
+        shape = "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else ""
+        name = f"{title_of(operator.op_names)} | {shape}"
+        names = {"kind": "operator", "key": operator.key, "name": name, "tier": TIERS[tier]}
         compared.append(_compared((float(middle), float(low), float(high)), measured, factor, about | names))
     return compared, left
 

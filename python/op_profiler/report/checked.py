@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 def show_checked(checked: Checked) -> None:
     """Print a row for the network and for each operator; then how many held."""
     everything = [*([checked.network] if checked.network else []), *checked.operators]
-    headings = [*texts("name"), *numbers("predicted us", "90 % interval", "measured us"), *texts("verdict", "tier")]
+    headings = [
+        *texts("operator"),
+        *numbers("predicted us", "90 % interval", "measured us"),
+        *texts("verdict", "source"),
+    ]
     rows = [
         [one.name, _us(one.predicted_us), interval(one), _us(one.measured_us), one.verdict, one.tier]
         for one in everything
