@@ -14,6 +14,7 @@ __all__ = [
     "Run",
     "analyze",
     "calibrate",
+    "check",
     "collect",
     "compare",
     "compare_peers",
@@ -30,7 +31,7 @@ __all__ = [
 __version__ = "1.0.0"
 
 if TYPE_CHECKING:
-    from op_profiler.api.measuring import calibrate, collect, compare_peers, corun, explain, sample, tune
+    from op_profiler.api.measuring import calibrate, check, collect, compare_peers, corun, explain, sample, tune
     from op_profiler.api.predicting import evaluate, predict, schedule
     from op_profiler.api.results import analyze, compare, export, import_results
     from op_profiler.dataset.store import Dataset
@@ -42,7 +43,7 @@ else:
         "Predictor": "prediction.latency.predictor",
         "Run": "run",
         **dict.fromkeys(
-            ("calibrate", "collect", "compare_peers", "corun", "explain", "sample", "tune"), "api.measuring"
+            ("calibrate", "check", "collect", "compare_peers", "corun", "explain", "sample", "tune"), "api.measuring"
         ),
         **dict.fromkeys(("evaluate", "predict", "schedule"), "api.predicting"),
         **dict.fromkeys(("analyze", "compare", "export", "import_results"), "api.results"),

@@ -1,4 +1,4 @@
-"""Python functions that measure on a machine: `collect`, `tune`, `sample`, `calibrate`, `corun`, `explain`."""
+"""Python functions that measure on a machine: `collect`, `tune`, `sample`, `calibrate`, `check`, `corun`, `explain`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.api.from_python import from_python, model_request, silent
+from op_profiler.collection.check_request import CheckRequest
 from op_profiler.collection.request import CollectRequest, TuneRequest
 from op_profiler.collection.sampling.request import (
     CalibratedRequest,
@@ -27,6 +28,7 @@ from op_profiler.run import Run
 
 if TYPE_CHECKING:
     from op_profiler.analysis.explain.explanation import ModelExplanation
+    from op_profiler.collection.checking import Checked
     from op_profiler.collection.sampling.calibrate import Calibrated
     from op_profiler.collection.sampling.run import SampleReport
     from op_profiler.comparison.peers.result import PeerComparison
@@ -262,3 +264,42 @@ def compare_peers(
     return compare_with_peers(
         dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked)), silent
     )
+
+
+@from_python
+def check(
+    model: LiveModel,
+    inputs: object = None,
+    *,
+    threads: int = 1,
+    request: Annotated[
+        CheckRequest,
+        Only("batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs", "compiler", "precision"),
+        Only("db", "predictor", "seconds"),
+    ],
+) -> Checked:
+    """Predict a model, then measure it on this machine: does the 90 % interval hold, of the network and its operators?
+
+    >>> import op_profiler
+    >>> found = op_profiler.check("mlp", seconds=1)
+    >>> found.network.verdict in ("held", "did not hold", "disturbed")
+    True
+
+    Args:
+        model, inputs: as for `collect`.
+        threads: that it runs with.
+
+    Returns:
+        Predicted and measured microseconds, and a verdict for each. The tally of this machine keeps them.
+
+    Raises:
+        OpProfilerError: the model cannot be lowered or measured, or no predictor of this processor answers.
+    """
+    from op_profiler.collection.checking import check as run
+
+    asked = dataclasses.replace(
+        request.predicted, model=model_request(request.predicted.model, model, inputs), threads=(threads,)
+    )
+    request = dataclasses.replace(request, predicted=asked)
+    request.check()
+    return run(request, Screen(quiet=True), silent)
