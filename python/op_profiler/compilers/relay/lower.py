@@ -14,7 +14,7 @@ from op_profiler.compilers import executor_graph
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.loop_reader import parallel_loops_of
-from op_profiler.compilers.relay import strided_rows
+from op_profiler.compilers.relay import long_rows
 from op_profiler.compilers.relay.compiled_files import Library
 from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
@@ -169,7 +169,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         code={label: code[name] for label, name in labels.items() if name in code},
         left_out=tuple(left_out),
-        notes=(*without, *strided_rows.notes((o.operator for o in extracted[0]), target)),
+        notes=(*without, *long_rows.notes((o.operator for o in extracted[0]), target)),
     )
 
 

@@ -13,7 +13,7 @@ from op_profiler.c_compiler import make_library
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, outer_products, strided_rows
+from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, outer_products, long_rows
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
 from op_profiler.compilers.relay.control import open_control
@@ -82,7 +82,7 @@ class RelayCompiler(Compiler):
         autotvm.task.space.FallbackConfigEntity.__setitem__ = gpu_defaults.set_knob
         for name in ("schedule_conv1d_ncw", "schedule_group_conv1d_ncw"):
             if hasattr(topi.x86, name):  # not both in TVM 0.8
-                setattr(topi.x86, name, strided_rows.in_short_vectors(getattr(topi.x86, name)))
+                setattr(topi.x86, name, long_rows.in_short_vectors(getattr(topi.x86, name)))
         topi.x86.schedule_batch_matmul = outer_products.without_partial_sums(topi.x86.schedule_batch_matmul)
         use_exact_products(topi)
         # It is asked for every dimension of what is lowered, and reads eighty values each time.

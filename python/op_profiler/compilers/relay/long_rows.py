@@ -1,8 +1,9 @@
-"""A schedule for convolutions over long rows that are read with gaps, as the first layers of speech networks are.
+"""A schedule for one-dimensional convolutions over long rows.
 
-TVM makes one vector of a whole row. Where its values lie side by side LLVM cuts it up; where they do not, that takes
-LLVM the more, the longer a row is: seconds for 256 values at every second place, and hours for the 3,199 of wav2vec's
-first layer. Such a row is computed here in vectors of up to 32 values. All other rows stay TVM's.
+TVM makes one vector of a whole row. LLVM splits it where its values are contiguous; where they are read with gaps, the
+compile time grows with the row: seconds for 256 values at every second place, and hours for the 3,199 of wav2vec's
+first layer. A vector type of TVM has at most 32,767 lanes: longer rows end in errors of LLVM, or in none. Both kinds of
+rows are computed here in vectors of up to 32 values. All other rows have TVM's schedule.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.operators.operator import Operator
 
-_LONGEST_ROW = 256
+_LONGEST_WITH_GAPS = 256
+_LONGEST = 16_384
 _LANES = 32
-_NOTE = f"rows of over {_LONGEST_ROW} values that a conv1d reads with gaps are computed in vectors of up to {_LANES}: "
-_NOTE += "TVM makes one vector of each, which takes LLVM hours"
+_NOTE = f"rows of a conv1d of over {_LONGEST_WITH_GAPS} values that are read with gaps, or of over {_LONGEST:,}, are "
+_NOTE += (
+    f"computed in vectors of up to {_LANES}: TVM makes one vector of each, which LLVM cannot compile, or takes hours"
+)
 
 
 def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -52,8 +56,9 @@ def _has_long_row(operator: Operator) -> bool:
 
 
 def _is_long(row: int, read: int) -> bool:
-    """Whether a row is long, and computed from every second place of what is read or from fewer."""
-    return row > _LONGEST_ROW and read >= 2 * row - 1
+    """Whether a row is too long for one vector: as it is, or since it is computed from every second value of what is
+    read or from fewer."""
+    return row > _LONGEST or (row > _LONGEST_WITH_GAPS and read >= 2 * row - 1)
 
 
 def _behind(op: Any) -> Iterator[Any]:
