@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sqlalchemy import func, select
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.formats.combined import combine
-from op_profiler.dataset.formats.flat_table import FlatRow, store_flat
+from op_profiler.dataset.formats.flat_table import store_flat
 from op_profiler.dataset.formats.shared import MOST_BYTES, read_shared
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError
@@ -106,13 +105,7 @@ def _checked(dataset: Dataset, file: Path) -> AdoptedFile:
     sha256 = hashlib.sha256(content).hexdigest()
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", file.stem)[:40]
     told = {"run_id": sha256[:16], "run_label": f"{name}-{sha256[:16]}"}
-
-    def numbered() -> Iterator[tuple[int, FlatRow | None]]:
-        for number, row in enumerate(read_shared(file, content), 1):
-            yield number, row | told
-
-    with contextlib.closing(numbered()) as rows:
-        done = store_flat(dataset, rows, None)
+    done = store_flat(dataset, ((number, row | told) for number, row in enumerate(read_shared(file, content), 1)), None)
     return AdoptedFile(
         file=file,
         sha256=sha256,
