@@ -149,8 +149,8 @@ def adopt(
         print(json_text.dumps(done, indent=1))
     elif not quiet:
         show_adopted(done)
-        place = "nothing was written; --into or --db writes them" if done.into is None else without_password(done.into)
-        print(place if done.new is None else f"into {place}: {done.new} new measurements")
+        unwritten = "nothing was written; --into or --db writes them"
+        print(unwritten if done.into is None else f"into {done.into}: {done.new} new measurements")
 
 
 def _counted(rows: dict[str, int]) -> str:

@@ -22,6 +22,7 @@ from op_profiler.dataset.formats.adopting import adopt
 from op_profiler.dataset.formats.shared import SHARED, write_shared
 from op_profiler.errors import DatasetError
 from op_profiler.prediction.latency.examples import load_examples
+from op_profiler.report.shared import show_rows
 
 from ... import shared_calibration as private
 from ...command_line import op_profiler
@@ -90,6 +91,13 @@ def test_only_the_declared_columns_are_shared(file: Path) -> None:
     assert file.stat().st_size < 100_000
 
 
+def test_what_is_shared_is_shown(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(rows)
+    shown = capsys.readouterr().out
+    assert f"{len(rows)} rows of " in shown and rows[0]["processor"] in shown and rows[0]["measured_at"] in shown
+    assert not [name for name in SHARED if name not in shown]
+
+
 def test_predictors_learn_the_same_from_what_was_adopted(everything: list[Row], file: Path, db: str) -> None:
     before = load_examples(db=db, device=everything[0]["device_key"])
     place = file.with_name("adopted.parquet")
@@ -137,6 +145,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no number": (_set("whole_model_us", float("nan")), "whole_model_us holds 'nan'"),
     "too large": (_set("steady_us", 1e12), "steady_us holds"),
     "no time": (_set("median_us", None), "median_us holds 'None'"),
+    "time of day": (_set("measured_at", "2026-11-29T04:55:00+00:00"), "measured_at holds"),
+    "future": (_set("measured_at", "2999-11-29T00:00:00+00:00"), "measured_at holds"),
     "path": (_set("target", "llvm -mcpu=/home/me"), "target holds"),
     "name": (_set("model_name", "resnet-18"), "model_name holds 'resnet-18'"),
     "property": (_set("device_properties", '{"system": "Linux"}'), "device_properties holds"),
@@ -253,5 +263,3 @@ def test_calibrate_shows_what_it_shares(tmp_path: Path) -> None:
     assert not [name for name in private.PRIVATE.values() if name.encode() in content]
     told = json.loads(op_profiler(*line, "--json", folder=tmp_path, environment=variables).stdout)
     assert told["shared"]["rows"] >= 20 and list(told["shared"]["columns"]) == list(SHARED)
-    refused = op_profiler(*line, "--cluster", "tcp://127.0.0.1:9", folder=tmp_path, environment=variables)
-    assert refused.returncode == 2 and "--share writes what one machine measured" in refused.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
+from op_profiler.addresses import without_password
 from op_profiler.dataset import schema
 from op_profiler.dataset.formats.combined import combine
 from op_profiler.dataset.formats.flat_table import store_flat
@@ -62,6 +63,7 @@ class Adopted:
     """What was adopted.
 
     Attributes:
+        into: place that was written to, without a password.
         new: measurements that `into` did not have, or not as good; None where nothing was written.
     """
 
@@ -91,7 +93,8 @@ def adopt(files: Sequence[Path], into: str | None, announce: Callable[[str], Non
                 checked.append(_checked(dataset, file))
             processors = tuple(_processors(dataset))
         new = None if into is None else combine([url], into, announce=announce).written["measurements"]
-    return Adopted(files=tuple(checked), processors=processors, into=into, new=new)
+    place = None if into is None else without_password(into)
+    return Adopted(files=tuple(checked), processors=processors, into=place, new=new)
 
 
 def _checked(dataset: Dataset, file: Path) -> AdoptedFile:
@@ -104,12 +107,14 @@ def _checked(dataset: Dataset, file: Path) -> AdoptedFile:
         raise DatasetError(f"{file} is larger than {MOST_BYTES >> 20} MiB, the most that a shared file may have")
     sha256 = hashlib.sha256(content).hexdigest()
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", file.stem)[:40]
-    told = {"run_id": sha256[:16], "run_label": f"{name}-{sha256[:16]}"}
-    done = store_flat(dataset, ((number, row | told) for number, row in enumerate(read_shared(file, content), 1)), None)
+    provenance = {"run_id": sha256[:16], "run_label": f"{name}-{sha256[:16]}"}
+    done = store_flat(
+        dataset, ((number, row | provenance) for number, row in enumerate(read_shared(file, content), 1)), None
+    )
     return AdoptedFile(
         file=file,
         sha256=sha256,
-        label=told["run_label"],
+        label=provenance["run_label"],
         rows=done.rows + done.known,
         repeated=done.known,
         suspicious=done.suspicious,

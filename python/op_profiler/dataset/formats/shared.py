@@ -8,6 +8,7 @@ machine has the same digits in its next file. A file has no metadata: what pyarr
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import math
@@ -92,7 +93,7 @@ def _is_plain(value: object, depth: int = 0) -> bool:
     return value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
-_DIGITS, _WORD, _NAME = _text("[0-9a-f]{16}"), _text(r"[\w.:+-]{1,200}"), _text(r"[\w .,:;()@+=-]{1,200}")
+_DIGITS, _WORD, _NAME = _text("[0-9a-f]{16}"), _text(r"[\w.:+-]{1,200}"), _text(r"[\w .,:;()@+=/&#-]{1,200}")
 _COUNT, _BYTES, _US = _number(1, 1 << 16), _number(0, 1 << 60), _number(1e-6, 1e9)
 _OTHER_US = _number(-1e9, 1e9)
 _CORES = _each(_number(0, 1 << 16))
@@ -101,6 +102,14 @@ _CORES = _each(_number(0, 1 << 16))
 def _is_tensor(value: Any) -> bool:
     named = isinstance(value, dict) and value.keys() == {"shape", "dtype"}
     return named and _each(_number(-1, 1 << 40))(value["shape"]) and _WORD(value["dtype"])
+
+
+def _is_past_day(value: Any) -> bool:
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+        return value.endswith("T00:00:00+00:00") and moment <= datetime.datetime.now(datetime.timezone.utc)
+    except (TypeError, ValueError):
+        return False
 
 
 SHARED: dict[str, Rule] = {
@@ -121,7 +130,7 @@ SHARED: dict[str, Rule] = {
     "threads_effective": _or_none(_COUNT),
     **dict.fromkeys(("core_set", "core_set_effective"), _CORES),
     "cache": _text("model"),
-    "cache_mechanism": _text(r"[\w -]{1,40}"),
+    "cache_mechanism": _text(r"[\w ,-]{1,40}"),
     "parallel_type": _text("sequential"),
     "streams": _COUNT,
     "precision": _text("float32|float16|int8"),
@@ -154,7 +163,7 @@ SHARED: dict[str, Rule] = {
     "foreign_load": lambda value: isinstance(value, bool),
     "disturbed_by": _or_none(_text(r"[a-z ;]{1,200}")),
     "settled": lambda value: value is None or isinstance(value, bool),
-    "measured_at": _text(r"\d{4}-\d\d-\d\dT00:00:00\+00:00"),
+    "measured_at": _is_past_day,
 }
 """The columns of a shared file, in their order, with what each may hold."""
 _IMPLIED = {"origin": "default", "complete": True, "model_source": "sample", "batch_size": 1, "samples_us": []}
