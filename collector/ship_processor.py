@@ -32,11 +32,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 DATASET, LOOPS, PREDICTOR = "operators.parquet", "operator_loops.npz", "predictor.zip"
-_WHERE = (
-    "device_key in ({keys}) and origin = 'default' and complete and error is null and model_key is not null"
-    " and not (model_source = 'sample' and anchor in ('broadcast_to', 'copy', 'strided_slice'))"
-)
-"""Rows that ship: no failures, nothing tuned, nothing of what only stands around sampled operators."""
 
 
 def note(text: str) -> None:
@@ -122,12 +117,15 @@ def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
 
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.formats.exporting import export_table
+    from op_profiler.dataset.formats.shared import SHIPPED_ROWS
 
     keys = ", ".join(f"'{key}'" for key in device_keys)
     with Dataset.open(merged) as dataset:
         with dataset.transaction(), dataset.read() as connection:
             connection.execute(text("UPDATE measurements SET samples_us = '[]'"))  # four fifths of the file
-        done = export_table(dataset, folder / DATASET, format="parquet", where=_WHERE.format(keys=keys))
+        done = export_table(
+            dataset, folder / DATASET, format="parquet", where=f"device_key in ({keys}) and {SHIPPED_ROWS}"
+        )
     note(f"{done.rows} rows")
 
 

@@ -74,6 +74,7 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["sample", "--kinds", ",", "--count", "5"], ["--kinds"]),
     (["sample", "--count", "5", "--schedules", "nowhere"], ["--schedules 'nowhere'"]),
     (["calibrate", "--budget", "soon"], ["--budget", "10m"]),
+    (["calibrate", "--share", "x.parquet", "--cluster", "tcp://127.0.0.1:9"], ["--share", "leave out --cluster"]),
     (["calibrate", "--rounds", "0"], ["error: --rounds 0 is out of range; give 3 or more"]),
     (["sample", "--count", "0"], ["--count 0 is out of range"]),
     (["sample", "--kinds", "", "--count", "5"], ["--kinds", "names nothing"]),

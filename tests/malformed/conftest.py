@@ -20,6 +20,18 @@ def tables(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 @pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file of ``op-profiler calibrate --share``."""
+    from op_profiler.dataset.formats.shared import write_shared
+
+    from ..shared_calibration import measured, shared_of
+
+    folder = tmp_path_factory.mktemp("shared")
+    write_shared(shared_of(measured(folder), folder), folder / "shared.parquet")
+    return (folder / "shared.parquet").read_bytes()
+
+
+@pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
     """By kind, as far as the packages that read them are installed."""
     return write_models(tmp_path_factory.mktemp("models"))

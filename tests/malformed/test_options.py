@@ -56,6 +56,7 @@ BASES: dict[str, list[str]] = {
     "devices": ["--host", "127.0.0.1", "--port", "1"],
     "dataset": ["--db", "sqlite:///letter.db"],
     "dataset merge": ["sqlite:///letter.db", "--into", "sqlite:///letter.db"],
+    "dataset adopt": ["letter.db"],
     "dataset remove": ["resnet-18", "--yes", "--db", "sqlite:///letter.db"],
 }
 _EACH, _EACH_SLOW = 1, 10

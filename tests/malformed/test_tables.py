@@ -68,6 +68,15 @@ def test_a_damaged_file_to_analyze(kind: Damage, commands: Commands, tables: dic
     commands.check(tmp_path, "analyze", "--file", "x.parquet", "--format", "json")
 
 
+@pytest.mark.parametrize("kind", BYTES, ids=_id)
+def test_a_damaged_shared_calibration(
+    kind: Damage, commands: Commands, tables: dict[str, bytes], shared: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "shared.parquet").write_bytes(damaged(shared, kind, 5))
+    (tmp_path / "x.db").write_bytes(tables["sqlite"])
+    commands.check(tmp_path, "dataset", "adopt", "shared.parquet", "--db", "sqlite:///x.db", written=["x.db"])
+
+
 CONDITIONS = [
     *(
         "anchor = 'nn.conv2d'; DROP TABLE operators",

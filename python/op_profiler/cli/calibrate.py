@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,14 +11,16 @@ from op_profiler import json_text
 from op_profiler.addresses import without_password
 from op_profiler.cli import options, values
 from op_profiler.collection.sampling.request import CalibratedRequest, CalibrateRequest
-from op_profiler.errors import EXIT_FAILURES_RECORDED
+from op_profiler.errors import EXIT_FAILURES_RECORDED, UsageError
+from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
-from op_profiler.options import Only
+from op_profiler.options import OUTPUT, Only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from op_profiler.collection.sampling.calibrate import Calibrated
+    from op_profiler.dataset import Dataset
 
 EXAMPLES = """Examples:
 
@@ -26,6 +29,8 @@ op-profiler calibrate                                  (three minutes; then pred
 op-profiler calibrate --budget 10m --threads 1,2
 
 op-profiler calibrate --target pynq --host 127.0.0.1 --device-key pynq     (a board)
+
+op-profiler calibrate --share mine.parquet               (also writes what others may learn from; sends nothing)
 
 op-profiler calibrate --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times     (every machine of a cluster)
 
@@ -40,6 +45,14 @@ def calibrate(
     request: CalibratedRequest,
     wanted: CalibrateRequest,
     machines: Annotated[ClusterRequest, Only("cluster", "needs")],
+    share: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write this Parquet file for others to learn from: operators, times, processor and versions, "
+            "without names of hosts, users, paths and models. What it contains is printed first; nothing is sent.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -48,6 +61,9 @@ def calibrate(
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen
 
+    if share is not None and machines.cluster:
+        raise UsageError("--share writes what one machine measured; leave out --cluster")
+    check_writable({"--share": share})
     request = values.for_machines(context, wanted.of(request), machines)
     request.check_for_cluster() if machines.cluster else request.check()
     seconds, seed = wanted.budget_seconds, wanted.seed
@@ -67,11 +83,26 @@ def calibrate(
         return
     with Collection(request.db) as collection:
         done = calibration(request, collection, screen, budget_seconds=seconds, seed=seed)
+        shared = None if share is None else _shared(collection.dataset, done, share, show=not (as_json or quiet))
     if as_json:
-        print(json_text.dumps(done, indent=1))
+        print(json_text.dumps(done.to_json() | ({} if shared is None else {"shared": shared}), indent=1))
     elif not quiet:
         print(_sentence(done, request.db))
     _exit_of([done])
+
+
+def _shared(dataset: Dataset, done: Calibrated, path: Path, *, show: bool) -> dict[str, Any]:
+    """What was written for others, as plain values; shown before it is written."""
+    from op_profiler.dataset.formats.shared import shared_rows, write_shared
+    from op_profiler.report.shared import about, show_rows
+
+    rows = shared_rows(dataset, done.device_key)
+    if show:
+        show_rows(rows)
+    write_shared(rows, path)
+    if show:
+        print(f"written to {path}; nothing was sent. How to share it: docs/tutorials/predict.md")
+    return {"file": str(path)} | about(rows)
 
 
 def _sentence(done: Calibrated, db: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,13 +33,15 @@ op-profiler dataset merge a.parquet sqlite:///b.db --into all.parquet
 
 op-profiler dataset merge sqlite:///a.db b.parquet --into times --partition-by device_key,anchor     (a folder)
 
+op-profiler dataset adopt alice.parquet bob.parquet --into adopted.parquet       (files of calibrate --share)
+
 op-profiler dataset remove resnet-18 01fb2f460b48bde7 --yes
 
 op-profiler dataset allow rack --writes --db postgresql://me@host/times          (a role for workers)
 
 op-profiler dataset allow guest --db postgresql://me@host/times                  (a role that reads)
 
-Exit codes: 0 done; 2 wrong usage; 5 a database stands in the way, and nothing was changed.
+Exit codes: 0 done; 2 wrong usage; 5 a database or a file stands in the way, and nothing was changed.
 """
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, epilog=EXAMPLES)
@@ -113,6 +116,41 @@ def merge(
         print(f"into {without_password(into)}: {_counted(done.written)}")
         if done.left_out:
             print(f"not written, since Parquet holds measurements only: {_counted(done.left_out)}")
+
+
+@app.command(cls=Command, epilog=EXAMPLES)
+def adopt(
+    files: Annotated[list[Path], typer.Argument(help="Files of 'op-profiler calibrate --share'; only read.")],
+    into: Annotated[
+        Path | None, typer.Option(help="Parquet file for all of them; made, or added to. Default: only check them.")
+    ] = None,
+    db: Annotated[str | None, typer.Option(help="In place of --into: a dataset, made or added to.")] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Check calibrations that others shared, and merge them.
+
+    Checked are columns, types, ranges, keys, repetitions and sizes. If one file is refused, nothing is written. Of the
+    rows, run_id has the first 16 digits of their file's SHA-256, and run_label also the file's name.
+    """
+    from op_profiler.dataset.formats.adopting import adopt as adopted
+    from op_profiler.report.shared import show_adopted
+    from op_profiler.report.status import Status
+
+    if into is not None and db is not None:
+        raise UsageError("give --into or --db, not both")
+    if into is not None and into.suffix != ".parquet":
+        raise UsageError(
+            f"--into {into} is no Parquet file; give a name that ends with .parquet, or a dataset with --db"
+        )
+    with Status(quiet=quiet or not sys.stderr.isatty()) as status:
+        done = adopted(files, str(into) if into is not None else db, status.step)
+    if as_json:
+        print(json_text.dumps(done, indent=1))
+    elif not quiet:
+        show_adopted(done)
+        unwritten = "nothing was written; --into or --db writes them"
+        print(unwritten if done.into is None else f"into {done.into}: {done.new} new measurements")
 
 
 def _counted(rows: dict[str, int]) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.prediction.evaluation import EvaluateRequest
 from op_profiler.report.tables import numbers, screen, show_table, texts
 
@@ -30,6 +31,8 @@ op-profiler evaluate --live                                (of the predictions t
 op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
 
 op-profiler evaluate --set tophub,ncnn                       (what others published, once it is fetched)
+
+Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of the sets is there.
 """
 
 
@@ -83,6 +86,8 @@ def _evaluate_sets(request: EvaluateRequest, *, as_json: bool, quiet: bool) -> N
         print(json_text.dumps(results, indent=1))
     else:
         show_results(results, quiet)
+    if not any(result.scores for result in results):
+        raise typer.Exit(EXIT_ENVIRONMENT)
 
 
 def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:

@@ -139,7 +139,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         ValueError, TypeError, KeyError: cells that hold none, or that contradict the row's keys.
     """
     operator = operator_of_row(flat)
-    schedule, device = build(Schedule, _row_in(schema.schedules, flat)), build(Device, _row_in(schema.devices, flat))
+    schedule, device = build(Schedule, _row_in(schema.schedules, flat)), device_of_row(flat)
     for name, key in (("operator", operator.key), ("schedule", schedule.key), ("device", device.key)):
         if key != flat[f"{name}_key"]:
             raise ValueError(f"its {name} has the key {key}, not {flat[f'{name}_key']}")
@@ -155,6 +155,11 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         run_id=flat["run_id"],
     )
     return operator, row
+
+
+def device_of_row(flat: FlatRow) -> Device:
+    """The device of a row."""
+    return build(Device, _row_in(schema.devices, flat))
 
 
 def _row_in(table: Table, flat: FlatRow) -> FlatRow:

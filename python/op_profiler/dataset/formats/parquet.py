@@ -44,7 +44,7 @@ class Parquet(FlatFormat):
     ) -> Exported:
         """Write row groups, each compressed with zstd while the next one is read from the dataset."""
         flat = flat_table(table)
-        schema = _parquet_schema(flat.columns)
+        schema = schema_of(flat.columns)
         batches = _Counted(_batches(dataset, flat, schema, where=where))
         with (
             whole_file(path) as temporary,
@@ -108,7 +108,7 @@ def write_parts(
         OpProfilerError: it cannot be written.
     """
     flat = flat_table(table)
-    schema = _parquet_schema(flat.columns)
+    schema = schema_of(flat.columns)
     check_parts(flat, by)
     if folder.exists() and not replace:
         raise UsageError(
@@ -137,7 +137,7 @@ def _batches(
     """The rows of a flat table as batches of Arrow, oldest first.
 
     Args:
-        schema: its columns, of `_parquet_schema`.
+        schema: its columns, of `schema_of`.
     """
     with dataset.read() as connection:
         for piece in streamed(connection, flat, flat.columns, where=where):
@@ -299,7 +299,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
         if folder.is_dir():
             first = min(folder.rglob("*.parquet"), default=folder / "none")
             names = _columns_above(first, folder)
-            known = _parquet_schema([column for table in TABLES.values() for column in table.columns])
+            known = schema_of([column for table in TABLES.values() for column in table.columns])
             layout = parts.partitioning(
                 pyarrow.schema([known.field(known.names.index(n)) for n in names]), flavor="hive"
             )
@@ -308,7 +308,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
 
 
-def _parquet_schema(columns: Sequence[Column]) -> pyarrow.Schema:
+def schema_of(columns: Sequence[Column]) -> pyarrow.Schema:
     """The columns with their descriptions, so that a file explains itself."""
     types = {
         "text": pyarrow.string(),
