@@ -23,11 +23,15 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    case,
     cast,
     exc,
+    false,
     func,
     literal_column,
+    null,
     select,
+    true,
     type_coerce,
 )
 from sqlalchemy import Column as SchemaColumn
@@ -50,6 +54,7 @@ from op_profiler.dataset.schema import (
 )
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends.sample import AROUND_SAMPLED
 
 _PIECE = 5000  # rows
 _MOST_SHARED = 50_000  # rows of one table that are held
@@ -113,6 +118,8 @@ _operator_key, *_operator = shown(operators)
 _key, *_times = shown(measurements)
 _intensity = func.coalesce(operators.c.flops / func.nullif(_moved, 0.0), 0.0)
 _timing = model_timings.c
+_build = case((models.c.base_key.is_(None), null()), (models.c.key == models.c.base_key, "default"), else_="tuned")
+_around_sampled = and_(models.c.source == "sample", operators.c.op_names.in_(AROUND_SAMPLED))
 
 _joined = (
     _key,
@@ -121,6 +128,20 @@ _joined = (
     *_operator,
     Column("arithmetic_intensity", "real", "FLOPs per byte moved", _intensity),
     *shown(schedules, settings, devices, models, model_operators),
+    Column(
+        "model_build",
+        "text",
+        "default, or tuned: that model was built with schedule records for its operators; empty: not known",
+        _build,
+        since=6,
+    ),
+    Column(
+        "scaffolding",
+        "boolean",
+        "not sampled itself, but added before or behind the sampled operators of a batch",
+        case((_around_sampled, true()), else_=false()),
+        since=6,
+    ),
     Column("whole_model_us", "real", "median of that whole model, microseconds", _timing.median_us),
     Column(
         "timing_details",
