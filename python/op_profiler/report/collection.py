@@ -11,6 +11,7 @@ from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
 from op_profiler.report.layers import show_layers
 from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
 from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts, threads_text
 
@@ -61,29 +62,7 @@ class Screen:
         """Begin showing progress over `models` models."""
         if self._quiet:
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            TaskProgressColumn(),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            refresh_per_second=_REFRESH_PER_SECOND,
-            transient=True,
-        )
+        self._progress = progress_line(bar=True, refresh_per_second=_REFRESH_PER_SECOND)
         self._progress.start()
         self._task = self._progress.add_task("starting", total=models)
 
