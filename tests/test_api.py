@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, fewer in (("FEWEST_PAIRS", 4), ("_COPY_SECONDS", 0.0)):
             patch.setattr(f"op_profiler.comparison.turns.{name}", fewer)
         # other tests run meanwhile: their load leaves nothing out
-        usable = table._usable
-        patch.setattr(table, "_usable", lambda row: usable({**row, **_QUIET}))
+        against = table._reason_against
+        patch.setattr(table, "_reason_against", lambda row, noisy: against({**row, **_QUIET}, noisy=noisy))
         patch.setattr(examples, "reason_against", lambda row, origin: reason_against({**row, **_QUIET}, origin))
         yield folder
 

@@ -21,6 +21,7 @@ by up to a tenth (`benchmarks/placements.py`, `benchmarks/stack_places.py`): wha
 
 _CORES_APART = "cores further apart than usual"
 CORES_SLOW = "cores slower than usual"
+BACKGROUND_LOAD = "background load"
 UNSTEADY = "unsteady"
 """The rounds themselves lie apart (`op_profiler.measure.quiet_rounds`), whatever the reason."""
 
@@ -52,6 +53,15 @@ def spoils(reasons: str | None) -> bool:
     """Whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Slow cores are corrected
     instead (`prediction.latency.steady_times`)."""
     return reasons is not None and reasons != CORES_SLOW
+
+
+def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None:
+    """Why predictors and comparisons leave a time out, background load included; None where they do not.
+
+    Args:
+        foreign_load, reasons: `foreign_load` and `disturbed_by` of the `Measurement`.
+    """
+    return BACKGROUND_LOAD if foreign_load else reasons if spoils(reasons) else None
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:
