@@ -12,6 +12,7 @@ from op_profiler.cli import options, values
 from op_profiler.collection.sampling.request import CalibratedRequest, CalibrateRequest
 from op_profiler.errors import EXIT_FAILURES_RECORDED
 from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.options import Only
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def _sentence(done: Calibrated, db: str) -> str:
     )
     if done.failed:
         told += f". {done.failed} measurements failed"
+    if disturbed := disturbed_text(done.timings, done.disturbed):
+        told += f". {disturbed}"
     if done.errors:
         told += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
     return told

@@ -14,6 +14,7 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.errors import UsageError
 from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.options import OUTPUT
 
 if TYPE_CHECKING:
@@ -160,3 +161,5 @@ def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
             f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "
             f"{report.reused} that were there, {report.failed} failed; {report.seconds:.0f} s; ended by {report.ended}"
         )
+        if disturbed := disturbed_text(report.timings, report.disturbed):
+            print(disturbed)

@@ -20,6 +20,7 @@ from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
+from op_profiler.measure.background import tell_background
 from op_profiler.measure.measurement import Device
 from op_profiler.resources import applied
 from op_profiler.resources.resource import ResourceError
@@ -60,6 +61,7 @@ class Collection:
         self._db = db
         self._dataset: Dataset | None = None
         self.deviation: float | None = None
+        self._looked_at_load = False
 
     def __enter__(self) -> Collection:
         return self
@@ -166,6 +168,10 @@ class Collection:
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
     ) -> WorkerOutcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
+        request = task.request
+        if request.build.on_host and not request.dry_run and not self._looked_at_load:
+            self._looked_at_load = True
+            tell_background(request.asked(max(request.build.threads))["core_set"], progress.note)
         try:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)

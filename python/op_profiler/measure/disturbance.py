@@ -64,6 +64,22 @@ def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None
     return BACKGROUND_LOAD if foreign_load else reasons if spoils(reasons) else None
 
 
+def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
+    """What users should know of disturbed times; None where there are none.
+
+    Args:
+        timings: how many times there are.
+        disturbed: how many of them have each reason of `disturbance_of`.
+    """
+    if not disturbed:
+        return None
+    reasons = ", ".join(f"{reason.replace('; ', ' and ')} {disturbed[reason]}" for reason in sorted(disturbed))
+    return (
+        f"{sum(disturbed.values())} of {timings} timings are disturbed ({reasons}); predictors leave them out; measure "
+        "them again with --remeasure noisy"
+    )
+
+
 def apart(one_us: float | None, other_us: float | None) -> bool:
     """Whether two readings of a model differ by more than its copies do; False where one is missing."""
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))

@@ -86,6 +86,13 @@ class Status:
         elif not self._quiet:
             print(f"note: {text}{self._left(done)}", file=sys.stderr)
 
+    def note(self, text: str) -> None:
+        """Print a note that stays."""
+        if self._progress is not None:
+            self._progress.console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+        elif not self._quiet:
+            print(f"note: {text}", file=sys.stderr)
+
     def _left(self, done: int) -> str:
         """How many steps and how much time are left, for lines; empty where that is not known."""
         if self._steps is None or self._steps < 2:

@@ -32,6 +32,7 @@ class Calibrated:
         note: file on that machine which says so to every command from now on.
         errors: of batches that could not be measured, and of operators that could not be lowered.
         failed: measurements that failed.
+        timings: times that are there, new or reused; `disturbed`: those that predictors leave out, by the reason.
     """
 
     operators: int
@@ -42,6 +43,8 @@ class Calibrated:
     note: str
     errors: tuple[str, ...] = ()
     failed: int = 0
+    timings: int = 0
+    disturbed: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; a device is given by its key."""
@@ -83,6 +86,8 @@ def calibrate(
         note=str(note),
         errors=tuple(report.errors),
         failed=report.failed,
+        timings=report.timings,
+        disturbed=report.disturbed,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ class SampleReport:
     Attributes:
         operators: sampled ones, of this run and of earlier runs of the same command; none of a batch without a time.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
+        timings: times that are there, new or reused.
+        disturbed: those that predictors leave out, by the reason.
         errors: of batches that could not be measured, and of operators that could not be lowered.
         error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again,
             or elsewhere, may help.
@@ -61,6 +64,8 @@ class SampleReport:
     measured: int = 0
     reused: int = 0
     failed: int = 0
+    timings: int = 0
+    disturbed: dict[str, int] = dataclasses.field(default_factory=dict)
     errors: list[str] = dataclasses.field(default_factory=list)
     error_code: int = EXIT_OK
     models: list[str] = dataclasses.field(default_factory=list)
@@ -69,8 +74,9 @@ class SampleReport:
 
     def add(self, other: SampleReport) -> None:
         """Count what another run did too; when it ended and how long it took stays."""
-        for name in ("batches", "operators", "measured", "reused", "failed", "errors", "models"):
+        for name in ("batches", "operators", "measured", "reused", "failed", "timings", "errors", "models"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.disturbed = dict(Counter(self.disturbed) + Counter(other.disturbed))
         self.error_code = self.error_code or other.error_code
 
     def fail(self, batch: str, error: str, code: int) -> None:
@@ -220,6 +226,8 @@ def _collected(
         report.measured += threads.measured
         report.reused += threads.reused
         report.failed += threads.failed
+        report.timings += threads.timings
+        report.disturbed = dict(Counter(report.disturbed) + threads.disturbed)
     if found.error is not None:
         report.fail(batch.label, found.error, found.error_code)
     return found
