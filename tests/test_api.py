@@ -46,7 +46,9 @@ def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
     assert example.examples, f"the docstring of {name} has no example"
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    assert runner.run(example, out=told.append).failed == 0, "".join(told)
+    assert runner.run(example, out=told.append, clear_globs=False).failed == 0, "".join(told)
+    results = [one for one in example.globs.values() if type(one).__module__.startswith("op_profiler.")]
+    assert [one for one in map(repr, results) if len(one.splitlines()) > 20 or len(one) > 3000] == []
 
 
 @pytest.mark.parametrize(

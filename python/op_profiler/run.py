@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_MOST_LINES = 20
+"""Of the text of a run; its page in a notebook is whole."""
+
+
 class Run(ModelReport):
     """One model of a collection; its text, and its display in a notebook, is the command's table.
 
@@ -54,7 +58,11 @@ class Run(ModelReport):
             write_model_report(Path(path), dataset, [self.model_key])
 
     def __repr__(self) -> str:
-        return self._table(html=False)
+        lines = self._table(html=False).splitlines()
+        left = len(lines) - _MOST_LINES
+        if left > 0:
+            lines[_MOST_LINES - 1 :] = [f"... {left + 1} more lines; report(path) writes all, to_pandas() has the rows"]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return self._table(html=True)

@@ -11,6 +11,7 @@ from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError
+from op_profiler.json_text import brief
 from op_profiler.prediction.latency.calibration import FEWEST, note_calibration, operators_in
 from op_profiler.prediction.latency.examples import load_examples
 
@@ -45,6 +46,8 @@ class Calibrated:
     failed: int = 0
     timings: int = 0
     disturbed: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; a device is given by its key."""

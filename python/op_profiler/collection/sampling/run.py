@@ -27,6 +27,7 @@ from op_profiler.errors import (
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import AROUND_SAMPLED, batch_path, kept_batches, refused_by, write_batch
+from op_profiler.json_text import brief
 from op_profiler.measure.turns import WAITING, compiling
 from op_profiler.targets.llvm.identity import processor_name
 from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
@@ -71,6 +72,8 @@ class SampleReport:
     models: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     ended: str = "exhausted"
+
+    __repr__ = brief
 
     def add(self, other: SampleReport) -> None:
         """Count what another run did too; when it ended and how long it took stays."""
