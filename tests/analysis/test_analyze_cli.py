@@ -72,7 +72,7 @@ def store(address: str, noise: Mapping[int, Mapping[str, Any]]) -> None:
             for threads, share in ((1, 1.0), (2, 0.6), (4, 0.59)):
                 time = share * size**2
                 times: dict[str, Any] = {"min_us": time, "median_us": time, "mean_us": time, "std_us": 0.0}
-                times |= {"ci_low_us": time * 0.99, "ci_high_us": time * 1.01} | noise.get(threads, {})
+                times |= {"ci_low_us": time * 0.99, "ci_high_us": time * 1.01, **noise.get(threads, {})}
                 fields: dict[str, Any] = {
                     "operator_key": operator(size).key,
                     "schedule": Schedule("conv2d", {}),

@@ -186,7 +186,7 @@ def test_nothing_is_found_within_operators_where_nothing_is(
         ]
         frame = factor_table(rows).frame
         frame["threads"] = frame["threads"].astype(str if kind == "category" else float)
-        table = FactorTable(frame, {"threads": Factor("threads", "setting", kind, "threads")}, 0)
+        table = FactorTable(frame, {"threads": Factor("threads", "setting", kind, "threads")}, {})
         found += correlations(table, ["threads"])
     for name in ("eta_p",) if kind == "category" else ("pearson_p", "spearman_p", "kendall_p"):
         assert 0.02 < np.mean([getattr(one, name) < 0.05 for one in found]) < 0.09

@@ -79,12 +79,12 @@ def native_output_aside() -> Iterator[None]:
     dies inside, the log stays in the folder for temporary files, as those of worker processes do.
     """
     stream = sys.stderr
-    ours = isinstance(getattr(getattr(stream, "buffer", None), "raw", None), _Descriptor)
+    if not isinstance(stream, io.TextIOWrapper) or not isinstance(getattr(stream.buffer, "raw", None), _Descriptor):
+        yield  # a caller has replaced it
+        return
     try:
-        log, name = tempfile.mkstemp(prefix="op_profiler-stderr-", suffix=".log") if ours else (-1, "")
+        log, name = tempfile.mkstemp(prefix="op_profiler-stderr-", suffix=".log")
     except OSError:  # a full disk; what is printed there then stays on the screen
-        ours = False
-    if not ours:
         yield
         return
     stream.flush()
