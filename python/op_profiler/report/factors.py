@@ -7,7 +7,7 @@ import dataclasses
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from op_profiler.analysis.correlations import Correlation
     from op_profiler.analysis.turnaround import Turnaround
     from op_profiler.analysis.unswept import TurnaroundPrediction
+
+
+_MOST_VALUES = 6
+"""Of a factor, in one row of a table."""
 
 
 def check_format(format: str) -> None:
@@ -153,8 +157,7 @@ def _show_turnarounds(console: Console, turned: Sequence[Turnaround]) -> None:
     factors = list(dict.fromkeys(one.factor for one in turned))
     for factor, anchor in sorted({(one.factor, one.anchor) for one in turned if _has_point(one)}):
         mine = [one for one in turned if (one.factor, one.anchor) == (factor, anchor) and _has_point(one)]
-        points = Counter(f"{one.value:g}" for one in mine).most_common()
-        rows.append([factor, anchor, ", ".join(f"{value} ({count})" for value, count in points)])
+        rows.append([factor, anchor, _most_frequent(f"{one.value:g}" for one in mine)])
     if rows:
         headings = texts("factor", "anchor", "turnaround points (sweeps)")
         show_table(console, "turnaround points: beyond them a larger value saves too little", headings, rows)
@@ -164,6 +167,14 @@ def _show_turnarounds(console: Console, turned: Sequence[Turnaround]) -> None:
         if without:
             told = "; ".join(f"{reason} in {count}" for reason, count in without.most_common())
             print_line(console, f"{factor}: {several(len(mine), 'sweep')}, {told}")
+
+
+def _most_frequent(values: Iterable[str]) -> str:
+    """The most frequent values, each with its count."""
+    counts = Counter(values)
+    told = ", ".join(f"{value} ({count})" for value, count in counts.most_common(_MOST_VALUES))
+    left = len(counts) - _MOST_VALUES
+    return f"{told} and {several(left, 'other value')}" if left > 0 else told
 
 
 def _has_point(one: Turnaround) -> bool:
@@ -176,18 +187,23 @@ def _without_value(one: Turnaround) -> str:
 
 
 def _show_predictions(console: Console, predictions: Sequence[TurnaroundPrediction]) -> None:
+    """Print what is expected of operators that were not swept, and how good that is by cross-validation."""
+    rows = []
     for one in (one for one in predictions if one.sweeps):
-        about = f"{one.factor}: turnaround points of operators that were not swept"
-        if one.refused is not None:
-            print_line(console, f"{about}: {one.refused}")
-            continue
-        score = (
-            f"cross-validated {one.accuracy:.0%} right, the most frequent value {one.baseline:.0%} "
-            f"(p = {one.p_value:.2g}), {'better' if one.better else 'NOT better'}"
-        )
-        counts = Counter(one.predicted.values()).most_common() if one.better else []
-        told = ", ".join(f"{count} at {value}" for value, count in counts)
-        print_line(console, f"{about}: {score}" + (f"; expected: {told}" if told else ""))
+        expected = one.refused or "no better than the most frequent value"
+        if one.better:
+            expected = _most_frequent(one.predicted.values()) or "none: all were swept"
+        shares = ["-" if share is None else f"{share:.0%}" for share in (one.accuracy, one.baseline)]
+        p = "-" if one.p_value is None else f"{one.p_value:.2g}"
+        rows.append([one.factor, str(one.operators), *shares, p, expected])
+    headings = [
+        *texts("factor"),
+        *numbers("operators swept", "right", "most frequent value", rank=1),
+        *numbers("p", rank=2),
+        *texts("expected (operators)"),
+    ]
+    if rows:
+        show_table(console, "turnaround points predicted for operators that were not swept", headings, rows)
     if unswept := [one.factor for one in predictions if not one.sweeps]:
         print_line(console, f"no operator was measured at two values of: {', '.join(unswept)}")
 
