@@ -32,7 +32,7 @@ def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
     from rich.table import Column
     from rich.text import Text
 
-    class Step(ProgressColumn):
+    class StepColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(task.description, no_wrap=True, overflow="ellipsis")
 
@@ -42,7 +42,7 @@ def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
     elapsed = [TextColumn("elapsed", table_column=whole()), TimeElapsedColumn(table_column=whole())]
     left = [TextColumn("left", table_column=whole()), TimeRemainingColumn(table_column=whole())]
     shown = [BarColumn(bar_width=30), TaskProgressColumn(table_column=whole()), *elapsed, *left]
-    columns = [Step(), *shown] if bar else [SpinnerColumn(table_column=whole()), Step(), elapsed[1]]
+    columns = [StepColumn(), *shown] if bar else [SpinnerColumn(table_column=whole()), StepColumn(), elapsed[1]]
     console = Console(stderr=True)
     return Progress(*columns, console=console, refresh_per_second=refresh_per_second, transient=True)
 
