@@ -272,6 +272,7 @@ def test_nothing_is_said_of_a_quiet_processor(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - started < 0.4, "one short look"
 
 
+@pytest.mark.slow  # one of a single batch is in tests/collection/test_unhurried.py
 def test_a_run_of_several_batches_says_once_that_the_processor_is_busy(spinning: int, tmp_path: Path) -> None:
     pytest.importorskip("tvm")
     amount = ["--count", "12", "--rounds", "3", "--threads", "1"]
