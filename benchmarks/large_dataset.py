@@ -257,7 +257,7 @@ def analyzed(url: str) -> Row:
     table = factor_table(load_rows(url, None))
     assert correlations(table, ["flops", "threads"])
     assert turnarounds(table, "threads")
-    return {"rows": len(table.frame) + table.not_drawn + table.left_out}
+    return {"rows": len(table.frame) + table.not_drawn + sum(table.left_out.values())}
 
 
 def read_trials(url: str) -> Row:

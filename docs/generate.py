@@ -185,6 +185,8 @@ def _yes(told: bool) -> str:
 
 
 def _names() -> Iterator[str]:
+    from op_profiler.collection.sampling.mixtures import USUAL
+    from op_profiler.collection.sampling.spaces import described_names
     from op_profiler.registry import registries
 
     yield (
@@ -197,6 +199,10 @@ def _names() -> Iterator[str]:
         yield f"Entry points: `op_profiler.{kind}`. Contract: `{registry.contract}`."
         rows = [[f"`{name}`", entry.help, f"`{entry.path}`"] for name, entry in registry.built_in.items()]
         yield markdown_table([registry.noun, "what it is", "where"], rows)
+    yield "## kinds of sampled operators"
+    yield "Names for `op-profiler sample --kinds`. Without that option the usual kinds are drawn."
+    kinds = [[f"`{name}`", _yes(name in USUAL), what] for name, what in described_names().items()]
+    yield markdown_table(["kind", "usual", "operators"], kinds)
 
 
 # Python: from the docstrings of the public names

@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, fewer in (("FEWEST_PAIRS", 4), ("_COPY_SECONDS", 0.0)):
             patch.setattr(f"op_profiler.comparison.turns.{name}", fewer)
         # other tests run meanwhile: their load leaves nothing out
-        usable = table._usable
-        patch.setattr(table, "_usable", lambda row: usable({**row, **_QUIET}))
+        against = table._reason_against
+        patch.setattr(table, "_reason_against", lambda row, noisy: against({**row, **_QUIET}, noisy=noisy))
         patch.setattr(examples, "reason_against", lambda row, origin: reason_against({**row, **_QUIET}, origin))
         yield folder
 
@@ -46,7 +46,9 @@ def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
     assert example.examples, f"the docstring of {name} has no example"
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    assert runner.run(example, out=told.append).failed == 0, "".join(told)
+    assert runner.run(example, out=told.append, clear_globs=False).failed == 0, "".join(told)
+    results = [one for one in example.globs.values() if type(one).__module__.startswith("op_profiler.")]
+    assert [one for one in map(repr, results) if len(one.splitlines()) > 20 or len(one) > 3000] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""JSON text of values and results; NaN and infinities, which JSON lacks, become null."""
+"""Text of values and results: JSON, in which NaN and infinities, which it lacks, become null; and a short `repr`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+
+_MOST_LINES, _MOST_ENTRIES, _LONGEST = 17, 8, 100
+"""Of a `repr`: lines beside its first and last ones, entries of a value, and characters of it."""
 
 
 def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
@@ -23,6 +26,26 @@ def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True
         return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False, default=_plain)
     except ValueError:
         return json.dumps(finite(value), indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
+
+
+def brief(result: object) -> str:
+    """Return the ``repr`` of a result in at most twenty lines: its values in JSON; of long ones their number."""
+    values = _plain(result)
+    assert isinstance(values, dict)
+    lines = [f"{name}={_short(value)}" for name, value in values.items()]
+    left = [f"... and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+    return f"{type(result).__name__}(" + ",".join(f"\n    {line}" for line in lines[:_MOST_LINES] + left) + "\n)"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Mapping | list | tuple):
+        inside = [one for item in value.items() for one in item] if isinstance(value, Mapping) else value
+        if len(value) > _MOST_ENTRIES or not all(isinstance(one, str | int | float | None) for one in inside):
+            return f"<{len(value)} entries>"
+    elif not isinstance(value, str | int | float | None):
+        return f"<{type(value).__name__}>"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def finite(value: object) -> object:

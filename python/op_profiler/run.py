@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.summary import ModelReport
-from op_profiler.dataset import Dataset, flat_rows
-from op_profiler.errors import MissingPackageError
+from op_profiler.dataset import Dataset
 from op_profiler.report.collection import show_model
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_MOST_LINES = 20
+"""Of the text of a run; its page in a notebook is whole."""
 
 
 class Run(ModelReport):
@@ -32,23 +35,16 @@ class Run(ModelReport):
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return what the dataset has of the model, earlier runs included: one row a measurement, with the columns of
-        ``op-profiler export --columns``.
+        """Return what the dataset has of the model, earlier runs included, as `Dataset.to_pandas`; after a search for
+        schedules with the default build, too: `model_build` tells them apart.
 
         Raises:
             DatasetError: the dataset cannot be read.
             MissingPackageError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingPackageError("pandas", "to_pandas()", extra="predict") from None
-
-        from op_profiler.dataset.flat import MEASUREMENTS
-
-        names = [column.name for column in MEASUREMENTS.columns]
+        keys = {run.model_key for run in (self, self.base) if run is not None}
         with Dataset.open(self.request.db, read_only=True) as dataset:
-            return pd.DataFrame(list(flat_rows(dataset, where=f"model_key = '{self.model_key}'")), columns=names)
+            return dataset.to_pandas(" or ".join(f"model_key = '{key}'" for key in sorted(keys)))
 
     def report(self, path: str | Path) -> None:
         """Write what is known of the model as one HTML page, which needs no network.
@@ -62,7 +58,11 @@ class Run(ModelReport):
             write_model_report(Path(path), dataset, [self.model_key])
 
     def __repr__(self) -> str:
-        return self._table(html=False)
+        lines = self._table(html=False).splitlines()
+        left = len(lines) - _MOST_LINES
+        if left > 0:
+            lines[_MOST_LINES - 1 :] = [f"... {left + 1} more lines; report(path) writes all, to_pandas() has the rows"]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return self._table(html=True)

@@ -6,7 +6,9 @@ import csv
 import dataclasses
 import io
 import json
+import warnings
 import xml.etree.ElementTree
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +57,12 @@ def operator(size: int) -> Operator:
     )
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Twelve convolutions at 1, 2 and 4 threads: half of the time is serial from 2 threads on."""
-    address = f"sqlite:///{tmp_path_factory.mktemp('data')}/small.db"
+def store(address: str, noise: Mapping[int, Mapping[str, Any]]) -> None:
+    """Twelve convolutions at 1, 2 and 4 threads: half of the time is serial from 2 threads on.
+
+    Args:
+        noise: by thread count what is said of those measurements.
+    """
     device = Device(kind="llvm", target="llvm", processor="p", cores=4, tvm_version="0", host_fingerprint="f")
     one = Settings(threads=1, threads_effective=1, cache="hot", cache_mechanism="repeated")
     rows = []
@@ -69,7 +73,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
             for threads, share in ((1, 1.0), (2, 0.6), (4, 0.59)):
                 time = share * size**2
                 times: dict[str, Any] = {"min_us": time, "median_us": time, "mean_us": time, "std_us": 0.0}
-                times |= {"ci_low_us": time * 0.99, "ci_high_us": time * 1.01}
+                times |= {"ci_low_us": time * 0.99, "ci_high_us": time * 1.01, **noise.get(threads, {})}
                 fields: dict[str, Any] = {
                     "operator_key": operator(size).key,
                     "schedule": Schedule("conv2d", {}),
@@ -79,6 +83,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
                 }
                 rows.append(Row(**fields))
         dataset.record_all(rows)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `store` stores, undisturbed."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('data')}/small.db"
+    store(address, {})
     return address
 
 
@@ -105,13 +116,56 @@ def test_the_tables_say_what_was_found_and_what_was_not(url: str) -> None:
         "within operators",
         "between operators",
         "nn.conv2d: cache: it is hot in every",
-        "nn.conv2d: 12 at 2",
     ):
         assert words in done.stdout
-    assert "12 operators were swept over threads, 20 are needed" in done.stdout
-    assert "36 measurements; 0 not used" in done.stderr
+    assert done.stdout.startswith("threads: median speed-up over 1 thread"), "a summary by threads comes first"
+    (summary, point) = [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "2 (1" in line
+    ]
+    assert summary == ["nn.conv2d", "12", "1.67", "1.69", "2 (100%)"]
+    assert point == ["threads", "nn.conv2d", "2 (12)"]
+    assert "predicted for operators that were not swept" in done.stdout and "not enough: 12 operators" in done.stdout
+    assert "36 measurements; not used: none" in done.stderr
     stricter = run("--db", url, "--factor", "threads", "--threshold", "0.5")
-    assert "12 at 1  (more never pays" in stricter.stdout
+    assert "threads: 12 sweeps, a larger value never pays in 12" in stricter.stdout
+    assert "turnaround points (sweeps)" not in stricter.stdout, "only where there is one"
+    unswept = run("--db", url, "--factor", "flops,batch,past")
+    assert "no operator was measured at two values of: batch, past" in unswept.stdout
+
+
+def test_disturbed_times_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None:
+    some, all_of_them = (f"sqlite:///{tmp_path}/{name}.db" for name in ("some", "all"))
+    store(some, {2: {"disturbed_by": "unsteady"}, 4: {"foreign_load": True}})
+    arguments = ("--db", some, "--factor", "flops")
+    assert "12 measurements; not used: 24 disturbed" in run(*arguments).stderr
+    assert "36 measurements; not used: none" in run(*arguments, "--include-noisy").stderr
+    store(all_of_them, dict.fromkeys((1, 2, 4), {"foreign_load": True}))
+    reason = str(refused("--db", all_of_them, "--quiet"))
+    assert "(36 disturbed)" in reason and "--include-noisy" in reason
+
+
+def test_warnings_of_libraries_are_not_printed(tmp_path: Path) -> None:
+    """Of times that hardly change, and of as many turnaround points as there are sweeps."""
+    device = Device(kind="llvm", target="llvm", processor="p", cores=4, tvm_version="0", host_fingerprint="f")
+    settings = Settings(threads=1, threads_effective=1, cache="hot", cache_mechanism="repeated")
+    with Dataset.open(f"sqlite:///{tmp_path}/odd.db") as dataset:
+        dataset.add_device(device)
+        for number, size in enumerate(range(4, 30)):
+            dataset.add_anchor(operator(size))
+            for threads in range(1, number + 3):
+                us = 100.0 / threads if number % 3 else 1.0 + 1e-15 * threads
+                fields: dict[str, Any] = {"min_us": us, "median_us": us, "mean_us": us, "samples_us": ((us,),)}
+                of = dataclasses.replace(settings, threads=threads, threads_effective=threads)
+                measured = Measurement(**fields)
+                key, schedule = operator(size).key, Schedule("conv2d", {"tile_ow": [-1, 1 + threads % 2]})
+                dataset.record(
+                    Row(operator_key=key, schedule=schedule, settings=of, device=device, measurement=measured)
+                )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        done = run("--db", f"sqlite:///{tmp_path}/odd.db")
+    assert {(one.category.__name__, str(one.message)) for one in caught} == set()
+    assert done.exit_code == 0 and done.stderr.splitlines() == ["reading", "377 measurements; not used: none"]
 
 
 def test_quiet_leaves_a_line_an_anchor(url: str) -> None:

@@ -204,6 +204,10 @@ def test_devices_tells_the_build() -> None:
     assert about["tvm"]["tvm_version"] and about["tvm"]["llvm_version"]
     assert "LLVM" in about["tvm"]["built_with"] and "CUDA" not in about["tvm"]["built_with"]
     assert about["device"]["cores"] >= 1
+    table = [line.split("│") for line in op_profiler("devices", "--local").stdout.splitlines() if "│" in line]
+    shown = {cells[1].strip(): cells[2].strip() for cells in table}
+    assert shown["processor"] == about["device"]["processor"] and shown["memory"].endswith("iB")
+    assert shown["properties.system"] == about["device"]["properties"]["system"] and "threads" in shown
 
 
 def test_export_without_a_dataset_says_so(tmp_path: Path) -> None:

@@ -111,6 +111,30 @@ def test_a_stream_that_cannot_be_written_is_no_traceback(command: str, code: int
     assert done.stderr == said or (said and done.stderr.endswith(said) and "Traceback" not in done.stderr)
 
 
+_FROM_BELOW = """
+import os, subprocess, sys
+from op_profiler.cli import output
+output.protect_streams()
+with output.native_output_aside():
+    print("first", file=sys.stderr)
+    os.write(2, b"[04:00:00] tvm/src/runtime/threading_backend.cc:338: Warning: more than two frequencies\\n")
+    subprocess.run(["sh", "-c", "echo from a library >&2"], check=True)
+    (log,) = (name for name in os.listdir(os.environ["TMPDIR"]) if name.startswith("op_profiler-stderr"))
+    print(len(open(os.path.join(os.environ["TMPDIR"], log)).readlines()), file=sys.stderr)
+os.write(2, b"second\\n")
+print("third", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_libraries_print_from_below_is_not_among_our_lines(unbuffered: str, tmp_path: Path) -> None:
+    paths = {"PYTHONPATH": hurried_path(), "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-c", _FROM_BELOW]
+    done = subprocess.run(command, env={**os.environ, **paths}, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["first", "2", "second", "third"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_was_measured_is_stored_where_its_tables_cannot_be_printed(tmp_path: Path) -> None:
     done = _run("collect --modelname mlp --threads 1 --db sqlite:///runs.db --summary-json s.json >/dev/full", tmp_path)
     assert done.returncode == 5 and done.stderr.endswith(_FULL)

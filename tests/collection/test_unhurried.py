@@ -23,10 +23,12 @@ _NO_METER = "from op_profiler.targets.llvm.host import Host; Host.meter = lambda
 
 
 def collected(folder: Path, *words: str, **changes: str) -> None:
-    command = [sys.executable, str(SCRIPT), "--modelname=mlp", "--summary-json=summary.json", "--quiet", *words]
+    command = [sys.executable, str(SCRIPT), "--modelname=mlp", "--summary-json=summary.json", *words]
     own = environment(OP_PROFILER_CACHE=str(folder / "cache"), **changes)
     done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    for name, text in (("stdout", done.stdout), ("stderr", done.stderr)):
+        (folder / name).write_text(text)
 
 
 def details(folder: Path) -> list[dict[str, Any]]:
@@ -56,6 +58,14 @@ def test_windows_under_load_are_repeated_until_patience_ends_then_kept_and_marke
     ((before, after, foreign, discarded),) = found
     assert before > 0.15 and after > 0.15 and foreign and discarded == entry["discarded_rounds"]
     assert not list((disturbed / "cache").rglob("states/*.json")), "what is usual is not learned under load"
+
+
+def test_the_load_is_named_before_anything_is_measured_and_what_it_disturbed_is_counted(disturbed: Path) -> None:
+    (note,) = [line for line in (disturbed / "stderr").read_text().splitlines() if "processor is busy" in line]
+    assert "% of a core" in note
+    (entry,) = summary(disturbed)
+    assert entry["disturbed"] == {"background load": 4}
+    assert "4 of 4 timings are disturbed (background load 4); predictors" in (disturbed / "stdout").read_text()
 
 
 def test_rounds_go_on_until_they_settle_or_reach_the_limits(disturbed: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from sqlalchemy import Text, type_coerce
 
 from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_rows, import_table, read_parquet, schema
 from op_profiler.dataset.flat import parse_where
+from op_profiler.dataset.formats.exporting import describe
 from op_profiler.dataset.formats.flat_table import FlatFormat
 from op_profiler.dataset.formats.parquet import parquet_rows
 from op_profiler.errors import DatasetError, OpProfilerError, UsageError
@@ -79,6 +81,31 @@ def test_rows_hold_everything_that_belongs_to_a_measurement(varied: Dataset, exa
     outside = next(row for row in rows if row["cache"] == "hot")
     assert (outside["model_key"], outside["model_name"], outside["occurrences"]) == (None, None, None)
     assert outside["operator_name"] == operator.name
+
+
+def test_a_table_for_pandas_has_lists_where_values_are_nested(varied: Dataset) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = varied.to_pandas("not error is null or cache = 'model'")
+    assert list(table.columns) == NAMES and isinstance(table, pandas.DataFrame)
+    first = table[table.median_us.notna() & table.complete].iloc[0]
+    assert first.layers == [["stem.conv", "stem.norm"], []]
+    assert first.inputs[0] == {"shape": [1, 3, 224, 224], "dtype": "float32"}
+    assert list(varied.to_pandas(table="coruns").columns)[:2] == ["corun_key", "position"]
+
+
+def test_builds_and_what_stands_around_sampled_operators_are_told_apart(dataset: Dataset, example: Any) -> None:
+    around = dataclasses.replace(example.operator(1), op_names=("copy",), anchor="copy")
+    for key, source, base_key in (("a", "local", "a"), ("b", "local", "a"), ("c", "sample", None)):
+        example.add_model(dataset, key, operators=1, source=source, base_key=base_key)
+        dataset.add_operators(key, [(example.operator(), (0,)), (around, (1,))])
+        dataset.record_all(example.row(operator_key=one, model_key=key) for one in (example.operator().key, around.key))
+    dataset.record(example.row(settings=example.changed(cache="hot"), model_key=""))
+    rows = list(flat_rows(dataset, columns=["model_key", "op_names", "model_build", "scaffolding"]))
+    builds = {(row["model_key"], row["model_build"]) for row in rows}
+    assert builds == {("a", "default"), ("b", "tuned"), ("c", None), (None, None)}
+    marked = [(row["model_key"], row["op_names"]) for row in rows if row["scaffolding"]]
+    assert marked == [("c", ["copy"])] and {row["scaffolding"] for row in rows} == {True, False}
+    assert len(list(flat_rows(dataset, where="model_build = 'tuned' and not scaffolding"))) == 2
 
 
 def test_parquet_gives_the_same_values_back(varied: Dataset, tmp_path: Path) -> None:
@@ -261,6 +288,22 @@ def test_minus_signs_do_not_become_a_comment() -> None:
 def test_an_unknown_format(filled: Dataset, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown format 'parket'; the nearest known: parquet"):
         export_table(filled, tmp_path / "x", format="parket")
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_an_export_without_a_row_says_why(dataset: Dataset, example: Any, tmp_path: Path, format: str) -> None:
+    def reason(**options: Any) -> list[str]:
+        done = export_table(dataset, tmp_path / "x", format=format, **options)
+        assert done.rows == 0
+        return describe(done)
+
+    assert reason() == ["no row: the dataset has no measurements"]
+    assert reason(table="coruns") == ["no row: the dataset has no coruns"]
+    example.fill(dataset)
+    assert reason(threads=7, where="anchor = 'x'") == [
+        "no row: none of 2 measurements fits (anchor = 'x') and threads = 7"
+    ]
+    assert describe(export_table(dataset, tmp_path / "x", format=format)) == []
 
 
 @pytest.mark.parametrize("format", FLAT_FORMATS)

@@ -71,13 +71,11 @@ def test_every_name_has_its_place() -> None:
         assert [name for name in registry.built_in if f"| `{name}` |" not in sections[kind]] == []
 
 
-def test_every_kind_that_is_drawn_where_named_has_its_place() -> None:
+def test_every_kind_of_sampled_operators_is_described() -> None:
     from op_profiler.collection.sampling import spaces
-    from op_profiler.collection.sampling.mixtures import USUAL
 
-    named = set(spaces.space_names()) - {*USUAL, spaces.ALL}
-    rows = [line for line in (ROOT / "docs/tutorials/sample.md").read_text().splitlines() if line.startswith("| `")]
-    assert [name for name in named if not any(f"`{name}`" in row.split("|")[1] for row in rows)] == []
+    text = (REFERENCE / "names.md").read_text()
+    assert [name for name, what in spaces.described_names().items() if not what or f"| `{name}` |" not in text] == []
 
 
 def test_every_public_name_has_its_place() -> None:

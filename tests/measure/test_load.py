@@ -3,10 +3,13 @@ cores than there are."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +17,16 @@ from typing import Any
 import psutil
 import pytest
 
-from op_profiler.cores import parse_core_list
-from op_profiler.measure import load
+from op_profiler.collection.sampling.run import SampleReport
+from op_profiler.collection.summary import ThreadReport
+from op_profiler.cores import available_cores, binding_order, parse_core_list
+from op_profiler.measure import background, load
+from op_profiler.measure.disturbance import CORES_SLOW, disturbed_text
 from op_profiler.measure.load import CoreMeter
+from op_profiler.measure.measurement import Measurement
 from op_profiler.targets.cuda.load import GpuMeter
+
+from ..command_line import op_profiler
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -233,3 +242,60 @@ def test_the_processor_of_a_gpu_counts_only_where_no_core_is_left_to_launch(gpu_
     assert not meter.read().disturbs
     machine.passes(1.0, own=0.5, c0=1.0, c1=1.0, c2=1.0, c3=1.0)
     assert meter.read().disturbs
+
+
+@pytest.fixture
+def spinning() -> Iterator[int]:
+    """The number of a process that keeps the core busy that a model at 1 thread is measured on."""
+    code = f"import os\nos.sched_setaffinity(0, [{binding_order()[0]}])\nwhile True: pass"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def test_what_keeps_the_processor_busy_is_named(spinning: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_MOST_NAMED", 1000)  # other tests run meanwhile
+    told: list[str] = []
+    background.tell_background(available_cores(), told.append)
+    (note,) = told
+    assert note.startswith("the processor is busy: ")
+    share = re.search(rf"\(process {spinning}\) uses (\d+)% of a core", note)
+    assert share is not None and 5 <= int(share[1]) <= 120
+    assert f"process {os.getpid()})" not in note
+
+
+def test_nothing_is_said_of_a_quiet_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CoreMeter, "read", lambda self: load.ForeignLoad(0.0, disturbs=False))
+    started = time.monotonic()
+    background.tell_background(available_cores(), pytest.fail)
+    assert time.monotonic() - started < 0.4, "one short look"
+
+
+@pytest.mark.slow  # one of a single batch is in tests/collection/test_unhurried.py
+def test_a_run_of_several_batches_says_once_that_the_processor_is_busy(spinning: int, tmp_path: Path) -> None:
+    pytest.importorskip("tvm")
+    amount = ["--count", "12", "--rounds", "3", "--threads", "1"]
+    words = ["sample", "--kinds", "softmax", *amount, "--db", "runs.db", "--json"]
+    done = op_profiler(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the processor is busy: ") == 1
+    found = json.loads(done.stdout)
+    assert found["batches"] == 2 and found["timings"] == found["measured"] >= sum(found["disturbed"].values())
+
+
+def test_disturbed_times_are_counted_by_reason() -> None:
+    states = [(True, None), (True, "unsteady"), (False, "unsteady"), (False, CORES_SLOW), (False, None)]
+    times = {
+        str(number): Measurement(median_us=1.0, foreign_load=foreign, disturbed_by=reasons)
+        for number, (foreign, reasons) in enumerate(states)
+    }
+    report = ThreadReport(None, None, times | {"failed": Measurement(error="x", foreign_load=True)}, 0, 0)
+    assert (report.timings, report.disturbed) == (5, {"background load": 2, "unsteady": 1})
+    whole = SampleReport(timings=1, disturbed={"unsteady": 1})
+    whole.add(SampleReport(timings=report.timings, disturbed=dict(report.disturbed)))
+    assert disturbed_text(whole.timings, whole.disturbed) == (
+        "4 of 6 timings are disturbed (background load 2, unsteady 2); predictors leave them out; measure them again "
+        "with --remeasure noisy"
+    )
+    assert disturbed_text(6, {}) is None

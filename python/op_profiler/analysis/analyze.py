@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from op_profiler.analysis.correlations import Correlation, correlations
 from op_profiler.analysis.turnaround import Turnaround, can_turn, turnarounds
 from op_profiler.analysis.unswept import TurnaroundPrediction, predict_unswept
+from op_profiler.json_text import brief
 
 if TYPE_CHECKING:
     from op_profiler.analysis.table import Factor, FactorTable
@@ -27,6 +28,8 @@ class FactorAnalysis:
     turnarounds: list[Turnaround]
     predictions: list[TurnaroundPrediction]
     measurements_not_drawn: int
+
+    __repr__ = brief
 
 
 def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> FactorAnalysis:

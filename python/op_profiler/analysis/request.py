@@ -44,6 +44,9 @@ class AnalyzeRequest:
     anchor: Annotated[
         str | None, Option("Only operators around this op, e.g. nn.conv2d. Default: each op by itself.")
     ] = None
+    include_noisy: Annotated[bool, Option("Also use times that were disturbed (background load, unsteady rounds).")] = (
+        False
+    )
     threshold: Annotated[float, Option("Share of the latency that more of a factor has to save to pay, 0 to 1.")] = 0.05
 
     def check(self) -> None:
@@ -69,6 +72,7 @@ class AnalyzeRequest:
 
         default = self.db is None and self.file is None
         db, file = (DEFAULT_DB, shipped_trials()) if default else (self.db, self.file)
-        table = factor_table(load_rows(db, file, optional_db=default, warn=note))
+        rows = load_rows(db, file, optional_db=default, warn=note)
+        table = factor_table(rows, noisy=self.include_noisy)
         chosen = table.choose(self.factors or list(table.factors))
         return table if self.anchor is None else table.of_anchor(self.anchor), chosen

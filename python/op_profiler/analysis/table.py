@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
-from op_profiler.measure.disturbance import spoils
+from op_profiler.measure.disturbance import disturbance_of
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.operators.operator import axis_sizes
 
@@ -26,6 +27,8 @@ SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "strea
 
 PLACE = ("device_key", "model_key")
 """Where it ran: the device, and the model around it (empty outside a model)."""
+
+_DISTURBED = "disturbed"
 
 MOST_ROWS = 50_000
 """Of more measurements, operators are drawn."""
@@ -92,14 +95,14 @@ class FactorTable:
             where unknown), ``work`` (FLOPs, or bytes of operators without), `SETTINGS`, and a column a factor (NaN or
             None where a schedule does not have it).
         factors: by name; besides the fixed ones a ``tile.<axis>`` and a ``split.<axis>`` for every axis found.
-        left_out: rows that were not used: failed, not complete, under background load, or a vendor's kernel.
+        left_out: rows that were not used, by the reason.
         not_drawn: usable rows beyond `MOST_ROWS`: all of an operator are in the frame, or none; the first of a single
             one.
     """
 
     frame: pandas.DataFrame
     factors: dict[str, Factor]
-    left_out: int
+    left_out: dict[str, int]
     not_drawn: int = 0
 
     @property
@@ -167,8 +170,11 @@ def load_rows(
         yield from parquet_rows(file, _COLUMNS)
 
 
-def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
+def factor_table(rows: Iterable[Mapping[str, Any]], *, noisy: bool = False) -> FactorTable:
     """The measurements among rows of the flat table (`op_profiler.dataset.COLUMNS`) that have a time to rely on.
+
+    Args:
+        noisy: also those that were disturbed.
 
     Raises:
         DatasetError: there is none.
@@ -178,10 +184,11 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
         import pandas
     except ImportError:
         raise MissingPackageError("pandas", "the analysis", extra="predict") from None
-    columns, draw, left_out = _Columns(), GroupDraw(MOST_ROWS), 0
+    columns, draw, left_out = _Columns(), GroupDraw(MOST_ROWS), Counter[str]()
     for row in rows:
-        if not _usable(row):
-            left_out += 1
+        reason = _reason_against(row, noisy=noisy)
+        if reason is not None:
+            left_out[reason] += 1
         elif draw.takes(row["operator_key"]):
             columns.add(_record(row))
             if gone := draw.dropped():
@@ -189,9 +196,10 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
     if gone := draw.rest():
         columns.forget(gone)
     if not columns.values:
+        others = "; --include-noisy takes those that were disturbed, too" if left_out[_DISTURBED] else ""
         raise DatasetError(
-            f"no usable measurement ({left_out} rows failed, are not complete or were disturbed); measure some with "
-            "op-profiler collect, or name another dataset with --db or --file"
+            f"no usable measurement ({reasons_text(left_out) or 'there is none'}); measure some with op-profiler "
+            f"collect, or name another dataset with --db or --file{others}"
         )
     frame = pandas.DataFrame(columns.values)
     axes = sorted(name for name in frame.columns if name.partition(".")[0] in _AXES and "." in name)
@@ -201,7 +209,7 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
         factors[name] = Factor(name, "schedule", "number", f"{_AXES[kind]} {axis}")
     numbers = [name for name, factor in factors.items() if factor.kind == "number"]
     frame[numbers] = frame[numbers].astype("float64")
-    return FactorTable(frame, factors, left_out, draw.left_out)
+    return FactorTable(frame, factors, dict(left_out), draw.left_out)
 
 
 class _Columns:
@@ -232,11 +240,21 @@ class _Columns:
         self._texts, self._count = {}, sum(left)
 
 
-def _usable(row: Mapping[str, Any]) -> bool:
+def reasons_text(left_out: Mapping[str, int]) -> str:
+    """Counts by reason in words, the most frequent first."""
+    return ", ".join(f"{count} {reason}" for reason, count in Counter(left_out).most_common())
+
+
+def _reason_against(row: Mapping[str, Any], *, noisy: bool) -> str | None:
+    """Why a row is not used; None for one that is."""
     latency = row["median_us"]
-    timed = row["error"] is None and latency is not None and math.isfinite(latency) and latency > 0
-    disturbed = row["foreign_load"] or spoils(row["disturbed_by"])
-    return bool(timed and row["complete"] and not disturbed and row["origin"] != "vendor")
+    if row["error"] is not None or latency is None or not math.isfinite(latency) or latency <= 0:
+        return "failed"
+    if not row["complete"]:
+        return "not complete"
+    if row["origin"] == "vendor":
+        return "of a vendor's kernel"
+    return _DISTURBED if not noisy and disturbance_of(row["foreign_load"], row["disturbed_by"]) else None
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ that is not better than the most frequent class is of no use, and the score says
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -86,14 +87,16 @@ def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]
     if len(counts) == 1:
         return TurnaroundPrediction(**known, refused=f"nothing to tell apart: every sweep gave {next(iter(counts))}")
     features = _features(table.frame)
-    right, common = _held_out(features.loc[keys].to_numpy(), labels, keys)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")  # as many as sweeps: the score tells
+        right, common = _held_out(features.loc[keys].to_numpy(), labels, keys)
+        others = features.drop(index=sorted({member for found in swept for member in found.members}))
+        predicted: dict[str, str] = {}
+        if len(others):
+            answers = _model().fit(features.loc[keys].to_numpy(), labels).predict(others.to_numpy())
+            predicted = dict(zip(map(str, others.index), map(str, answers)))
     p_value = _mcnemar(right, common)
     accuracy, baseline = float(right.mean()), float(common.mean())
-    others = features.drop(index=sorted({member for found in swept for member in found.members}))
-    predicted: dict[str, str] = {}
-    if len(others):
-        answers = _model().fit(features.loc[keys].to_numpy(), labels).predict(others.to_numpy())
-        predicted = dict(zip(map(str, others.index), map(str, answers)))
     better = accuracy > baseline and p_value < _SIGNIFICANT
     return TurnaroundPrediction(
         **known, accuracy=accuracy, baseline=baseline, p_value=p_value, better=better, predicted=predicted

@@ -35,7 +35,8 @@ def predict(
     """Predict the latency of every operator of a model, and of the model, without measuring anything.
 
     >>> import op_profiler
-    >>> op_profiler.predict("mlp", device="emeraldrapids").total_us > 0
+    >>> found = op_profiler.predict("mlp", device="emeraldrapids")
+    >>> found.total_us > 0
     True
     >>> len(op_profiler.predict(["mlp", "resnet-18"], device="emeraldrapids"))
     2

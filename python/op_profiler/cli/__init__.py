@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 import op_profiler
-from op_profiler.cli.output import output_failure, protect_streams
+from op_profiler.cli.output import native_output_aside, output_failure, protect_streams
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, OpProfilerError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -33,9 +34,11 @@ _MODULES = (
     *("analyze", "report", "explain", "corun", "cache", "devices"),
 )
 """In the order of the help; a command has the name of its module, but for those of a cluster."""
+_OF_CLUSTERS = ("scheduler", "worker", "fleet", "certificates")
+"""Their processes inherit the screen and print to it by themselves."""
 _COMMANDS = {
     **{name.rstrip("_"): (name, name) for name in _MODULES},
-    **{name: ("fleet", name) for name in ("scheduler", "worker", "fleet", "certificates")},
+    **{name: ("fleet", name) for name in _OF_CLUSTERS},
 }
 """The module of each command, and its function there."""
 _MEASURING = ("collect", "sample", "calibrate")
@@ -104,7 +107,9 @@ def _collector() -> typer.Typer:
 def _run(application: Callable[[], typer.Typer]) -> None:
     """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
     protect_streams()
-    code = _exit_code(application)
+    of_cluster = sys.argv[1:2] in [[name] for name in _OF_CLUSTERS]
+    with contextlib.nullcontext() if of_cluster else native_output_aside():
+        code = _exit_code(application)
     failure = output_failure()
     if failure is not None:
         print(f"error: standard output cannot be written: {failure.strerror}", file=sys.stderr)

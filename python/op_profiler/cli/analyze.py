@@ -17,6 +17,8 @@ op-profiler analyze                                                (every factor
 
 op-profiler analyze --factor threads,tile,input_size --anchor nn.conv2d
 
+op-profiler analyze --db sqlite:///sampled.db --include-noisy         (times that were disturbed, too)
+
 op-profiler analyze --file results/schedule_trials.parquet --plots pictures --format json
 """
 
@@ -33,6 +35,7 @@ def analyze(
     Factors of a schedule and settings are compared within an operator, sizes between operators.
     """
     from op_profiler.analysis.analyze import analyze as run
+    from op_profiler.analysis.table import reasons_text
     from op_profiler.files import check_folder, check_writable
     from op_profiler.report import factors as texts
 
@@ -43,7 +46,7 @@ def analyze(
     check_writable({"--report": report})
     _tell("reading", quiet)
     table, chosen = request.read(lambda text: _tell(f"note: {text}", quiet))
-    _tell(f"{len(table.frame)} measurements; {table.left_out} not used", quiet)
+    _tell(f"{len(table.frame)} measurements; not used: {reasons_text(table.left_out) or 'none'}", quiet)
     if table.drawn:
         _tell(f"note: {table.drawn}", quiet=False)  # whoever reads the figures has to know
     found = run(table, chosen, request.threshold)

@@ -14,6 +14,7 @@ from op_profiler.collection.sampling.request import CalibratedRequest, Calibrate
 from op_profiler.errors import EXIT_FAILURES_RECORDED, UsageError
 from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.options import OUTPUT, Only
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ def _sentence(done: Calibrated, db: str) -> str:
     )
     if done.failed:
         told += f". {done.failed} measurements failed"
+    if disturbed := disturbed_text(done.timings, done.disturbed):
+        told += f". {disturbed}"
     if done.errors:
         told += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
     return told

@@ -66,10 +66,13 @@ def corun(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
+    from op_profiler.cores import available_cores
+    from op_profiler.measure.background import tell_background
     from op_profiler.parallel.corun.run import corun as run
     from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
     from op_profiler.report.corun import tell
     from op_profiler.report.status import Status
+    from op_profiler.targets.target import kind_of
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file, "--report": report})
     request = dataclasses.replace(request, models=values.models_of(models, model))
@@ -79,6 +82,8 @@ def corun(  # noqa: PLR0913 - the options are the interface
         _sweep(machines, request, files, json_file=json_file, quiet=quiet)
         return
     with Status(quiet=quiet) as status, ended_by_interrupt():
+        if any(kind_of(target).on_host for target in request.targets):
+            tell_background(available_cores(), status.note)
         result = run(request, status.step)
     tell(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace, report_file=report)
     if not result.outputs_agree:

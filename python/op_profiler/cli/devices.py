@@ -63,7 +63,7 @@ def devices(
 
 
 def _local(as_json: bool, probe: bool) -> None:
-    from op_profiler.report.resources import show_resources
+    from op_profiler.report.resources import show_properties, show_resources
     from op_profiler.resources import local_resources
     from op_profiler.targets.llvm.host import Host
     from op_profiler.targets.llvm.kind import LLVM
@@ -82,13 +82,13 @@ def _local(as_json: bool, probe: bool) -> None:
         print(json_text.dumps(about | {"resources": states}, indent=1))
         return
     for title, fields in about.items():
-        print(title)
-        _print(fields)
+        show_properties(title, fields)
     show_resources(states)
 
 
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """What a tracker lists; each machine of the target's key that is free is asked what it is."""
+    from op_profiler.report.resources import show_properties
     from op_profiler.targets.remote.rpc import Listed, is_tracker, list_machines
 
     use_build_for(target)
@@ -103,8 +103,10 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     if not about:
         print(f"the tracker at {place.host}:{place.port} knows no machine{f' with key {only!r}' if only else ''}")
     for fields in about:
-        print(f"{fields['key']} at {fields['address']}, {'free' if fields['free'] else 'in use'}")
-        _print({name: value for name, value in fields.items() if name not in ("key", "address", "free")})
+        title = f"{fields['key']} at {fields['address']}, {'free' if fields['free'] else 'in use'}"
+        show_properties(
+            title, {name: value for name, value in fields.items() if name not in ("key", "address", "free")}
+        )
 
 
 def _asked(machine: Listed, place: Place, target: str) -> dict[str, Any]:
@@ -120,12 +122,3 @@ def _asked(machine: Listed, place: Place, target: str) -> dict[str, Any]:
     fields = dataclasses.asdict(board.device) | {"device_key": board.device.key}
     board.close()
     return fields
-
-
-def _print(fields: dict[str, Any]) -> None:
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{k}={v}" for k, v in value.items() if k != "flags")
-        elif isinstance(value, (list, tuple)):
-            value = " ".join(map(str, value))
-        print(f"  {name:18} {value if value is not None else 'unknown'}")

@@ -54,7 +54,7 @@ def evaluate(
         _evaluate_sets(request, as_json=as_json, quiet=quiet)
         return
     found = request.evaluation(lambda text: print(text, file=sys.stderr))
-    with Status(quiet=quiet, steps=len(found.splits) * len(found.predictors)) as status:
+    with Status(quiet=quiet, steps=found.steps) as status:
         scores = list(found.scores(status.step))
     if as_json:
         print(json_text.dumps(scores, indent=1))

@@ -52,6 +52,8 @@ def explain(
     """
     from op_profiler import json_text
     from op_profiler.analysis.explain.explain import explain as run
+    from op_profiler.cores import binding_order
+    from op_profiler.measure.background import tell_background
     from op_profiler.report.explanation import show
     from op_profiler.report.status import Status
 
@@ -61,6 +63,8 @@ def explain(
     request = request.of(subject)
     request.check()
     with Status(quiet=quiet) as status:
+        if request.build.on_host:
+            tell_background(binding_order()[: max(request.build.threads)], status.note)
         found = run(request, status.step)
     if as_json:
         print(json_text.dumps(found))

@@ -7,6 +7,9 @@ import errno
 import io
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,14 +58,48 @@ def protect_streams() -> None:
 
 def _protected(stream: IO[str]) -> io.TextIOWrapper:
     assert isinstance(stream, io.TextIOWrapper)
-    raw = _Descriptor(stream.fileno(), "w", closefd=False)
+    return _like(stream, stream.fileno())
+
+
+def _like(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
+    raw = _Descriptor(descriptor, "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
+        line_buffering=stream.line_buffering or stream.write_through,  # PYTHONUNBUFFERED: lines have to come at once
     )
+
+
+@contextlib.contextmanager
+def native_output_aside() -> Iterator[None]:
+    """Keep what TVM and other libraries print from C++ off the screen while the block runs.
+
+    They write to file descriptor 2, which is a log meanwhile; Python writes to a copy of the old one. Where the process
+    dies inside, the log stays in the folder for temporary files, as those of worker processes do.
+    """
+    stream = sys.stderr
+    if not isinstance(stream, io.TextIOWrapper) or not isinstance(getattr(stream.buffer, "raw", None), _Descriptor):
+        yield  # a caller has replaced it
+        return
+    try:
+        log, name = tempfile.mkstemp(prefix="op_profiler-stderr-", suffix=".log")
+    except OSError:  # a full disk; what is printed there then stays on the screen
+        yield
+        return
+    stream.flush()
+    screen = os.dup(2)
+    sys.stderr = _like(stream, screen)
+    os.dup2(log, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        sys.stderr = stream
+        os.dup2(screen, 2)
+        os.close(screen)
+        os.close(log)
+        Path(name).unlink(missing_ok=True)
 
 
 def output_failure() -> OSError | None:

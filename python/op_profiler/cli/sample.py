@@ -14,6 +14,7 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.errors import UsageError
 from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
+from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.options import OUTPUT
 
 if TYPE_CHECKING:
@@ -62,17 +63,12 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes."""
-    from op_profiler.collection.sampling import grid, run, spaces
+    from op_profiler.collection.sampling import run
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen
 
     if _LIST in (wanted.kinds, wanted.skip_rule):
-        rules = {name: asked for name, (asked, _) in grid.RULES.items()}
-        kinds = wanted.kinds == _LIST
-        if as_json:
-            print(json_text.dumps(spaces.space_names() if kinds else rules))
-        else:
-            print("\n".join(spaces.space_names() if kinds else (f"{n}: {t}" for n, t in rules.items())))
+        _list(kinds=wanted.kinds == _LIST, as_json=as_json)
         return
     wanted.check()
     check_writable({"--report": report})
@@ -108,6 +104,22 @@ def sample(
     _show(done, as_json=as_json, quiet=quiet)
     if done.failed or done.errors:
         raise typer.Exit(1)
+
+
+def _list(*, kinds: bool, as_json: bool) -> None:
+    """Print the kinds of operators, or the rules of the grid, with what each is."""
+    from op_profiler.collection.sampling import grid
+    from op_profiler.collection.sampling.mixtures import USUAL
+    from op_profiler.report.tables import screen, show_table, texts
+
+    found = spaces.described_names() if kinds else {name: asked for name, (asked, _) in grid.RULES.items()}
+    if as_json:
+        print(json_text.dumps(found))
+    elif kinds:
+        rows = [[name, "yes" if name in USUAL else "", what] for name, what in found.items()]
+        show_table(screen(), "kinds of operators", texts("kind", "usual", "operators"), rows)
+    else:
+        print("\n".join(f"{name}: {asked}" for name, asked in found.items()))
 
 
 def _what(wanted: SampleRequest, draw: Draw) -> dict[str, Any]:
@@ -149,3 +161,5 @@ def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
             f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "
             f"{report.reused} that were there, {report.failed} failed; {report.seconds:.0f} s; ended by {report.ended}"
         )
+        if disturbed := disturbed_text(report.timings, report.disturbed):
+            print(disturbed)

@@ -16,8 +16,10 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.collection.check_request import CheckRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
+from op_profiler.cores import binding_order
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends import FRONTENDS
+from op_profiler.measure.background import tell_background
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency import answer, checks
 from op_profiler.prediction.latency.checks import Check
@@ -67,12 +69,13 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
 
     Args:
         request: that was checked.
-        note: called with what takes long before measuring.
+        note: called with what keeps the processor busy, and with what takes long before measuring.
 
     Raises:
         MeasureError: nothing could be measured.
         OpProfilerError: the model cannot be lowered, no predictor answers, or the tally cannot be written.
     """
+    tell_background(binding_order()[: max(request.predicted.threads or (1,))], note)
     asked = dataclasses.replace(request.predicted, target="llvm")
     chosen = answer.choose(asked, note)
     if not chosen.for_this_machine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from op_profiler.collection.studies.report import StudyReport
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.dataset.row import Failure
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
+from op_profiler.measure.disturbance import disturbance_of
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Measurement, ModelTiming, Settings, effective
 from op_profiler.operators.layers import CallLayers, shortened
 from op_profiler.operators.operator import Operator
@@ -38,6 +40,17 @@ class ThreadReport:
     def failed(self) -> int:
         """Number of operators that have a recorded failure in place of a time."""
         return sum(1 for m in self.measurements.values() if m.error is not None)
+
+    @property
+    def timings(self) -> int:
+        """Number of operators with a time."""
+        return sum(1 for m in self.measurements.values() if m.median_us is not None)
+
+    @property
+    def disturbed(self) -> Counter[str]:
+        """Number of operators whose time predictors leave out as disturbed, by the reason."""
+        times = (m for m in self.measurements.values() if m.median_us is not None)
+        return Counter(filter(None, (disturbance_of(m.foreign_load, m.disturbed_by) for m in times)))
 
     @property
     def short(self) -> int:
@@ -211,6 +224,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "discarded_rounds": whole.discarded_rounds if whole else None,
         "discarded_share": whole.discarded_share if whole else None,
         "disturbed_by": timing.disturbed_by if timing else None,
+        "disturbed": report.disturbed if report else {},
         "held_back_by": list(timing.held_back_by) if timing else None,
         "settled": whole.settled if whole else None,
         "rounds": timing.details.get("rounds") if timing else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import secrets
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -19,6 +20,7 @@ from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
+from op_profiler.measure.background import tell_background
 from op_profiler.measure.measurement import Device
 from op_profiler.resources import applied
 from op_profiler.resources.resource import ResourceError
@@ -39,6 +41,9 @@ _STAGES_OF_THE_WHOLE = (
     "measuring",
 )
 """A crash in one of them leaves the operators, which are measured one by one then."""
+_STUDIES: tuple[Work, ...] = ("tune", "compare", "vendor")
+_TIMES_AS_LONG = {"tune": 6.0}
+"""As measuring the model, of each work that takes longer; roughly, for the progress bar."""
 
 
 class Collection:
@@ -56,6 +61,7 @@ class Collection:
         self._db = db
         self._dataset: Dataset | None = None
         self.deviation: float | None = None
+        self._looked_at_load = False
 
     def __enter__(self) -> Collection:
         return self
@@ -96,17 +102,17 @@ class Collection:
     def _studied(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
         """A model with default schedules, what the studies find of its heavy operators, and the model as asked for."""
         without = dataclasses.replace(request.of(schedules=records.NONE), studies=Studies())
-        base = self._one(frontend, without, progress, index, (0.0, 0.1))
+        asked = [work for work in _STUDIES if getattr(request.studies, work)]
+        again: list[Work] = ["measure"] if request.build.schedules != records.NONE else []
+        spans = iter(_spans(["measure", *asked, *again]))
+        base = self._one(frontend, without, progress, index, next(spans))
         if not base.threads:
             return base
         heavy = frozenset(operator.key for operator, _ in base.heavy())
         found, seconds = StudyReport(), dict(base.stage_seconds)
-        steps: tuple[tuple[Work, float, float], ...] = (("tune", 0.1, 0.7), ("compare", 0.7, 0.8), ("vendor", 0.8, 0.9))
-        for work, begin, end in steps:
-            if not getattr(request.studies, work):
-                continue
+        for work in asked:
             task = WorkerTask(request, work=work, operators=heavy)
-            outcome = self._study(task, progress, index, (begin, end))
+            outcome = self._study(task, progress, index, next(spans))
             _add(seconds, outcome.seconds)
             if outcome.result is None:
                 reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
@@ -114,8 +120,8 @@ class Collection:
             else:
                 found = found.with_result(work, outcome.result)
         report = base
-        if request.build.schedules != records.NONE:
-            report = self._one(frontend, request, progress, index, (0.9, 1.0))
+        if again:
+            report = self._one(frontend, request, progress, index, next(spans))
             _add(seconds, report.stage_seconds)
         return dataclasses.replace(report, base=base, studies=found, stage_seconds=seconds)
 
@@ -162,6 +168,10 @@ class Collection:
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
     ) -> WorkerOutcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
+        request = task.request
+        if request.build.on_host and not request.dry_run and not self._looked_at_load:
+            self._looked_at_load = True
+            tell_background(request.asked(max(request.build.threads))["core_set"], progress.note)
         try:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)
@@ -272,6 +282,12 @@ def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
     if outcome.result is None:
         raise OpProfilerError(outcome.error or "the process told nothing")
     return outcome.result
+
+
+def _spans(works: Sequence[Work]) -> list[tuple[float, float]]:
+    """The part of a model's time that each of its works takes, one after the other, from 0 to 1."""
+    ends = list(itertools.accumulate(_TIMES_AS_LONG.get(work, 1.0) for work in works))
+    return [(begin / ends[-1], end / ends[-1]) for begin, end in zip([0.0, *ends], ends)]
 
 
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.addresses import without_password
+from op_profiler.json_text import brief
 
 if TYPE_CHECKING:
     from op_profiler.comparison.changes import Change, Estimate
@@ -125,6 +126,8 @@ class Comparison:
     method: Method
     level: float
     notes: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     @property
     def rows(self) -> Iterator[tuple[RunComparison, Compared]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
+from op_profiler.json_text import brief
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,3 +170,5 @@ class ImportedModel:
     reference: FrameworkReference | None = None
     agreement: Agreement = Agreement()
     pipeline: str = DEFAULT_PIPELINE
+
+    __repr__ = brief

@@ -23,8 +23,10 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    case,
     cast,
     exc,
+    false,
     func,
     literal_column,
     select,
@@ -33,6 +35,7 @@ from sqlalchemy import (
 from sqlalchemy import Column as SchemaColumn
 from sqlalchemy.sql import visitors
 
+from op_profiler.dataset.database import OpenDatabase
 from op_profiler.dataset.schema import (
     Json,
     SamplesType,
@@ -48,8 +51,8 @@ from op_profiler.dataset.schema import (
     schedules,
     settings,
 )
-from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends.sample import AROUND_SAMPLED
 
 _PIECE = 5000  # rows
 _MOST_SHARED = 50_000  # rows of one table that are held
@@ -113,6 +116,9 @@ _operator_key, *_operator = shown(operators)
 _key, *_times = shown(measurements)
 _intensity = func.coalesce(operators.c.flops / func.nullif(_moved, 0.0), 0.0)
 _timing = model_timings.c
+_build = case((models.c.key == models.c.base_key, "default"), (models.c.base_key.is_not(None), "tuned"))
+_around = and_(models.c.source == "sample", operators.c.op_names.in_(AROUND_SAMPLED))
+_around_sampled = func.coalesce(_around, false())
 
 _joined = (
     _key,
@@ -121,6 +127,8 @@ _joined = (
     *_operator,
     Column("arithmetic_intensity", "real", "FLOPs per byte moved", _intensity),
     *shown(schedules, settings, devices, models, model_operators),
+    Column("model_build", "text", "default, or tuned: with schedule records; empty: not known", _build, since=6),
+    Column("scaffolding", "boolean", "added around the sampled operators of a batch", _around_sampled, since=6),
     Column("whole_model_us", "real", "median of that whole model, microseconds", _timing.median_us),
     Column(
         "timing_details",
@@ -263,7 +271,11 @@ def _help(table: FlatTable) -> str:
 
 
 def flat_rows(
-    dataset: Dataset, *, where: str | None = None, columns: Sequence[str] | None = None, table: FlatTable = MEASUREMENTS
+    dataset: OpenDatabase,
+    *,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    table: FlatTable = MEASUREMENTS,
 ) -> Iterator[dict[str, Any]]:
     """The rows of a flat table, each a dict with the names of its columns, oldest first.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
 
@@ -16,10 +16,14 @@ from op_profiler.dataset.engine import open_engine, utc_now
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
+from op_profiler.errors import MissingPackageError
 from op_profiler.measure.measurement import Cache, Device, ModelTiming, Settings
 from op_profiler.operators.layers import CallLayers
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import Origin, Schedule
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Positions = tuple[int, ...]
 
@@ -32,12 +36,11 @@ class Dataset(OpenDatabase):
     it is called inside `transaction`. Every method raises DatasetError, with what to do, when the database fails.
 
     >>> from op_profiler import Dataset, collect
-    >>> from op_profiler.dataset import flat_rows
     >>> report = collect("mlp", threads=[1], db="sqlite:///mlp.db")
     >>> with Dataset.open("sqlite:///mlp.db", read_only=True) as dataset:
-    ...     rows = list(flat_rows(dataset, columns=["anchor", "median_us"], where="anchor = 'nn.softmax'"))
-    >>> rows
-    [{'anchor': 'nn.softmax', 'median_us': ...}]
+    ...     rows = dataset.to_pandas("anchor = 'nn.softmax'")
+    >>> rows.outputs[0]
+    [{'shape': [1, 10], 'dtype': 'float32'}]
     """
 
     @classmethod
@@ -384,6 +387,27 @@ class Dataset(OpenDatabase):
             device_key: only those of this device; None: all.
         """
         return list(coruns.of(self.rows(coruns.select_members(device_key))))
+
+    def to_pandas(self, where: str | None = None, *, table: str = "measurements") -> pd.DataFrame:
+        """Return a flat table with the columns of ``op-profiler export --columns``; nested values (layers, inputs,
+        samples, ...) are lists and dicts.
+
+        Args:
+            where: condition in SQL over the columns, such as ``model_source = 'sample' and not scaffolding``.
+            table: ``measurements``, or ``coruns``: operators that ran side by side.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+            UsageError: the condition cannot be used, or there is no such table.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingPackageError("pandas", "to_pandas()", extra="predict") from None
+        from op_profiler.dataset.flat import flat_rows, flat_table
+
+        flat = flat_table(table)
+        return pd.DataFrame(flat_rows(self, where=where, table=flat), columns=[column.name for column in flat.columns])
 
     def counts(self) -> dict[str, int]:
         """Rows of each kind, and of the measurements those that are complete and those that failed."""

@@ -21,6 +21,7 @@ by up to a tenth (`benchmarks/placements.py`, `benchmarks/stack_places.py`): wha
 
 _CORES_APART = "cores further apart than usual"
 CORES_SLOW = "cores slower than usual"
+BACKGROUND_LOAD = "background load"
 UNSTEADY = "unsteady"
 """The rounds themselves lie apart (`op_profiler.measure.quiet_rounds`), whatever the reason."""
 
@@ -52,6 +53,31 @@ def spoils(reasons: str | None) -> bool:
     """Whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Slow cores are corrected
     instead (`prediction.latency.steady_times`)."""
     return reasons is not None and reasons != CORES_SLOW
+
+
+def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None:
+    """Why predictors and comparisons leave a time out, background load included; None where they do not.
+
+    Args:
+        foreign_load, reasons: `foreign_load` and `disturbed_by` of the `Measurement`.
+    """
+    return BACKGROUND_LOAD if foreign_load else reasons if spoils(reasons) else None
+
+
+def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
+    """What users should know of disturbed times; None where there are none.
+
+    Args:
+        timings: how many times there are.
+        disturbed: how many of them have each reason of `disturbance_of`.
+    """
+    if not disturbed:
+        return None
+    reasons = ", ".join(f"{reason.replace('; ', ' and ')} {disturbed[reason]}" for reason in sorted(disturbed))
+    return (
+        f"{sum(disturbed.values())} of {timings} timings are disturbed ({reasons}); predictors leave them out; measure "
+        "them again with --remeasure noisy"
+    )
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:

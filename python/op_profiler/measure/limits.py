@@ -55,7 +55,7 @@ class Limits:
     def progress(self, rounds: int, seconds: float) -> float:
         """The share of the rounds that may be needed, 0 to 1."""
         usual = min(rounds / self.usual_rounds, seconds / self.usual_seconds)
-        return min(max(usual, seconds / self.maximum_seconds), 1.0)
+        return min(max(usual, rounds / self.maximum_rounds, seconds / self.maximum_seconds), 1.0)
 
     def of_rounds(self, rounds: int | None) -> Limits:
         """Return limits of at most this many rounds: fewer once the times converge, from 7 on, or if they take long.

@@ -27,14 +27,22 @@ class Evaluation:
     Attributes:
         about: the measurements that are used and those that are not, in words.
         descriptions: what each split holds out, by its name.
-        score: fits a predictor to what a split leaves (split, predictor); ``model`` has two scores, others one.
+        fits: how often a predictor is fitted for a split, by its name.
+        score: fits a predictor to what a split leaves (split, predictor, and what is called before each fit with its
+            name); ``model`` has two scores, others one.
     """
 
     about: str
     descriptions: Mapping[str, str]
     splits: tuple[str, ...]
     predictors: tuple[str, ...]
-    score: Callable[[str, str], list[Score]]
+    fits: Mapping[str, int]
+    score: Callable[[str, str, Callable[[str], None]], list[Score]]
+
+    @property
+    def steps(self) -> int:
+        """How many fits there will be."""
+        return sum(self.fits[split] for split in self.splits) * len(self.predictors)
 
     def scores(self, announce: Callable[[str], None]) -> Iterator[Score]:
         """Fit and score, one by one.
@@ -43,8 +51,7 @@ class Evaluation:
             announce: called before each fit with the split and the predictor.
         """
         for split, predictor in itertools.product(self.splits, self.predictors):
-            announce(f"{split}: {predictor}")
-            yield from self.score(split, predictor)
+            yield from self.score(split, predictor, announce)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,18 +170,24 @@ class EvaluateRequest:
             f"{len(findings)} suspicious"
         )
         about += "".join(f"\n  {finding.kind}: {finding.reason}" for finding in findings[:5])
+
+        def score(split: str, predictor: str, announce: Callable[[str], None]) -> list[Score]:
+            announce(f"{split}: {predictor}")
+            return [evaluate(table, split, predictor, self.seed)]
+
         return Evaluation(
             about=about,
             descriptions=DESCRIPTIONS,
             splits=splits,
             predictors=predictors,
-            score=lambda split, predictor: [evaluate(table, split, predictor, self.seed)],
+            fits=dict.fromkeys(splits, 1),
+            score=score,
         )
 
     def _of_dataset(self, note: Callable[[str], None]) -> Evaluation:
         from op_profiler.compilers.compiler import use_compiler
         from op_profiler.prediction.latency import PREDICTORS
-        from op_profiler.prediction.latency.held_out import DESCRIPTIONS, SPLITS, evaluate, held_out
+        from op_profiler.prediction.latency.held_out import DESCRIPTIONS, SPLITS, evaluate, fits_of
         from op_profiler.prediction.latency.open_predictor import examples_for
 
         splits = SPLITS if self.splits == _ALL else self.splits
@@ -183,9 +196,7 @@ class EvaluateRequest:
             PREDICTORS.check(name)
         use_compiler(self.compiler)
         examples = examples_for(db=self.db, device=self.device, compiler=self.compiler, note=note)
-        for name in splits:
-            if name != "model":
-                held_out(examples, name, self.seed)
+        fits = {name: fits_of(examples, name, self.seed) for name in splits}
         left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
         processor = examples.devices[int(examples.device[0])].processor
         about = f"{len(examples)} measurements of {len(examples.operators)} operators on {processor}; not used: {left}"
@@ -194,5 +205,6 @@ class EvaluateRequest:
             descriptions=DESCRIPTIONS,
             splits=splits,
             predictors=predictors,
-            score=lambda split, predictor: evaluate(examples, split, predictor, self.seed),
+            fits=fits,
+            score=lambda split, predictor, announce: evaluate(examples, split, predictor, self.seed, announce),
         )

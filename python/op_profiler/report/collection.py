@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from op_profiler.dataset import hardware_table, operator_table
+from op_profiler.measure.disturbance import disturbed_text, spoils
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
 from op_profiler.report.layers import show_layers
 from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
 from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts, threads_text
 
@@ -61,29 +64,7 @@ class Screen:
         """Begin showing progress over `models` models."""
         if self._quiet:
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            TaskProgressColumn(),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            refresh_per_second=_REFRESH_PER_SECOND,
-            transient=True,
-        )
+        self._progress = progress_line(bar=True, refresh_per_second=_REFRESH_PER_SECOND)
         self._progress.start()
         self._task = self._progress.add_task("starting", total=models)
 
@@ -267,6 +248,10 @@ def _show_whole_model(console: Console, report: ModelReport) -> None:
     for remark, counts in remarks.items():
         at = f"{' and '.join(counts)} thread{'s' if counts != ['1'] else ''}: " if counts != ["0"] else ""
         print_line(console, f"{at}{remark}")
+    threads = report.threads.values()
+    disturbed = disturbed_text(sum(one.timings for one in threads), sum((one.disturbed for one in threads), Counter()))
+    if disturbed is not None:
+        print_line(console, disturbed)
 
 
 def _of_model(thread: ThreadReport, count: int) -> list[str]:
@@ -312,8 +297,8 @@ def _remarks(report: ModelReport, count: int) -> list[str]:
     if thread.timing is not None:
         if thread.timing.whole_model.foreign_load:
             remarks.append("background load")
-        if thread.timing.disturbed_by:
-            remarks.append(f"{thread.timing.disturbed_by}; repeat it with --remeasure noisy")
+        if reasons := thread.timing.disturbed_by:
+            remarks.append(reasons if spoils(reasons) else f"{reasons}; repeat it with --remeasure noisy")
         remarks += thread.timing.placement(count)
         if thread.timing.held_back_by:
             remarks.append(f"the GPU's clock was held back: {', '.join(thread.timing.held_back_by)}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
-from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
+from op_profiler.report.page.amounts import several
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from op_profiler.analysis.correlations import Correlation
     from op_profiler.analysis.turnaround import Turnaround
     from op_profiler.analysis.unswept import TurnaroundPrediction
+
+
+_MOST_VALUES = 6
+"""Of a factor, in one row of a table."""
 
 
 def check_format(format: str) -> None:
@@ -73,9 +79,41 @@ def _print_csv(found: FactorAnalysis) -> None:
 
 def _print_tables(found: FactorAnalysis) -> None:
     console = screen()
+    _show_threads(console, [t for t in found.turnarounds if t.factor == "threads"])
     _show_correlations(console, found.correlations)
-    for prediction in found.predictions:
-        _show_turnarounds(console, [t for t in found.turnarounds if t.factor == prediction.factor], prediction)
+    _show_turnarounds(console, found.turnarounds)
+    _show_predictions(console, found.predictions)
+
+
+def _show_threads(console: Console, swept: Sequence[Turnaround]) -> None:
+    """Print how much faster operators become with more threads, and how many are enough for most of them."""
+    counts = sorted({value for one in swept for value in one.values})
+    rows = []
+    for anchor in sorted({one.anchor for one in swept}):
+        mine = [one for one in swept if one.anchor == anchor and one.values[0] == counts[0]]
+        if mine:
+            speedups = (_speedup(mine, count) for count in counts[1:])
+            rows.append([anchor, str(len({one.operator_key for one in mine})), *speedups, _enough(mine)])
+    if rows:
+        headings = [
+            *texts("anchor"),
+            *numbers("operators", rank=2),
+            *numbers(*(f"speed-up, {threads_text(int(n))}" for n in counts[1:])),
+            *texts("enough for most", rank=1),
+        ]
+        show_table(console, f"threads: median speed-up over {threads_text(int(counts[0]))}", headings, rows)
+
+
+def _speedup(swept: Sequence[Turnaround], count: float) -> str:
+    found = [one.cost[0] / one.cost[one.values.index(count)] for one in swept if count in one.values]
+    return f"{statistics.median(found):.2f}" if found else "-"
+
+
+def _enough(swept: Sequence[Turnaround]) -> str:
+    """The most frequent end of the sweeps, and its share."""
+    ends = Counter(f"more than {t.values[-1]:g}" if t.value is None else f"{t.value:g}" for t in swept)
+    ((end, count),) = ends.most_common(1)
+    return f"{end} ({count / len(swept):.0%})"
 
 
 def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
@@ -113,23 +151,61 @@ def _pair(value: float | None, p: float | None) -> str:
     return f"{value:+.2f} ({'?' if p is None else f'{p:.1g}' if p >= 1e-4 else '<1e-4'})"
 
 
-def _show_turnarounds(console: Console, turned: Sequence[Turnaround], prediction: TurnaroundPrediction) -> None:
-    print(f"\nturnaround points in {prediction.factor}: {prediction.sweeps} sweeps of {prediction.operators} operators")
-    for anchor in sorted({t.anchor for t in turned}):
-        counts = Counter((t.value, t.reason) for t in turned if t.anchor == anchor)
-        for (value, reason), count in counts.most_common():
-            where = "none" if value is None else f"{value:g}"
-            note = f"  ({reason})" if reason else ""
-            print_line(console, f"  {anchor}: {count} at {where}{note}")
-    if prediction.refused is not None:
-        print(f"  prediction of others: {prediction.refused}")
-        return
-    print(
-        f"  prediction of others, cross-validated: {prediction.accuracy:.0%} right, the most frequent value "
-        f"{prediction.baseline:.0%} (p = {prediction.p_value:.2g}): {'better' if prediction.better else 'NOT better'}"
-    )
-    for key, expected in prediction.predicted.items() if prediction.better else ():
-        print(f"  operator {key}: {expected} expected")
+def _show_turnarounds(console: Console, turned: Sequence[Turnaround]) -> None:
+    """Print a row for each factor and anchor with turnaround points, and a line a factor for the sweeps without one."""
+    rows = []
+    factors = list(dict.fromkeys(one.factor for one in turned))
+    for factor, anchor in sorted({(one.factor, one.anchor) for one in turned if _has_point(one)}):
+        mine = [one for one in turned if (one.factor, one.anchor) == (factor, anchor) and _has_point(one)]
+        rows.append([factor, anchor, _most_frequent(f"{one.value:g}" for one in mine)])
+    if rows:
+        headings = texts("factor", "anchor", "turnaround points (sweeps)")
+        show_table(console, "turnaround points: beyond them a larger value saves too little", headings, rows)
+    for factor in factors:
+        mine = [one for one in turned if one.factor == factor]
+        without = Counter(_without_value(one) for one in mine if not _has_point(one))
+        if without:
+            told = "; ".join(f"{reason} in {count}" for reason, count in without.most_common())
+            print_line(console, f"{factor}: {several(len(mine), 'sweep')}, {told}")
+
+
+def _most_frequent(values: Iterable[str]) -> str:
+    """The most frequent values, each with its count."""
+    counts = Counter(values)
+    told = ", ".join(f"{value} ({count})" for value, count in counts.most_common(_MOST_VALUES))
+    left = len(counts) - _MOST_VALUES
+    return f"{told} and {several(left, 'other value')}" if left > 0 else told
+
+
+def _has_point(one: Turnaround) -> bool:
+    return one.value is not None and one.reason is None
+
+
+def _without_value(one: Turnaround) -> str:
+    """Why a sweep has no turnaround point, without the values of this sweep."""
+    return "a larger value never pays" if one.value is not None else "even the largest value measured pays"
+
+
+def _show_predictions(console: Console, predictions: Sequence[TurnaroundPrediction]) -> None:
+    """Print what is expected of operators that were not swept, and how good that is by cross-validation."""
+    rows = []
+    for one in (one for one in predictions if one.sweeps):
+        expected = one.refused or "no better than the most frequent value"
+        if one.better:
+            expected = _most_frequent(one.predicted.values()) or "none: all were swept"
+        shares = ["-" if share is None else f"{share:.0%}" for share in (one.accuracy, one.baseline)]
+        p = "-" if one.p_value is None else f"{one.p_value:.2g}"
+        rows.append([one.factor, str(one.operators), *shares, p, expected])
+    headings = [
+        *texts("factor"),
+        *numbers("operators swept", "right", "most frequent value", rank=1),
+        *numbers("p", rank=2),
+        *texts("expected (operators)"),
+    ]
+    if rows:
+        show_table(console, "turnaround points predicted for operators that were not swept", headings, rows)
+    if unswept := [one.factor for one in predictions if not one.sweeps]:
+        print_line(console, f"no operator was measured at two values of: {', '.join(unswept)}")
 
 
 _FORMS: dict[str, Callable[[FactorAnalysis], None]] = {"table": _print_tables, "csv": _print_csv, "json": _print_json}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -10,27 +11,61 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
+    """Return a line on stderr with the step and the times; where it is too narrow, the step is cut and no time.
+
+    Args:
+        bar: with a bar and the time left, too.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
+    from rich.text import Text
+
+    class StepColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+    def whole() -> Column:
+        return Column(no_wrap=True)
+
+    elapsed = [TextColumn("elapsed", table_column=whole()), TimeElapsedColumn(table_column=whole())]
+    left = [TextColumn("left", table_column=whole()), TimeRemainingColumn(table_column=whole())]
+    shown = [BarColumn(bar_width=30), TaskProgressColumn(table_column=whole()), *elapsed, *left]
+    columns = [StepColumn(), *shown] if bar else [SpinnerColumn(table_column=whole()), StepColumn(), elapsed[1]]
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, refresh_per_second=refresh_per_second, transient=True)
+
+
 class Status:
     """A line with the step and the time since the start on a terminal, plain notes elsewhere, nothing when quiet.
 
     Args:
-        steps: how many there will be, for a bar; None where that is not known.
+        steps: how many there will be, for a bar and the time left; None where that is not known.
     """
 
     def __init__(self, *, quiet: bool, steps: int | None = None) -> None:
         self._quiet = quiet
         self._steps = steps
+        self._begun = 0
+        self._started = 0.0
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> Status:
+        self._started = time.monotonic()
         if not self._quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            bar = [] if self._steps is None else [BarColumn(bar_width=30)]
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress = progress_line(bar=self._steps is not None)
             self._progress.start()
         return self
 
@@ -42,10 +77,28 @@ class Status:
 
     def step(self, text: str) -> None:
         """The step that begins now; the one before it is over."""
+        done, self._begun = self._begun, self._begun + 1
         if self._progress is not None:
             if self._task is None:
                 self._task = self._progress.add_task(text, total=self._steps)
             else:
                 self._progress.update(self._task, description=text, advance=1)
         elif not self._quiet:
+            print(f"note: {text}{self._left(done)}", file=sys.stderr)
+
+    def note(self, text: str) -> None:
+        """Print a note that stays."""
+        if self._progress is not None:
+            self._progress.console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+        elif not self._quiet:
             print(f"note: {text}", file=sys.stderr)
+
+    def _left(self, done: int) -> str:
+        """How many steps and how much time are left, for lines; empty where that is not known."""
+        if self._steps is None or self._steps < 2:
+            return ""
+        place = f" (step {done + 1} of {self._steps}"
+        if not done:
+            return f"{place})"
+        seconds = (time.monotonic() - self._started) / done * (self._steps - done)
+        return f"{place}, about {seconds:.0f} s left)"

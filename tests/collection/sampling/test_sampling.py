@@ -17,10 +17,12 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import adaptive, batch, grid, run, spaces
 from op_profiler.collection.sampling.adaptive import adaptive_batches
+from op_profiler.collection.sampling.descriptions import DESCRIPTIONS
 from op_profiler.collection.sampling.mixtures import USUAL
 from op_profiler.collection.summary import ModelReport
 from op_profiler.collection.supervisor import Collection
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -255,6 +257,10 @@ def test_a_real_run_is_resumed(tmp_path: Path) -> None:
     assert done["failed"] == 0
     again = json.loads(_sample(*options).stdout)
     assert (again["measured"], again["reused"]) == (0, done["measured"])
+    with Dataset.open(db, read_only=True) as dataset:
+        rows = list(flat_rows(dataset, columns=["op_names", "scaffolding"]))
+    sampled = [row["op_names"] for row in rows if not row["scaffolding"]]
+    assert 10 <= len(sampled) < len(rows) and ["strided_slice"] not in sampled
 
 
 def _winograd(point: Conv2d, target: Any) -> Record:
@@ -412,6 +418,8 @@ def test_dry_runs_say_what_would_be_measured(arguments: str, told: list[str], as
         assert lengths == ([32, 64] if "bert" in arguments else [None])
 
 
-def test_lists_are_json_where_that_is_asked_for() -> None:
-    assert "conv1d" in json.loads(_sample("--kinds", "list", "--json").stdout)
+def test_lists_describe_what_they_name() -> None:
+    assert json.loads(_sample("--kinds", "list", "--json").stdout)["conv3d"] == "convolutions of volumes and videos"
     assert "no_stem" in json.loads(_sample("--skip-rule", "list", "--json").stdout)
+    line = next(one for one in _sample("--kinds", "list").stdout.splitlines() if "softmax" in one)
+    assert [cell.strip() for cell in line.split("│")[1:4]] == ["softmax", "yes", DESCRIPTIONS["softmax"]]

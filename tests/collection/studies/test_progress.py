@@ -17,7 +17,17 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.collection import Screen
 
 
-def test_each_step_goes_on_where_the_one_before_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("studies", "steps"),
+    [
+        (Studies(tune=TuneRequest(), compare=True, vendor=True), 5),
+        (Studies(compare=True), 3),
+        (Studies(vendor=True), 3),
+    ],
+)
+def test_each_step_goes_on_where_the_one_before_ends(
+    studies: Studies, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spans: list[tuple[float, float]] = []
 
     def one(self: Collection, frontend: Any, request: Any, progress: Any, index: int, span: Any) -> ModelReport:
@@ -31,8 +41,8 @@ def test_each_step_goes_on_where_the_one_before_ends(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Collection, "_one", one)
     monkeypatch.setattr(Collection, "_study", study)
     build = BuildRequest(model=ModelRequest(source="local", name="mlp"))
-    studies = Studies(tune=TuneRequest(), compare=True, vendor=True)
     with Collection(f"sqlite:///{tmp_path}/x.db") as collection:
         collection.run(FRONTENDS.get("local"), [CollectRequest(build=build, studies=studies)], Screen(quiet=True))
-    assert len(spans) == 5 and (spans[0][0], spans[-1][1]) == (0.0, 1.0)
+    assert len(spans) == steps and (spans[0][0], spans[-1][1]) == (0.0, 1.0)
     assert [begin for begin, _ in spans[1:]] == [end for _, end in spans[:-1]]
+    assert all(end > begin for begin, end in spans)

@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.summary import ModelReport
+from op_profiler.run import Run
+
 from .. import collector
 from ..collector import killed, rows, stored
 
@@ -94,6 +98,16 @@ def test_the_best_are_records_that_later_collections_use(tuned: Any) -> None:
     assert done.returncode == 0 and summary(folder)["reused"] == 4
     assert not any("schedule records" in note for note in summary(folder)["notes"])
     assert len(rows(folder, "SELECT key FROM models")) == 2
+
+
+def test_pandas_has_both_builds_of_a_run_told_apart(tuned: Any) -> None:
+    folder, *_ = tuned
+    pytest.importorskip("pandas")
+    base, best = (key for (key,) in rows(folder, "SELECT key FROM models ORDER BY added_at"))
+    request = CollectRequest(db=f"sqlite:///{folder}/results/op_profiler.db")
+    run = Run(request, model_key=best, base=ModelReport(request, model_key=base))
+    table = run.to_pandas()
+    assert dict(zip(table.model_build, table.model_key)) == {"default": base, "tuned": best} and len(table) == 8
 
 
 @pytest.mark.slow  # what is known is not tried again in tests/tuning/test_tuning.py

@@ -35,7 +35,7 @@ def test_in_and_out(table: Path, tmp_path: Path) -> None:
     assert "2 measurements" in done.output and "1 of them failed" in done.output and "line 3" in done.output
     out = tmp_path / "out.txt"
     written = run(tmp_path, "export", "--format", "tinynas", str(out), "--device", "V100", "--json")
-    assert json.loads(written.output) == {"rows": 2, "left_out": {}, "slower": 0}
+    assert json.loads(written.output) == {"rows": 2, "left_out": {}, "slower": 0, "none_since": None}
     assert sorted(out.read_text().splitlines()) == [
         "{Regular,1,32,8,8,32,3,1,0} 0.01",
         "{Regular,1,32,8,8,64,3,1,0} -1",

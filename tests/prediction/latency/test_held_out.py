@@ -48,6 +48,16 @@ def test_a_network_is_held_out_with_its_family(two_families: Examples, monkeypat
     assert "another-34" not in learned[0]
 
 
+def test_each_fit_is_announced_and_counted_before(two_families: Examples) -> None:
+    told: list[str] = []
+    for split in ("random", "model"):
+        held_out.evaluate(two_families, split, "roofline", announce=told.append)
+    assert told == ["random: roofline", "model: roofline, families 1 of 2", "model: roofline, families 2 of 2"]
+    assert [held_out.fits_of(two_families, split) for split in ("random", "model")] == [1, 2]
+    with pytest.raises(DatasetError, match="two different ones"):
+        held_out.fits_of(dataclasses.replace(two_families, models=["one"] * len(two_families.models)), "model")
+
+
 def test_families_are_held_out_in_groups(known: Examples) -> None:
     names = [f"network{chr(97 + n)}-{n}" for n in range(len(known.models))]
     groups = family_groups(dataclasses.replace(known, models=names))

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from op_profiler.json_text import brief
+
 Basis = Literal["measured", "computed", "predicted"]
 Cause = Literal[
     "vectorization",
@@ -176,3 +178,5 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     advice: list[ModelAdvice]
     operators: list[OperatorExplanation]
     notes: list[str]
+
+    __repr__ = brief

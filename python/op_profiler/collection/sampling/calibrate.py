@@ -11,6 +11,7 @@ from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError
+from op_profiler.json_text import brief
 from op_profiler.prediction.latency.calibration import FEWEST, note_calibration, operators_in
 from op_profiler.prediction.latency.examples import load_examples
 
@@ -32,6 +33,7 @@ class Calibrated:
         note: file on that machine which says so to every command from now on.
         errors: of batches that could not be measured, and of operators that could not be lowered.
         failed: measurements that failed.
+        timings: times that are there, new or reused; `disturbed`: those that predictors leave out, by the reason.
     """
 
     operators: int
@@ -42,6 +44,10 @@ class Calibrated:
     note: str
     errors: tuple[str, ...] = ()
     failed: int = 0
+    timings: int = 0
+    disturbed: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; a device is given by its key."""
@@ -83,6 +89,8 @@ def calibrate(
         note=str(note),
         errors=tuple(report.errors),
         failed=report.failed,
+        timings=report.timings,
+        disturbed=report.disturbed,
     )
 
 

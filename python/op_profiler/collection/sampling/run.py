@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from op_profiler.building.build import fuse_operators
 from op_profiler.building.requested_target import compiled_for
 from op_profiler.collection.progress import shown
 from op_profiler.collection.request import CollectRequest
-from op_profiler.collection.sampling.batch import Batch
+from op_profiler.collection.sampling.batch import BATCH_SIZES, Batch
 from op_profiler.collection.sampling.batches import batch_name, sampled
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import (
@@ -26,6 +27,7 @@ from op_profiler.errors import (
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import AROUND_SAMPLED, batch_path, kept_batches, refused_by, write_batch
+from op_profiler.json_text import brief
 from op_profiler.measure.turns import WAITING, compiling
 from op_profiler.targets.llvm.identity import processor_name
 from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
@@ -48,6 +50,8 @@ class SampleReport:
     Attributes:
         operators: sampled ones, of this run and of earlier runs of the same command; none of a batch without a time.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
+        timings: times that are there, new or reused.
+        disturbed: those that predictors leave out, by the reason.
         errors: of batches that could not be measured, and of operators that could not be lowered.
         error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again,
             or elsewhere, may help.
@@ -61,16 +65,21 @@ class SampleReport:
     measured: int = 0
     reused: int = 0
     failed: int = 0
+    timings: int = 0
+    disturbed: dict[str, int] = dataclasses.field(default_factory=dict)
     errors: list[str] = dataclasses.field(default_factory=list)
     error_code: int = EXIT_OK
     models: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     ended: str = "exhausted"
 
+    __repr__ = brief
+
     def add(self, other: SampleReport) -> None:
         """Count what another run did too; when it ended and how long it took stays."""
-        for name in ("batches", "operators", "measured", "reused", "failed", "errors", "models"):
+        for name in ("batches", "operators", "measured", "reused", "failed", "timings", "errors", "models"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.disturbed = dict(Counter(self.disturbed) + Counter(other.disturbed))
         self.error_code = self.error_code or other.error_code
 
     def fail(self, batch: str, error: str, code: int) -> None:
@@ -145,7 +154,6 @@ def measure_batches(
     _ = collection.dataset  # one that cannot be opened is refused now, and not batch after batch
     report = SampleReport()
     started = time.monotonic()
-    total = float(count) if count is not None else (budget_seconds or 0.0)
     empty = EmptyBatches(count, budget_seconds)
     with shown(progress, 1):
         for batch in batches:
@@ -153,8 +161,9 @@ def measure_batches(
             if budget_seconds is not None and report.batches and report.seconds >= budget_seconds:
                 report.ended = "budget"
                 break
-            done = (report.operators if count is not None else report.seconds) / total if total else 0.0
-            steps = _Within(progress, batch.label, report.operators, min(done, 1.0))
+            steps = _Within(
+                progress, batch.label, report.operators, _share_done(report, started, count, budget_seconds)
+            )
             _measure(batch, request, collection, steps, report)
             if count is not None and report.operators >= count:
                 report.ended = "count"
@@ -162,6 +171,23 @@ def measure_batches(
             empty.check(report)
     report.seconds = round(time.monotonic() - started, 1)
     return report
+
+
+def _share_done(
+    report: SampleReport, started: float, count: int | None, budget_seconds: float | None
+) -> Callable[[float], float]:
+    """The share of a run that is done, by that of its present batch; 0 where nobody knows how long it will be.
+
+    A batch is taken to have as many operators as those before it have on average.
+    """
+    operators, usual = report.operators, report.operators / report.batches if report.batches else BATCH_SIZES[0]
+
+    def share(of_batch: float) -> float:
+        if count is not None:
+            return min((operators + of_batch * usual) / count, 1.0)
+        return min((time.monotonic() - started) / budget_seconds, 1.0) if budget_seconds else 0.0
+
+    return share
 
 
 def _measure(
@@ -203,6 +229,8 @@ def _collected(
         report.measured += threads.measured
         report.reused += threads.reused
         report.failed += threads.failed
+        report.timings += threads.timings
+        report.disturbed = dict(Counter(report.disturbed) + threads.disturbed)
     if found.error is not None:
         report.fail(batch.label, found.error, found.error_code)
     return found
@@ -285,7 +313,7 @@ class _Within:
     outer: Progress
     label: str
     operators: int
-    done: float
+    share: Callable[[float], float]
 
     def start(self, models: int) -> None:
         """The bar is there already."""
@@ -296,7 +324,7 @@ class _Within:
     def step(self, description: str, done_models: float) -> None:
         _, waits, holder = description.partition(WAITING)
         doing = waits + holder if waits else description.rpartition(": ")[2]
-        self.outer.step(f"{self.operators} operators; {self.label}: {doing}", self.done)
+        self.outer.step(f"{self.operators} operators; {self.label}: {doing}", self.share(done_models))
 
     def note(self, text: str) -> None:
         self.outer.note(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from op_profiler.collection.sampling.descriptions import DESCRIPTIONS
 from op_profiler.collection.sampling.mixtures import MIXTURES, USUAL
 from op_profiler.errors import UnknownNameError
 from op_profiler.operators.kinds import draws
@@ -78,6 +79,13 @@ _SHARE_WHERE_NAMED = 0.05
 def space_names() -> list[str]:
     """What `draw` can be restricted to."""
     return [*_SHARES, ALL]
+
+
+def described_names() -> dict[str, str]:
+    """What each of `space_names` draws; empty for a kind that nobody described."""
+    others = ", ".join(name for name, share in _SHARES.items() if not share)
+    of_all = f"all of these but {others}; half of the operators are of the usual kinds"
+    return {name: DESCRIPTIONS.get(name, "") for name in _SHARES} | {ALL: of_all}
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:

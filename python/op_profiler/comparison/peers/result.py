@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from op_profiler.json_text import brief
+
 OURS = ("default", "tuned")
 """This project's builds: without schedule records, and with those that apply."""
 
@@ -95,6 +97,8 @@ class PeerComparison:
     compiler: str
     at: tuple[AtThreads, ...]
     notes: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

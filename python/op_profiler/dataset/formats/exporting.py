@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from op_profiler.dataset import schema
-from op_profiler.dataset.flat import FlatTable, flat_table, parse_where
+from op_profiler.dataset.flat import FlatTable, flat_rows, flat_table, parse_where
 from op_profiler.dataset.formats import FORMATS
 from op_profiler.dataset.formats.format import Exported
 from op_profiler.dataset.store import Dataset
@@ -60,13 +61,21 @@ def export_table(
             raise UsageError(f"--partition-by is for --format parquet, not {format}")
         from op_profiler.dataset.formats.parquet import write_parts
 
-        return write_parts(dataset, Path(path), partition_by, where=condition, table=table)
-    return chosen.write_from(dataset, Path(path), where=condition, table=table)
+        done = write_parts(dataset, Path(path), partition_by, where=condition, table=table)
+    else:
+        done = chosen.write_from(dataset, Path(path), where=condition, table=table)
+    if done.rows or done.left_out:
+        return done
+    flat = flat_table(table)
+    count = sum(1 for _ in flat_rows(dataset, columns=flat.order[:1], table=flat))
+    reason = f"none of {count} {table} fits {condition}" if count else f"the dataset has no {table}"
+    return dataclasses.replace(done, none_since=reason)
 
 
 def describe(done: Exported) -> list[str]:
-    """Return a line for each kind of measurement that is not in the file."""
-    lines = [f"left out: {count} measurements: {reason}" for reason, count in sorted(done.left_out.items())]
+    """Return a line for each kind of measurement that is not in the file, and why there is none in it."""
+    lines = [f"no row: {done.none_since}"] if done.none_since else []
+    lines += [f"left out: {count} measurements: {reason}" for reason, count in sorted(done.left_out.items())]
     if done.slower:
         lines.append(f"left out: {done.slower} measurements that were slower than another of the same operator")
     return lines

@@ -153,11 +153,13 @@ class Exported:
         rows: measurements written.
         left_out: measurements that the format has no words for, by the reason.
         slower: measurements that are not in the file since a faster one of the same line is.
+        none_since: why no row was written where nothing was left out; None otherwise.
     """
 
     rows: int
     left_out: dict[str, int] = dataclasses.field(default_factory=dict)
     slower: int = 0
+    none_since: str | None = None
 
 
 Progress = Callable[[int, int], None]

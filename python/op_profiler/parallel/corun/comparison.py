@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.json_text import brief
 from op_profiler.parallel.corun.costs import settled_durations_us
 from op_profiler.parallel.corun.timing import Load, TimedWays, Way, compare_outputs, in_quiet_rounds, time_in_turn
 
@@ -75,6 +76,8 @@ class CorunResult:
     tried: tuple[tuple[str, float, float], ...]
     collaboration: Collaboration | None
     notes: tuple[str, ...]
+
+    __repr__ = brief
 
     @property
     def outputs_equal(self) -> bool:

@@ -64,8 +64,25 @@ DESCRIPTIONS = {
 }
 
 
-def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> list[Score]:
+def _silent(text: str) -> None:
+    """Say nothing."""
+
+
+def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
+    """Return how often `evaluate` fits a predictor; raises what it raises of the split."""
+    if split == "model":
+        return len(family_groups(steady(examples)))
+    held_out(examples, split, seed)
+    return 1
+
+
+def evaluate(
+    examples: Examples, split: str, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
+) -> list[Score]:
     """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, others one.
+
+    Args:
+        announce: called before each fit with the split, the predictor and the part.
 
     Raises:
         UnknownNameError: no such split or predictor.
@@ -74,9 +91,10 @@ def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> l
     started = time.perf_counter()
     examples = steady(examples)
     if split == "model":
-        found = list(held_out_networks(examples, predictor, seed))
+        found = list(held_out_networks(examples, predictor, seed, announce))
         seconds = time.perf_counter() - started
         return [_score_networks(found, predictor, seconds), _score_operators(found, predictor, seconds)]
+    announce(f"{split}: {predictor}")
     held = held_out(examples, split, seed)
     train = ~np.isin(examples.operator, np.unique(examples.operator[held]))
     fitted = fit(examples.where(train), choice=predictor, seed=seed)
@@ -108,7 +126,9 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
     return held
 
 
-def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iterator[HeldOutNetwork]:
+def held_out_networks(
+    examples: Examples, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
+) -> Iterator[HeldOutNetwork]:
     """Yield every network at every thread count, predicted without its family (`families_in`). Operators that were also
     measured in other families are looked up, as for a user, but nothing is fitted to them.
 
@@ -116,7 +136,9 @@ def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iter
         DatasetError: there are fewer than two families.
     """
     examples = steady(examples)
-    for held in family_groups(examples):
+    groups = family_groups(examples)
+    for number, held in enumerate(groups, 1):
+        announce(f"model: {predictor}, families {number} of {len(groups)}")
         fitted = looking_up(fitted_without(examples, held, predictor, seed), examples.where(~held))
         yield from predicted_networks(fitted, examples.where(held))
 

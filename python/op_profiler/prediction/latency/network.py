@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.json_text import brief
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.intervals import sum_half_width
 from op_profiler.prediction.latency.loops import loops_of
@@ -125,6 +126,8 @@ class NetworkPrediction:
     too_large: tuple[str, ...]
     outside: tuple[str, ...]
     operators: OperatorPrediction
+
+    __repr__ = brief
 
     @property
     def without_estimate(self) -> tuple[str, ...]:

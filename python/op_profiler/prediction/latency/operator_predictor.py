@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.errors import UsageError
+from op_profiler.json_text import brief
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency import PREDICTORS
 from op_profiler.prediction.latency.base import Base
@@ -142,6 +143,8 @@ class OperatorPredictor:
     usual_traffic_bytes: float
     fingerprint: str
     launching: Launching | None = None
+
+    __repr__ = brief
 
     @property
     def roofline(self) -> Roofline:

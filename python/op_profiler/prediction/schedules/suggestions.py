@@ -13,6 +13,7 @@ from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
 from op_profiler.dataset.formats.parquet import parquet_rows
 from op_profiler.errors import ModelError, OpProfilerError
+from op_profiler.json_text import brief
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.schedules.proposals import good_schedules, propose
@@ -66,6 +67,8 @@ class Answer:
 
     anchor: Operator
     suggestions: tuple[Suggestion, ...]
+
+    __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
