@@ -61,10 +61,9 @@ def rows_of(
     steps_us = [measured[f"{model} (decode 1 after {past})", threads] for past in _PASTS]
     behind = np.arange(_PREFILL, _PREFILL + _DECODE)
     rate = _DECODE * 1e6 / float(np.interp(behind, _PASTS, steps_us).sum())
-    first = found.first_token
     assert found.tokens_per_second is not None
     asked = [
-        ("seconds to the first token", first.in_seconds(), prompt_us / 1e6),
+        ("seconds to the first token", found.first_token_seconds, prompt_us / 1e6),
         ("tokens per second", found.tokens_per_second, rate),
     ]
     return [

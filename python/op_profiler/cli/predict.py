@@ -185,7 +185,7 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
         if quiet and format == "table":
             print(texts.summary(one))
         elif format == "table":
-            texts.show_generation(screen(), one, chosen.predictor.device)
+            texts.show_generation(screen(), one)
     if not quiet:
         for one in found:
             print(texts.origin(one, chosen), file=aside)

@@ -40,7 +40,7 @@ def render(predictions: Sequence[GenerationPrediction], format: str, device: Dev
     raise UnknownNameError("format", format, FORMATS)
 
 
-def show_generation(console: Console, prediction: GenerationPrediction, device: DeviceName) -> None:
+def show_generation(console: Console, prediction: GenerationPrediction) -> None:
     """Print where the time of the prompt and of a token goes, then `summary`."""
     one, operators = prediction.generation, prediction.operators
     prompt, token = (sum(times[at] for times in operators.values()) for at in (0, 1))
@@ -49,8 +49,8 @@ def show_generation(console: Console, prediction: GenerationPrediction, device: 
         for name, (of_prompt, of_token) in operators.items()
     ]
     headings = [*texts("operator"), *numbers("ms, prompt", "share", "ms, token", "share")]
-    what = f"{one.name}, {several(one.prefill, 'token')} of prompt, {several(one.decode, 'token')} of answer"
-    title = f"{what}, {threads_text(prediction.threads)}, predicted for {device.processor} ({device.target})"
+    answer = f", answer of {one.decode:,}" if one.decode else ""
+    title = f"{one.name}, prompt of {several(one.prefill, 'token')}{answer}, {threads_text(prediction.threads)}"
     show_table(console, title, headings, rows)
     print(summary(prediction))
 
@@ -58,13 +58,13 @@ def show_generation(console: Console, prediction: GenerationPrediction, device: 
 def summary(prediction: GenerationPrediction) -> str:
     """The time to the first token and the tokens per second, and how far they can be trusted."""
     one = prediction.generation
-    lines = [f"first token: {_with_interval(prediction.first_token.in_seconds(), 's')}"]
+    lines = [f"first token: {_with_interval(prediction.first_token_seconds, 's')}"]
     rate = prediction.tokens_per_second
     if rate is not None:
-        ends = dict(zip(one.steps, prediction.steps))
-        steps = ", ".join(f"{step.total_us / 1e3:.3g} ms after {past} tokens" for past, step in ends.items())
-        lines.append(f"answer: {_with_interval(rate, 'tokens/s')} ({steps})")
-        lines.append(f"prompt and answer: {_with_interval(prediction.whole.in_seconds(), 's')}")
+        times = [f"{step.total_us / 1e3:.3g} ms after {past:,}" for past, step in zip(one.steps, prediction.steps)]
+        steps = " to ".join(dict.fromkeys((times[0], times[-1])))
+        lines.append(f"answer: {_with_interval(rate, 'tokens/s')} (a token takes {steps} tokens)")
+        lines.append(f"prompt and answer: {_with_interval(prediction.total_seconds, 's')}")
     if one.sequences > 1:
         lines.append(f"{one.sequences} sequences at once; tokens/s counts all of them")
     if has_small_sizes(one.name):

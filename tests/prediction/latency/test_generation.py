@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.errors import DatasetError
@@ -25,6 +26,7 @@ from op_profiler.prediction.latency.generation import Generation, predict_genera
 from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.report import generation as texts
 
 from ...command_line import op_profiler
 
@@ -86,25 +88,25 @@ def test_the_sum_is_that_over_all_steps_and_the_interval_that_of_shared_errors(c
     found = predict_generation(chosen, generation(LLAMA), 1)
     every = [predict_network(chosen.predictor, step(past)).total_us for past in range(512, 640)]
     assert found.decoding is not None and found.tokens_per_second is not None
-    assert found.decoding.us == pytest.approx(sum(every), rel=0.05)
-    assert found.tokens_per_second[0] == pytest.approx(128e6 / found.decoding.us)
+    assert found.decoding.total_us == pytest.approx(sum(every), rel=0.05)
+    assert found.tokens_per_second[0] == pytest.approx(128e6 / found.decoding.total_us)
     assert found.tokens_per_second[1] < found.tokens_per_second[0] < found.tokens_per_second[2]
-    assert found.whole.us == pytest.approx(found.first_token.us + found.decoding.us)
+    assert found.total_us == pytest.approx(found.prompt.total_us + found.decoding.total_us)
     of_step = [math.log(one.high_us / one.total_us) for one in found.steps]
-    width = math.log(found.decoding.high_us / found.decoding.us)
+    width = math.log(found.decoding.high_us / found.decoding.total_us)
     assert min(of_step) * 0.999 <= width <= max(of_step) * 1.001, "many steps are no surer than one"
-    whole = math.log(found.whole.high_us / found.whole.us)
-    assert whole <= max(width, math.log(found.first_token.high_us / found.first_token.us)) * 1.001
+    whole = math.log(found.high_us / found.total_us)
+    assert whole <= max(width, math.log(found.prompt.high_us / found.prompt.total_us)) * 1.001
     shown = found.operators
-    assert sum(us for us, _ in shown.values()) == pytest.approx(found.first_token.us)
-    assert sum(us for _, us in shown.values()) * 128 == pytest.approx(found.decoding.us)
+    assert sum(us for us, _ in shown.values()) == pytest.approx(found.prompt.total_us)
+    assert sum(us for _, us in shown.values()) * 128 == pytest.approx(found.decoding.total_us)
     assert sum(found.tiers.values()) == pytest.approx(1.0)
 
 
 def test_without_decode_there_is_a_first_token_only(chosen: Chosen) -> None:
     found = predict_generation(chosen, generation(PredictRequest.of_options(prefill=8)), 1)
     assert found.decoding is None and found.tokens_per_second is None and found.steps == ()
-    assert found.whole.us == found.first_token.us
+    assert found.total_us == found.prompt.total_us
     assert json.loads(json.dumps(found.to_json()))["steps"] == []
 
 
@@ -115,8 +117,8 @@ def test_an_operator_without_an_estimate_leaves_a_least_time(chosen: Chosen) -> 
     steps = {past: Network.of(network.name, [*network.operators, odd]) for past, network in one.steps.items()}
     found = predict_generation(chosen, Generation("net", 1, 512, 128, one.prompt, steps), 1)
     assert found.without_estimate == (odd.name,)
-    assert found.decoding is not None and math.isnan(found.decoding.us) and found.decoding.low_us > 0
-    assert math.isfinite(found.first_token.us)
+    assert found.decoding is not None and math.isnan(found.decoding.total_us) and found.decoding.low_us > 0
+    assert math.isfinite(found.prompt.total_us) and math.isnan(found.total_us)
 
 
 def test_the_request_chooses_the_compiler_and_the_source() -> None:
@@ -143,6 +145,24 @@ def test_what_cannot_be_answered_is_refused(arguments: list[str], words: list[st
     assert all(word in done.stderr for word in words), done.stderr
 
 
+@pytest.mark.parametrize("decode", [128, None])
+def test_all_forms_of_output_have_the_answer(
+    chosen: Chosen, decode: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = PredictRequest.of_options(prefill=512, decode=decode)
+    found = predict_generation(chosen, generation(request), 1)
+    texts.show_generation(Console(width=100), found)
+    shown = capsys.readouterr().out
+    assert "first token: " in shown and "% interval" in shown
+    assert ("tokens/s" in shown) == ("after 512 to " in shown) == (decode is not None)
+    told = json.loads(texts.render([found], "json", chosen.predictor.device))
+    assert told["device"]["key"] == chosen.predictor.device.key and told["first_token_seconds"] > 0
+    assert (told["tokens_per_second"] is None) == (decode is None)
+    rows = list(csv.DictReader(io.StringIO(texts.render([found, found], "csv", chosen.predictor.device))))
+    assert len(rows) == 2 * (2 + 3 * len(request.pasts))
+    assert texts.origin(found, chosen).startswith("estimate: mostly regressed")
+
+
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a small decoder, and a dataset of a few of its steps."""
@@ -161,6 +181,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, address
 
 
+@pytest.mark.slow
 def test_a_decoder_is_answered_from_its_measured_steps(steps: tuple[Path, str], tmp_path: Path) -> None:
     folder, address = steps
     line = ("predict", str(folder), "--compiler", "relax", "--prefill", "32", "--decode", "20", "--db", address)

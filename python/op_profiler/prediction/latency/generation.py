@@ -42,26 +42,22 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A time in microseconds with its 90 % interval; where an operator has no estimate, only `low_us` is finite."""
+    """A time with its 90 % interval, named as in `NetworkPrediction`; where an operator has no estimate, only `low_us`
+    is finite."""
 
-    us: float
+    total_us: float
     low_us: float
     high_us: float
 
-    def in_seconds(self) -> tuple[float, float, float]:
-        """Estimate, lower and upper end."""
-        return self.us / 1e6, self.low_us / 1e6, self.high_us / 1e6
-
 
 @dataclasses.dataclass(frozen=True)
-class GenerationPrediction:
-    """Prediction of a prompt and the tokens after it, at one thread count.
+class GenerationPrediction(Estimate):
+    """Prediction of a prompt and the tokens after it, at one thread count; the times are those of both together.
 
     Attributes:
         prompt: of the step that processes the prompt.
         steps: of the steps of one token, in the order of `Generation.steps`.
         decoding: of all steps of one token; None without any.
-        whole: of the prompt and these.
     """
 
     generation: Generation
@@ -69,7 +65,6 @@ class GenerationPrediction:
     prompt: NetworkPrediction
     steps: tuple[NetworkPrediction, ...]
     decoding: Estimate | None
-    whole: Estimate
 
     @property
     def networks(self) -> tuple[NetworkPrediction, ...]:
@@ -77,9 +72,14 @@ class GenerationPrediction:
         return self.prompt, *self.steps
 
     @property
-    def first_token(self) -> Estimate:
-        """From the prompt to the first token."""
-        return Estimate(self.prompt.total_us, self.prompt.low_us, self.prompt.high_us)
+    def first_token_seconds(self) -> tuple[float, float, float]:
+        """From the prompt to the first token: estimate, lower and upper end."""
+        return _seconds(self.prompt)
+
+    @property
+    def total_seconds(self) -> tuple[float, float, float]:
+        """Of the prompt and the tokens after it: estimate, lower and upper end."""
+        return _seconds(self)
 
     @property
     def tokens_per_second(self) -> tuple[float, float, float] | None:
@@ -87,7 +87,7 @@ class GenerationPrediction:
         if self.decoding is None:
             return None
         tokens = self.generation.sequences * self.generation.decode
-        seconds, low, high = self.decoding.in_seconds()
+        seconds, low, high = _seconds(self.decoding)
         return tokens / seconds, tokens / high, tokens / low
 
     @property
@@ -124,9 +124,9 @@ class GenerationPrediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for scripts."""
-        one, (first, *first_interval) = self.generation, self.first_token.in_seconds()
+        one, (first, *first_interval) = self.generation, self.first_token_seconds
         rate, *rate_interval = self.tokens_per_second or (math.nan, math.nan, math.nan)
-        whole, *whole_interval = self.whole.in_seconds()
+        total, *total_interval = self.total_seconds
         return {
             "model": one.name,
             "sequences": one.sequences,
@@ -137,8 +137,8 @@ class GenerationPrediction:
             "first_token_interval": first_interval,
             "tokens_per_second": rate,
             "tokens_per_second_interval": rate_interval,
-            "total_seconds": whole,
-            "total_interval": whole_interval,
+            "total_seconds": total,
+            "total_interval": total_interval,
             "steps": [
                 {"past": past, "total_us": step.total_us, "interval_us": [step.low_us, step.high_us]}
                 for past, step in zip(one.steps, self.steps)
@@ -201,8 +201,12 @@ def predict_generation(chosen: Chosen, generation: Generation, threads: int) -> 
         prompt=prompt,
         steps=tuple(steps),
         decoding=_sum(parts[1:], predictor.correlation) if steps else None,
-        whole=_sum(parts, predictor.correlation),
+        **dataclasses.asdict(_sum(parts, predictor.correlation)),
     )
+
+
+def _seconds(time: Estimate | NetworkPrediction) -> tuple[float, float, float]:
+    return time.total_us / 1e6, time.low_us / 1e6, time.high_us / 1e6
 
 
 def _sum(parts: Sequence[tuple[NetworkPrediction, float, Network]], correlation: float) -> Estimate:
