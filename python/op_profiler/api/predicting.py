@@ -50,8 +50,8 @@ def predict(
         threads: that it runs with; None for 1, or for what the kernels of a GPU bring.
 
     Returns:
-        Times in microseconds with intervals; for a list, one prediction a model; with `prefill`, the time to the first
-        token and the tokens per second of one model.
+        Times in microseconds with intervals; for a list, one prediction a model.
+        With `prefill`, the seconds to the first token and the tokens per second of one model.
 
     Raises:
         OpProfilerError: a model cannot be lowered, or no predictor answers.
