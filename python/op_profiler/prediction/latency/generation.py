@@ -41,7 +41,7 @@ class Generation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class TotalTime:
     """A time with its 90 % interval, named as in `NetworkPrediction`; where an operator has no estimate, only `low_us`
     is finite."""
 
@@ -51,7 +51,7 @@ class Estimate:
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerationPrediction(Estimate):
+class GenerationPrediction(TotalTime):
     """Prediction of a prompt and the tokens after it, at one thread count; the times are those of both together.
 
     Attributes:
@@ -64,7 +64,7 @@ class GenerationPrediction(Estimate):
     threads: int
     prompt: NetworkPrediction
     steps: tuple[NetworkPrediction, ...]
-    decoding: Estimate | None
+    decoding: TotalTime | None
 
     @property
     def networks(self) -> tuple[NetworkPrediction, ...]:
@@ -205,15 +205,15 @@ def predict_generation(chosen: Chosen, generation: Generation, threads: int) -> 
     )
 
 
-def _seconds(time: Estimate | NetworkPrediction) -> tuple[float, float, float]:
+def _seconds(time: TotalTime | NetworkPrediction) -> tuple[float, float, float]:
     return time.total_us / 1e6, time.low_us / 1e6, time.high_us / 1e6
 
 
-def _sum(parts: Sequence[tuple[NetworkPrediction, float, Network]], correlation: float) -> Estimate:
+def _sum(parts: Sequence[tuple[NetworkPrediction, float, Network]], correlation: float) -> TotalTime:
     """Of networks times their weights; the third is the one whose operators make the same errors, in the same order."""
     total, least = (sum(weight * getattr(one, end) for one, weight, _ in parts) for end in ("partial_us", "low_us"))
     if not all(math.isfinite(one.total_us) for one, _, _ in parts):
-        return Estimate(math.nan, least, math.nan)
+        return TotalTime(math.nan, least, math.nan)
     halves: dict[str, float] = {}
     for one, weight, alike in parts:
         found = one.operators
@@ -221,4 +221,4 @@ def _sum(parts: Sequence[tuple[NetworkPrediction, float, Network]], correlation:
         for operator, half in zip(alike.operators, times.tolist(), strict=True):
             halves[operator.key] = halves.get(operator.key, 0.0) + half
     half = sum_half_width(np.array(list(halves.values())) / total, correlation)
-    return Estimate(total, total * math.exp(-half), total * math.exp(half))
+    return TotalTime(total, total * math.exp(-half), total * math.exp(half))
