@@ -4,8 +4,8 @@
 
 The compiler is Relax. Steps of a decoder are collected into a dataset at some lengths of the prompt and of the past. A
 prompt and the tokens after it are then predicted from this dataset: none of their steps has a length that is in it.
-Afterwards the step of the prompt, and the first and the last step of one token, are measured in another dataset. Measured
-tokens per second are those of these two steps, between which the others are interpolated.
+Afterwards the step of the prompt, and the first and the last step of one token, are measured into another dataset. The
+measured tokens per second are those of these two steps, between which the others are interpolated.
 
 Goal: seconds to the first token and tokens per second are at most 10 % off.
 """
