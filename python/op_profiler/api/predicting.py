@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from op_profiler.api.from_python import from_python, model_request, silent
 from op_profiler.collection.studies.suggest import ScheduleRequest
+from op_profiler.errors import UsageError
 from op_profiler.options import Only
 from op_profiler.prediction.evaluation import EvaluateRequest
 from op_profiler.prediction.latency import answer
+from op_profiler.prediction.latency.generation import generation_of, predict_generation
 from op_profiler.prediction.latency.network import predict_networks
 from op_profiler.prediction.latency.request import PredictRequest
 from op_profiler.report.status import Status
@@ -19,6 +21,7 @@ from op_profiler.run import Run
 if TYPE_CHECKING:
     from op_profiler.frontends.live import LiveModel
     from op_profiler.measure.measurement import Cache
+    from op_profiler.prediction.latency.generation import GenerationPrediction
     from op_profiler.prediction.latency.network import NetworkPrediction
     from op_profiler.prediction.library.scoring import Score
     from op_profiler.prediction.schedules.suggestions import Answer
@@ -31,7 +34,7 @@ def predict(
     *,
     threads: int | None = None,
     request: PredictRequest,
-) -> NetworkPrediction | list[NetworkPrediction]:
+) -> NetworkPrediction | GenerationPrediction | list[NetworkPrediction]:
     """Predict the latency of every operator of a model, and of the model, without measuring anything.
 
     >>> import op_profiler
@@ -49,6 +52,7 @@ def predict(
 
     Returns:
         Times in microseconds with intervals; for a list, one prediction a model.
+        With `prefill`, the seconds to the first token and the tokens per second of one model.
 
     Raises:
         OpProfilerError: a model cannot be lowered, or no predictor answers.
@@ -57,6 +61,13 @@ def predict(
     models = model if isinstance(model, list) else [(model, inputs)]
     request = dataclasses.replace(request, threads=() if threads is None else (threads,))
     requests = [dataclasses.replace(request, model=model_request(request.model, one)) for one in models]
+    if request.prefill is not None:
+        if many:
+            raise UsageError("prefill is for one model; call predict for each")
+        (asked,) = requests
+        asked.check()
+        answering = answer.choose(asked, silent)
+        return predict_generation(answering, generation_of(answering, asked, silent), answering.threads[0])
     networks = []
     with Status(quiet=not many, steps=len(requests)) as status:
         chosen = None

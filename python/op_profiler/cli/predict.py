@@ -45,6 +45,8 @@ op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3,
 
 op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db     (from times of Relax's kernels)
 
+op-profiler predict llama --prefill 512 --decode 128 --db steps.db    (seconds to the first token, tokens per second)
+
 Exit codes: 0 all operators have an estimate; 1 some have none, or one of several models failed; 2 wrong usage;
 4 the model cannot be lowered; 5 the dataset or the predictor cannot be used.
 """
@@ -106,7 +108,11 @@ def predict(  # noqa: PLR0913 - the options are the interface
         texts.show_devices(known_devices(request.db))
         return
     names, devices = _named(models or []), request.device.split(",") if request.device else [None]
+    if request.prefill is not None and (report is not None or format == "runtime_lut" or below):
+        raise UsageError("--report, --below and --format runtime_lut are for a model as a whole; leave out --prefill")
     if len(names) * len(devices) > 1 or below:
+        if request.prefill is not None:
+            raise UsageError("--prefill is for one model on one device")
         if save is not None or report is not None or format == "runtime_lut":
             raise UsageError("--save, --report and --format runtime_lut are for one model on one device")
         _predict_each(
@@ -117,6 +123,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
     request = dataclasses.replace(request, model=dataclasses.replace(asked, source=source, name=name))
     request.check()
     check_writable({"--save": save, "--report": report})
+    if request.prefill is not None:
+        _predict_generation(request, save, format, quiet)
+        return
     with Status(quiet=quiet) as status:
         chosen = answer.choose(request, status.step)
         if save is not None:
@@ -150,6 +159,37 @@ def predict(  # noqa: PLR0913 - the options are the interface
 
         write_report(report, report_of([predicted_part(predictions, found, chosen.wanted, request.target)]))
     if any(one.without_estimate for one in predictions):
+        raise typer.Exit(1)
+
+
+def _predict_generation(request: PredictRequest, save: Path | None, format: str, quiet: bool) -> None:
+    """Print the time to the first token and the tokens per second of a language model."""
+    from op_profiler.prediction.latency import answer, predictor_files
+    from op_profiler.prediction.latency.generation import generation_of, predict_generation
+    from op_profiler.report import generation as texts
+    from op_profiler.report.status import Status
+    from op_profiler.report.tables import screen
+
+    with Status(quiet=quiet) as status:
+        chosen = answer.choose(request, status.step)
+        if save is not None:
+            predictor_files.save(chosen.predictor, save)
+        generation = generation_of(chosen, request, status.step)
+    aside = sys.stdout if format == "table" and not quiet else sys.stderr
+    if chosen.of_another or not quiet:
+        print(chosen.origin, file=aside)
+    found = [predict_generation(chosen, generation, count) for count in chosen.threads]
+    if format != "table":
+        print(texts.render(found, format, chosen.predictor.device))
+    for one in found:
+        if quiet and format == "table":
+            print(texts.summary(one))
+        elif format == "table":
+            texts.show_generation(screen(), one)
+    if not quiet:
+        for one in found:
+            print(texts.origin(one, chosen), file=aside)
+    if any(one.without_estimate for one in found):
         raise typer.Exit(1)
 
 

@@ -29,6 +29,11 @@ _ENTRY = re.compile(r'"([\w.\-]+)"\s*[,:]\s*"\w+Config"')
 _HINT = "A folder with a checkpoint works too; nothing is downloaded."
 
 
+def has_small_sizes(name: str) -> bool:
+    """Whether steps of a decoder have the sizes of a small model: of a name of `DECODERS` that is no folder."""
+    return name in DECODERS and not Path(name).is_dir()
+
+
 class TransformersFrontend(Frontend):
     """Language, vision and speech models of Hugging Face's transformers."""
 

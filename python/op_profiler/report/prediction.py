@@ -59,11 +59,11 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
         UnknownNameError: no such format.
     """
     if format == "json":
-        whose = _whose(device)
+        whose = whose_times(device)
         found = [prediction.to_json() | whose for prediction in predictions]
         return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
     if format == "csv":
-        return _csv(predictions)
+        return operators_csv(predictions)
     if format == "runtime_lut":
         more = len(predictions) > 1  # readers of that format know one network
         told = [[f"threads: {one.threads}"] * more + _runtime_lut(one) for one in predictions]
@@ -71,7 +71,8 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
     raise UnknownNameError("format", format, FORMATS)
 
 
-def _whose(device: DeviceName) -> dict[str, Any]:
+def whose_times(device: DeviceName) -> dict[str, Any]:
+    """Fields of JSON about the device that times are of."""
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 
@@ -139,17 +140,22 @@ def summary(prediction: NetworkPrediction) -> str:
     lines = [f"total{_at(' at ', prediction.threads)}: {_total(prediction)}"]
     if prediction.beyond_us:
         lines.append(f"of these {prediction.beyond_us:.1f} us from kernel to kernel, and waiting for launches")
-    reasons = {
-        "no estimate but a least time, since too little like it was measured": prediction.bounded,
-        "no estimate, since nothing like it was measured": [
-            name for name in prediction.unsupported if name not in prediction.too_large
-        ],
-        "no estimate, since the device's memory cannot hold it": prediction.too_large,
-        "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": prediction.outside,
-    }
-    return "\n".join(
-        [*lines, *(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in reasons.items() if names)]
-    )
+    return "\n".join([*lines, *caveats([prediction])])
+
+
+def caveats(predictions: Sequence[NetworkPrediction]) -> list[str]:
+    """A line for each reason why operators of some networks have no estimate, or one that is less certain."""
+    found: dict[str, list[str]] = {}
+    for one in predictions:
+        reasons = {
+            "no estimate but a least time, since too little like it was measured": one.bounded,
+            "no estimate, since nothing like it was measured": [n for n in one.unsupported if n not in one.too_large],
+            "no estimate, since the device's memory cannot hold it": one.too_large,
+            "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": one.outside,
+        }
+        for why, names in reasons.items():
+            found.setdefault(why, []).extend(names)
+    return [f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in found.items() if names]
 
 
 def _total(prediction: NetworkPrediction) -> str:
@@ -165,16 +171,23 @@ def _total(prediction: NetworkPrediction) -> str:
 
 def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
     """One line: where the estimate comes from, its interval, and the command that checks it on this machine."""
-    tier = max(prediction.tiers, key=lambda name: prediction.tiers[name], default="nothing")
-    told = f"estimate: mostly {tier}, of {chosen.predictor.device.processor}"
+    interval = ""
     if np.isfinite(prediction.high_us):
-        told += f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"
-    widened = chosen.widening(prediction.threads)
-    if widened > 1:
-        told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"
+        interval = f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"
+    told = source_of(prediction.tiers, interval, prediction.threads, chosen)
     if not chosen.for_this_machine:
         return told
     return f"{told}; check it on this machine: {_check_command(prediction.threads, chosen.request)}"
+
+
+def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
+    """Where most of an estimate comes from, and its interval in words; why that is wider than usual."""
+    tier = max(tiers, key=lambda name: tiers[name], default="nothing")
+    told = f"estimate: mostly {tier}, of {chosen.predictor.device.processor}{interval}"
+    widened = chosen.widening(threads)
+    if widened > 1:
+        told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"
+    return told
 
 
 def _check_command(threads: int, request: PredictRequest) -> str:
@@ -241,7 +254,8 @@ def candidates_as(candidates: Sequence[PredictedModel], format: str) -> str:
     return _lines([columns, *([("" if cell is None else cell) for cell in row] for row in rows)])
 
 
-def _csv(predictions: Sequence[NetworkPrediction]) -> str:
+def operators_csv(predictions: Sequence[NetworkPrediction]) -> str:
+    """Return one CSV row per operator of each network, with its latency in microseconds."""
     columns = ("model", "threads", "operator", "operator_key", "anchor", "calls", *_CONVOLUTION)
     rows: list[Sequence[Any]] = [(*columns, "latency_us", "low_us", "high_us", "tier")]
     for prediction in predictions:

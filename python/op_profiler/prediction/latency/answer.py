@@ -10,7 +10,7 @@ from functools import partial
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
-from op_profiler.errors import UsageError
+from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
 from op_profiler.prediction.latency.calibration import calibrated, of_another, of_this_machine, whose_times
 from op_profiler.prediction.latency.checks import Check
@@ -101,7 +101,16 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     wanted = named or (None if found is None else CALIBRATION)
     if wanted is None:
         device = open_predictor.device_for(target)
-    found = found or opened(request.predictor, db=request.db, device=device, compiler=request.compiler, note=note)
+    try:
+        found = found or opened(request.predictor, db=request.db, device=device, compiler=request.compiler, note=note)
+    except DatasetError as error:
+        if request.prefill is None or wanted is not None:
+            raise
+        command = request.collect_command("steps.db")
+        raise DatasetError(
+            f"no measurements of --compiler {request.compiler} ship with op_profiler. Measure these steps with: "
+            f"{command}; then add --db steps.db"
+        ) from error
     built_for, of_gpu = target or found.device.target, kind_of(found.device.target).on_gpu
     if kind_of(built_for).on_gpu != of_gpu:
         raise UsageError(

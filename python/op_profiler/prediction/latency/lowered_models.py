@@ -64,13 +64,13 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
     """
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
-        note(f"lowering {request.model.name}")
+        note(f"lowering {request.model.title}")
         return _lowered_apart(request)
     path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
     found = _read(path)
     asked = request.check_outputs == "once" and found is not None and found.agreement == Agreement()
     if found is None or asked or request.check_outputs == "always":
-        note(f"lowering {request.model.name}")
+        note(f"lowering {request.model.title}")
         found = _lowered_apart(request)
         _write(found, path)
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+import shlex
+from typing import Annotated, Any
 
 from op_profiler.building.request import CheckOutputsOption, CompilerOption
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
@@ -17,6 +18,9 @@ from op_profiler.options import DEVICE, MODEL, Option
 from op_profiler.prediction.latency import PREDICTORS
 
 _PREDICTOR = "Predictor"
+_COMPILER_OF_STEPS, _SOURCE_OF_STEPS = "relax", "transformers"
+_LENGTHS = 4
+"""Lengths of the past at which steps of a decoder are predicted."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,23 @@ class PredictRequest:
         str | None, Option("Target to lower the model for. Default: that of the predictor's device.", DEVICE)
     ] = None
     compiler: CompilerOption = DEFAULT_COMPILER
+    prefill: Annotated[
+        int | None,
+        Option(
+            "Tokens of the prompt of a language model: predicts the seconds to the first token. Uses --compiler relax, "
+            "and needs a decoder of transformers (llama, mistral, qwen2) or a folder with a config.json of one.",
+            MODEL,
+            least=1,
+        ),
+    ] = None
+    decode: Annotated[
+        int | None,
+        Option(
+            "Tokens to generate after the prompt of --prefill, one at a time: also predicts the tokens per second.",
+            MODEL,
+            least=1,
+        ),
+    ] = None
     check_outputs: CheckOutputsOption = "once"
     precision: Annotated[Precision, Option("Precision: float32, float16 or int8.", DEVICE)] = "float32"
     threads: Annotated[
@@ -64,6 +85,50 @@ class PredictRequest:
     ] = None
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
 
+    @classmethod
+    def of_options(
+        cls,
+        *,
+        compiler: str = DEFAULT_COMPILER,
+        prefill: int | None = None,
+        **fields: Any,
+    ) -> PredictRequest:
+        """With ``--prefill``, the compiler that has steps of decoders, and the source of such models, by default."""
+        made = cls(compiler=compiler, prefill=prefill, **fields)
+        if prefill is None:
+            return made
+        compiler = _COMPILER_OF_STEPS if compiler == DEFAULT_COMPILER else compiler
+        source = _SOURCE_OF_STEPS if made.model.source == ModelRequest.source else made.model.source
+        return dataclasses.replace(made, compiler=compiler, model=dataclasses.replace(made.model, source=source))
+
+    def of_step(self, tokens: int, past: int) -> PredictRequest:
+        """The request for one step of the decoder: so many tokens, behind those in its cache."""
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, sequence_length=tokens, past=past))
+
+    @property
+    def pasts(self) -> tuple[int, ...]:
+        """Numbers of tokens before the steps that are predicted for ``--decode``; the other steps are interpolated.
+
+        They are a geometric sequence: the time is linear in the past while keys and values lie in one level of the
+        caches, and the sizes of these levels are factors apart. The first and the last step are among them, so that
+        nothing is extrapolated.
+        """
+        if self.prefill is None or self.decode is None:
+            return ()
+        longer = (self.prefill + self.decode - 1) / self.prefill
+        return tuple(sorted({round(self.prefill * longer ** (at / (_LENGTHS - 1))) for at in range(_LENGTHS)}))
+
+    def collect_command(self, db: str) -> str:
+        """The command that measures the steps of ``--prefill`` and ``--decode`` into a dataset."""
+        threads = ",".join(map(str, self.threads or (1,)))
+        steps = f"--prefill {self.prefill}"
+        if self.pasts:
+            steps += f" --decode 1 --past {','.join(map(str, self.pasts))}"
+        if self.model.batch_size != ModelRequest.batch_size:
+            steps += f" --batchsize {self.model.batch_size}"
+        name = shlex.quote(self.model.name)
+        return f"op-profiler collect {name} --compiler {self.compiler} {steps} --threads {threads} --db {db}"
+
     def check(self) -> None:
         """Refuse what cannot work, and use the compiler.
 
@@ -75,6 +140,14 @@ class PredictRequest:
         if self.db is not None and self.predictor not in PREDICTORS:
             check_choice(self.predictor)
             raise UsageError(f"{self.predictor} was fitted before, and learns nothing from a dataset; leave out --db")
-        COMPILERS.get(self.compiler).check_importer(self.model.importer)
+        if self.prefill is None and self.decode is not None:
+            raise UsageError("--decode generates tokens after a prompt; give the tokens of the prompt with --prefill")
+        if self.prefill is not None and self.model.sequence_length is not None:
+            raise UsageError("--prefill is the number of tokens of the prompt; leave out --sequence-length")
+        compiler, model = COMPILERS.get(self.compiler), self.model
+        if self.prefill is not None:
+            compiler.require("load_step", "--prefill")
+            model = self.of_step(self.prefill, 0).model
+        compiler.check_importer(model.importer)
         use_compiler(self.compiler)
-        FRONTENDS.get(self.model.source).check(self.model)
+        FRONTENDS.get(model.source).check(model)

@@ -8,11 +8,12 @@ import numpy as np
 import psutil
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.relax.decoder.step import DecoderStep, has_small_sizes, requested_step
+from op_profiler.compilers.relax.decoder.step import DecoderStep, requested_step
 from op_profiler.compilers.relax.layers import LayerVariables
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.transformers import has_small_sizes
 
 ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
 """Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; gives what they see."""

@@ -13,7 +13,7 @@ import msgspec
 from op_profiler.compilers.tvm_types import IRModule
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.transformers import DECODERS
+from op_profiler.frontends.transformers import has_small_sizes
 
 _SMALL = {
     "hidden_size": 512,
@@ -88,11 +88,6 @@ def requested_step(request: ModelRequest) -> DecoderStep:
     """
     tokens, past = request.sequence_length or 1, request.past or 0
     return DecoderStep(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)
-
-
-def has_small_sizes(name: str) -> bool:
-    """Whether a name is that of a type of models, and not of a folder."""
-    return name in DECODERS and not Path(name).is_dir()
 
 
 def read_decoder(name: str, tokens: int = 1) -> Decoder:

@@ -1,0 +1,93 @@
+"""The predicted answer of a language model as a table, JSON or CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler import json_text
+from op_profiler.errors import UnknownNameError
+from op_profiler.frontends.transformers import has_small_sizes
+from op_profiler.report.page.amounts import several
+from op_profiler.report.prediction import caveats, operators_csv, source_of, whose_times
+from op_profiler.report.tables import numbers, show_table, texts, threads_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from op_profiler.prediction.latency.answer import Chosen
+    from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.generation import GenerationPrediction
+
+FORMATS = ("table", "csv", "json")
+
+
+def render(predictions: Sequence[GenerationPrediction], format: str, device: DeviceName) -> str:
+    """The text of predictions, one a thread count; see `show_generation` for ``table``.
+
+    Args:
+        device: that the times are of.
+
+    Raises:
+        UnknownNameError: no such format.
+    """
+    if format == "json":
+        found = [prediction.to_json() | whose_times(device) for prediction in predictions]
+        return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
+    if format == "csv":
+        return operators_csv([network for prediction in predictions for network in prediction.networks])
+    raise UnknownNameError("format", format, FORMATS)
+
+
+def show_generation(console: Console, prediction: GenerationPrediction) -> None:
+    """Print where the time of the prompt and of a token goes, then `summary`."""
+    one, operators = prediction.generation, prediction.operators
+    prompt, token = (sum(times[at] for times in operators.values()) for at in (0, 1))
+    rows = [
+        [name, *_time_and_share(of_prompt, prompt), *_time_and_share(of_token, token)]
+        for name, (of_prompt, of_token) in operators.items()
+    ]
+    headings = [*texts("operator"), *numbers("ms, prompt", "share", "ms, token", "share")]
+    answer = f", answer of {one.decode:,}" if one.decode else ""
+    title = f"{one.name}, prompt of {several(one.prefill, 'token')}{answer}, {threads_text(prediction.threads)}"
+    show_table(console, title, headings, rows)
+    print(summary(prediction))
+
+
+def summary(prediction: GenerationPrediction) -> str:
+    """The time to the first token and the tokens per second, and how far they can be trusted."""
+    one = prediction.generation
+    lines = [f"first token: {_with_interval(prediction.first_token_seconds, 's')}"]
+    rate = prediction.tokens_per_second
+    if rate is not None:
+        times = [f"{step.total_us / 1e3:.3g} ms after {past:,}" for past, step in zip(one.steps, prediction.steps)]
+        steps = " to ".join(dict.fromkeys((times[0], times[-1])))
+        lines.append(f"answer: {_with_interval(rate, 'tokens/s')} (a token takes {steps} tokens)")
+        lines.append(f"prompt and answer: {_with_interval(prediction.total_seconds, 's')}")
+    if one.sequences > 1:
+        lines.append(f"{one.sequences} sequences at once; tokens/s counts all of them")
+    if has_small_sizes(one.name):
+        lines.append(f"{one.name} has the sizes of a small model; a folder with a config.json gives others")
+    return "\n".join([*lines, *caveats(prediction.networks)])
+
+
+def origin(prediction: GenerationPrediction, chosen: Chosen) -> str:
+    """One line: where the estimate comes from, and the command that measures its steps on this machine."""
+    told = source_of(prediction.tiers, "", prediction.threads, chosen)
+    if not chosen.for_this_machine:
+        return told
+    return f"{told}; measure its steps on this machine: {chosen.request.collect_command('measured.db')}"
+
+
+def _time_and_share(us: float, total_us: float) -> tuple[str, str]:
+    return (f"{us / 1e3:.3g}", f"{us / total_us:.1%}") if us else ("", "")
+
+
+def _with_interval(found: tuple[float, float, float], unit: str) -> str:
+    """A number with its interval; what has no estimate has one end only."""
+    middle, low, high = found
+    if math.isfinite(middle):
+        return f"{middle:.3g} {unit}, 90 % interval {low:.3g} to {high:.3g} {unit}"
+    ends = [f"at least {low:.3g} {unit}"] * math.isfinite(low) + [f"at most {high:.3g} {unit}"] * math.isfinite(high)
+    return ", ".join(["unknown", *ends])
