@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NOT_ASKED = "not asked for (--check-outputs never)"
 
-Form = Literal["onnx", "torchscript", "tflite"]
+Form = Literal["onnx", "torchscript", "tflite", "pt2"]
 """Of a model in a file that runtimes read."""
 
 

@@ -87,6 +87,7 @@ def explain_built(
     limits = _limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
     found = []
+    vendor_disturbed = 0
     for key, label in labels.items():
         numbers = [number for number, other in enumerate(keys) if other == key]
         evidence = Evidence(
@@ -102,9 +103,18 @@ def explain_built(
         )
         host = machine.device.host_fingerprint
         others = known.of(compiled.by_label[label], host, evidence.us("hot"), limits.flops_per_us[threads])
+        vendor_disturbed += others.vendor_is_disturbed
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
         found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
-    loaded_by_others = ["others used the machine meanwhile: repeat it when they do not"] if times.foreign_load else []
+    notes = [*built.notes]
+    if times.foreign_load:
+        notes.append("others used the machine meanwhile: repeat it when they do not")
+    if vendor_disturbed:
+        count = f"{vendor_disturbed} operators" if vendor_disturbed > 1 else "1 operator"
+        notes.append(f"the vendor's times of {count} were disturbed, so nothing is compared with them")
+    if attained[threads] >= limits.flops_per_us[threads]:
+        notes.append("the compute peak is what its fastest operator attains, which is more than the probe attained")
+    notes += [code.note] if code.note else []
     advice = advice_by_command(found)
     return ModelExplanation(
         model=request.build.model.name,
@@ -114,7 +124,7 @@ def explain_built(
         verdict=verdict_of(advice, whole_us),
         advice=advice,
         operators=sorted(found, key=lambda one: -one.model_share),
-        notes=[*built.notes, *loaded_by_others, *([code.note] if code.note else [])],
+        notes=notes,
     )
 
 
