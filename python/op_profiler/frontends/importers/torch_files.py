@@ -10,12 +10,14 @@ import contextlib
 import importlib
 import os
 import sys
+import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.tvm_build import replaced
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
@@ -126,10 +128,29 @@ def _load_exported(path: Path) -> Any:
         if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
             raise ModelError(f"{path} holds pickled objects beside its tensors, which are not read")
     try:
-        with quiet(), _weights_only():
+        with quiet(), _weights_only(), _hints_kept():
             return torch.export.load(str(path))
     except Exception as error:  # zip, schema and unpickling errors of every kind
         raise ModelError(f"{path} cannot be read as a torch.export program: {said(error)}") from error
+
+
+def _hints_kept() -> contextlib.AbstractContextManager[None]:
+    """torch works out the types of the same classes of its schema for each node again, in a fifth of an import."""
+    from torch._export.serde import serialize
+
+    class Typing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(typing, name)
+
+        def get_type_hints(self, kind: type, **options: Any) -> dict[str, Any]:
+            if kind not in _HINTS:
+                _HINTS[kind] = typing.get_type_hints(kind, **options)
+            return _HINTS[kind]
+
+    return replaced(serialize, "typing", Typing())
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
 
 
 @contextlib.contextmanager
