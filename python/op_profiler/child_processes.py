@@ -20,7 +20,7 @@ import msgspec
 
 import op_profiler
 from op_profiler.addresses import without_password
-from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MODEL, ModelError, OpProfilerError
 
 _PR_SET_PDEATHSIG = 1
 _COMMAND = "OP_PROFILER_COMMAND"
@@ -169,6 +169,15 @@ def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int
         events.write(json.dumps(found) + "\n")
         events.flush()
     return 0
+
+
+def failure_of(event: Mapping[str, Any]) -> OpProfilerError:
+    """The error that an event with ``error`` and ``code`` is of."""
+    if event["code"] == EXIT_MODEL:
+        return ModelError(event["error"])
+    error = OpProfilerError(event["error"])
+    error.exit_code = event["code"]
+    return error
 
 
 def _done(work: Callable[[], Mapping[str, object] | None]) -> Mapping[str, object]:

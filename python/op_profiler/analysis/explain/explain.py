@@ -86,8 +86,7 @@ def explain_built(
     attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
     limits = _limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
-    found = []
-    vendor_disturbed = 0
+    found, vendor_disturbed = [], 0
     for key, label in labels.items():
         numbers = [number for number, other in enumerate(keys) if other == key]
         evidence = Evidence(
@@ -106,15 +105,6 @@ def explain_built(
         vendor_disturbed += others.vendor_is_disturbed
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
         found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
-    notes = [*built.notes]
-    if times.foreign_load:
-        notes.append("others used the machine meanwhile: repeat it when they do not")
-    if vendor_disturbed:
-        count = f"{vendor_disturbed} operators" if vendor_disturbed > 1 else "1 operator"
-        notes.append(f"the vendor's times of {count} were disturbed, so nothing is compared with them")
-    if attained[threads] >= limits.flops_per_us[threads]:
-        notes.append("the compute peak is what its fastest operator attains, which is more than the probe attained")
-    notes += [code.note] if code.note else []
     advice = advice_by_command(found)
     return ModelExplanation(
         model=request.build.model.name,
@@ -124,8 +114,22 @@ def explain_built(
         verdict=verdict_of(advice, whole_us),
         advice=advice,
         operators=sorted(found, key=lambda one: -one.model_share),
-        notes=notes,
+        notes=[
+            *built.notes,
+            *_notes(times.foreign_load, vendor_disturbed, attained[threads] >= limits.flops_per_us[threads], code.note),
+        ],
     )
+
+
+def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool, of_code: str) -> list[str]:
+    """What limits the comparisons: load of others, the vendor's times of so many operators, the peak, the cycles."""
+    notes = ["others used the machine meanwhile: repeat it when they do not"] if foreign_load else []
+    if vendor_disturbed:
+        count = f"{vendor_disturbed} operators" if vendor_disturbed > 1 else "1 operator"
+        notes.append(f"the vendor's times of {count} were disturbed, so nothing is compared with them")
+    if attains_peak:
+        notes.append("the compute peak is what its fastest operator attains, which is more than the probe attained")
+    return [*notes, of_code] if of_code else notes
 
 
 def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -> list[int]:

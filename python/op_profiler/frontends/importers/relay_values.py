@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm, replaced
@@ -47,15 +47,15 @@ def usual_converters() -> Any:
     return _converter_class()(_prelude(), "float32")
 
 
-def quick_converters() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def quick_converters() -> Iterator[None]:
     """TVM's importer of torch copies its prelude, of 240 functions, instead of making it anew for each model, and looks
     at it only where a type depends on it."""
     from tvm.relay.frontend import pytorch
 
-    stack = contextlib.ExitStack()
-    stack.enter_context(replaced(pytorch, "Prelude", _copied_prelude))
-    stack.enter_context(replaced(pytorch, "PyTorchOpConverter", _converter_class()))
-    return stack
+    prelude = replaced(pytorch, "Prelude", _copied_prelude)
+    with prelude, replaced(pytorch, "PyTorchOpConverter", _converter_class()):
+        yield
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def _converter_class() -> Any:
 
     error = load_tvm().TVMError
 
-    class Converters(PyTorchOpConverter):  # type: ignore[misc]  # TVM has no types
+    class Converters(PyTorchOpConverter):
         def infer_type_with_prelude(self, val: Any) -> Any:
             try:
                 return self.infer_type(val)

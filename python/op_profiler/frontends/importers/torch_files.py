@@ -7,9 +7,7 @@ held to weights.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import sys
 import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +20,7 @@ from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.torch_functions import called
 from op_profiler.frontends.importers.torch_options import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.lean_imports import quiet
@@ -196,7 +195,7 @@ def lower_function(request: ModelRequest) -> ImportedModel:
     torch = torch_importer.load_torch()
     torch_importer.prepare_torchvision()  # the user's code may import it
     torch.manual_seed(0)
-    model, examples = _call(request.name)
+    model, examples = called(request.name)
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"{request.name} returned {type(model).__name__} where a torch.nn.Module was expected")
     if examples is None:
@@ -242,25 +241,6 @@ def _tensors(name: str, examples: Any) -> list[Any]:
             "return a tensor, or a list or a dict of tensors"
         )
     return tensors
-
-
-def _call(name: str) -> tuple[Any, Any]:
-    module, _, function = name.partition(":")
-    folder = os.getcwd()
-    sys.path.insert(0, folder)
-    try:
-        made = getattr(importlib.import_module(module), function)()
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
-    finally:
-        os.chdir(folder)  # the user's code may have left it, and names of files are meant from here
-        with contextlib.suppress(ValueError):
-            sys.path.remove(folder)
-    if isinstance(made, torch_importer.load_torch().nn.Module):
-        return made, None
-    if not isinstance(made, (tuple, list)) or len(made) != 2:
-        raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
-    return made[0], made[1]
 
 
 def _resized(tensor: Any, shape: tuple[int, ...] | None) -> Any:

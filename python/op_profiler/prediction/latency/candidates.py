@@ -11,9 +11,9 @@ import numpy as np
 
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import OpProfilerError
-from op_profiler.frontends import source_and_name
 from op_profiler.prediction.latency.answer import Chosen, choose, network_of
 from op_profiler.prediction.latency.lowered_models import LoweringPool
+from op_profiler.prediction.latency.model_lists import ListedModel
 from op_profiler.prediction.latency.network import Network, NetworkPrediction
 from op_profiler.prediction.latency.request import PredictRequest
 
@@ -44,12 +44,12 @@ class PredictedModel:
 
 
 def predict_each(
-    request: PredictRequest, names: Sequence[str], devices: Sequence[str | None], note: Callable[[str], None]
+    request: PredictRequest, models: Sequence[ListedModel], devices: Sequence[str | None], note: Callable[[str], None]
 ) -> Iterator[PredictedModel]:
     """Predict every model on every device. A model that cannot be read or lowered is a candidate with its error.
 
     Args:
-        request: of one model, whose name is replaced.
+        request: of one model, which is replaced.
         devices: as `PredictRequest.device`.
         note: receives the model that is lowered now.
 
@@ -58,7 +58,10 @@ def predict_each(
     """
     chosen: dict[str | None, Chosen] = {}
     with LoweringPool(of_many=True) as pool:
-        begun = [(name, _begun(_asked(request, name), devices, chosen, pool)) for name in names]
+        begun = [
+            (one.label, _begun(dataclasses.replace(request, model=one.request), devices, chosen, pool))
+            for one in models
+        ]
         for name, networks in begun:
             note(name)
             if isinstance(networks, str):
@@ -72,11 +75,6 @@ def predict_each(
                     break
                 for threads in chosen[device].threads:
                     yield _candidate(name, chosen[device], chosen[device].predict(found, threads))
-
-
-def _asked(request: PredictRequest, name: str) -> PredictRequest:
-    source, plain = source_and_name(name, request.model.source)
-    return dataclasses.replace(request, model=dataclasses.replace(request.model, source=source, name=plain))
 
 
 def _begun(

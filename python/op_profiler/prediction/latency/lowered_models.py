@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_model import load_model
 from op_profiler.cache import cache_folder, code_digest
-from op_profiler.child_processes import KeptChild, serve
+from op_profiler.child_processes import KeptChild, failure_of, serve
 from op_profiler.compilers.compiler import compiler_in_use, use_compiler
 from op_profiler.compilers.imported_model import OF_COMPARED_KINDS, Agreement
 from op_profiler.cores import usable_cores
 from op_profiler.dataset.convert import build
-from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MODEL, ModelError, OpProfilerError
+from op_profiler.errors import MeasureError, ModelError
 from op_profiler.files import atomic_file
 from op_profiler.frontends import FRONTENDS
 from op_profiler.operators.operator import Operator
@@ -117,7 +117,8 @@ class LoweringProcess:
         self._stack = contextlib.ExitStack()
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="op_profiler-")))
         log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115 - closed by `__exit__`
-        self._child = self._stack.enter_context(KeptChild(__name__, log))
+        self._child = KeptChild(__name__, log)
+        self._stack.push(self._child)
 
     def __enter__(self) -> LoweringProcess:
         return self
@@ -133,7 +134,7 @@ class LoweringProcess:
         """
         path = self._folder / "lowered.json"
         path.unlink(missing_ok=True)
-        answer = self._child.ask(_Task(request, str(path), self._of_many))
+        answer = self._child.ask(_LoweringTask(request, str(path), self._of_many))
         if answer is None:
             self.has_died = True
             code = self._child.process.wait()
@@ -142,13 +143,11 @@ class LoweringProcess:
                 f"{request.model.name} does not lower: the process that lowers it died ({how}); export the model in "
                 "another form, or leave out the part of it that the compiler cannot take"
             )
-        if answer.get("code") == EXIT_MODEL:
-            raise ModelError(answer["error"])
+        if "error" in answer:
+            raise failure_of(answer)
         found = _read(path)
-        if "error" in answer or found is None:
-            error = OpProfilerError(answer.get("error", f"{request.model.name} was lowered, but {path} is not there"))
-            error.exit_code = answer.get("code", EXIT_ENVIRONMENT)
-            raise error
+        if found is None:
+            raise MeasureError(f"{request.model.name} was lowered, but {path} cannot be read; is the disk full?")
         return found
 
 
@@ -180,9 +179,8 @@ class LoweringPool:
         return self._threads.submit(work, self._lower)
 
     def _lower(self, request: BuildRequest) -> LoweredModel:
-        own: dict[tuple[str, str], LoweringProcess] = self._own.__dict__
-        tvm = request.compiler, request.kind.tvm_build  # a process loads one
-        process = own.get(tvm)
+        own, tvm = vars(self._own), f"{request.compiler} {request.kind.tvm_build}"  # a process loads one TVM
+        process: LoweringProcess | None = own.get(tvm)
         if process is None or process.has_died:
             process = own[tvm] = LoweringProcess(of_many=self._of_many)
             self._processes.append(process)
@@ -190,7 +188,7 @@ class LoweringPool:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Task:
+class _LoweringTask:
     """A model to lower into a file, and whether many are lowered."""
 
     request: BuildRequest
@@ -200,10 +198,10 @@ class _Task:
 
 def main() -> int:
     """Entry of the process that lowers models."""
-    return serve(_Task, _lower_into)
+    return serve(_LoweringTask, _lower_into)
 
 
-def _lower_into(task: _Task) -> dict[str, object]:
+def _lower_into(task: _LoweringTask) -> dict[str, object]:
     """Write the model of a request to a file."""
     use_compiler(task.request.compiler)
     model = _lower(task.request, _COMPARED_KINDS if task.of_many else None)
