@@ -86,7 +86,7 @@ def explain_built(
     attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
     limits = _limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
-    found, vendor_disturbed = [], 0
+    host, peak, found, vendor_disturbed = machine.device.host_fingerprint, limits.flops_per_us[threads], [], 0
     for key, label in labels.items():
         numbers = [number for number, other in enumerate(keys) if other == key]
         evidence = Evidence(
@@ -100,8 +100,7 @@ def explain_built(
             parallel_loop=compiled.loops[label][-1] if compiled.loops.get(label) else None,
             in_chain=in_chain([call.inputs for call in compiled.calls], numbers),
         )
-        host = machine.device.host_fingerprint
-        others = known.of(compiled.by_label[label], host, evidence.us("hot"), limits.flops_per_us[threads])
+        others = known.of(compiled.by_label[label], host, evidence.us("hot"), peak)
         vendor_disturbed += others.vendor_is_disturbed
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
         found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
@@ -114,10 +113,7 @@ def explain_built(
         verdict=verdict_of(advice, whole_us),
         advice=advice,
         operators=sorted(found, key=lambda one: -one.model_share),
-        notes=[
-            *built.notes,
-            *_notes(times.foreign_load, vendor_disturbed, attained[threads] >= limits.flops_per_us[threads], code.note),
-        ],
+        notes=[*built.notes, *_notes(times.foreign_load, vendor_disturbed, attained[threads] >= peak, code.note)],
     )
 
 
