@@ -79,7 +79,9 @@ def with_agreement(
     """
     kept = _Kept(model)
     agreement = kept.read() if request.check_outputs != "always" else None
-    kinds = model.reference.kinds if model.reference is not None else frozenset()
+    kinds: frozenset[str] = frozenset()
+    if compared_kinds is not None and model.reference is not None:
+        kinds = model.reference.kinds
     if request.check_outputs == "never":
         agreement = agreement or Agreement()
     elif agreement is None and request.check_outputs == "once" and compared_kinds and kinds and kinds <= compared_kinds:

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler.building.request import BuildRequest
+from op_profiler.building.requested_model import load_model
+from op_profiler.compilers.compiler import use_compiler
+from op_profiler.compilers.imported_model import OF_COMPARED_KINDS
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.prediction.latency.model_lists import models_of
@@ -74,3 +78,23 @@ def test_a_list_of_modules_is_predicted_in_kept_processes(tmp_path: Path, monkey
     times = [rows[f"search:candidates[{place}]"]["total_us"] for place in range(3)]
     assert times == sorted(times) and times[0] > 0
     assert "does not run on inputs of shape" in rows["search:candidates[3]"]["error"], "it costs no other candidate"
+
+
+@needs("torch")
+def test_outputs_are_compared_where_a_kind_of_node_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "search.py").write_text(SEARCH)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+    use_compiler("relay")
+    compared: set[str] = set()
+    found = []
+    for place in (0, 1, 2):
+        asked = ModelRequest(source="file", name=f"search:candidates[{place}]")
+        build = BuildRequest(model=asked, schedules="none")
+        found.append(load_model(build, compared_kinds=compared)[0].agreement)
+    first, *others = found
+    assert first.outputs_agree is True and first.outputs_reference.startswith("torch")
+    assert [one.outputs_reference for one in others] == [OF_COMPARED_KINDS] * 2
+    assert any(kind.startswith("aten::linear(") for kind in compared)
+    alone = load_model(build)[0].agreement
+    assert alone.outputs_agree is True, "a model that is asked about by itself is compared"
