@@ -32,6 +32,17 @@ def compiler(needed_for: str = "running a plan") -> list[str]:
     return [*command, *_FLAGS]
 
 
+def check_cpp_compiler(needed_for: str) -> None:
+    """Refuse where torch finds no C++ compiler: ``CXX``, else g++.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    command = os.environ.get("CXX", "").split() or ["g++"]
+    if shutil.which(command[0]) is None:
+        raise MeasureError(f"{needed_for} needs a C++ compiler, and there is no {command[0]}: install g++, or set CXX")
+
+
 def make_library(
     path: str, files: Sequence[str], options: Sequence[str] = (), *, needed_for: str = "running a plan"
 ) -> None:

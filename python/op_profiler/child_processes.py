@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import shlex
@@ -11,15 +12,15 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 
 import op_profiler
 from op_profiler.addresses import without_password
-from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MODEL, ModelError, OpProfilerError
 
 _PR_SET_PDEATHSIG = 1
 _COMMAND = "OP_PROFILER_COMMAND"
@@ -78,6 +79,12 @@ class Child:
     """
 
     def __init__(self, module: str, task: object, log: IO[str] | None = None, *, path: str | None = None) -> None:
+        self._begin(module, log, path)
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:  # it died at once: a crash like others
+            stdin.write(msgspec.json.encode(task))
+
+    def _begin(self, module: str, log: IO[str] | None, path: str | None = None) -> None:
         read_end, write_end = os.pipe()
         self.process = self._start(
             [sys.executable, "-c", _program(module), str(write_end)],
@@ -89,9 +96,6 @@ class Child:
         )
         os.close(write_end)
         self._events = os.fdopen(read_end, "rb")
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:  # it died at once: a crash like others
-            stdin.write(msgspec.json.encode(task))
 
     def _start(self, command: list[str], **how: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, **how)
@@ -111,6 +115,84 @@ class Child:
         self._events.close()
 
 
+class KeptChild(Child):
+    """A process that carries out one task after the other, so that its imports are made once.
+
+    Args:
+        module: whose `main` calls `serve`.
+        log: as of `Child`.
+    """
+
+    def __init__(self, module: str, log: IO[str]) -> None:
+        self._begin(module, log)
+
+    def ask(self, task: object) -> dict[str, Any] | None:
+        """Have a task carried out. Return its result; with ``error`` and ``code`` after an error, None after a crash.
+
+        Args:
+            task: of a type that msgspec encodes.
+        """
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(msgspec.json.encode(task) + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        return next(self.events(), None)
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+
+def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int:
+    """Carry out the tasks of a `KeptChild` until there are no more. Each has one event: its result, or its error.
+
+    Args:
+        of: the type of the tasks.
+        work: called with each task.
+
+    Returns:
+        The exit code.
+    """
+    end_with_parent()
+    tasks, events = os.fdopen(os.dup(0), "rb"), os.fdopen(int(sys.argv[1]), "w")
+    with open(os.devnull, "rb") as nothing:  # what a task runs may read its input, which is not the tasks
+        os.dup2(nothing.fileno(), 0)
+    for number, line in enumerate(tasks):
+        if number == 1:  # what imports left is there for good: looking at it again takes a tenth of the time
+            gc.collect()
+            gc.freeze()
+        found = _done(lambda task=line: work(msgspec.json.decode(task, type=of)))  # type: ignore[misc]
+        events.write(json.dumps(found) + "\n")
+        events.flush()
+    return 0
+
+
+def failure_of(event: Mapping[str, Any]) -> OpProfilerError:
+    """The error that an event with ``error`` and ``code`` is of."""
+    if event["code"] == EXIT_MODEL:
+        return ModelError(event["error"])
+    error = OpProfilerError(event["error"])
+    error.exit_code = event["code"]
+    return error
+
+
+def _done(work: Callable[[], Mapping[str, object] | None]) -> Mapping[str, object]:
+    """What came of some work: its result, or its ``error`` and the exit ``code``."""
+    try:
+        return work() or {}
+    except OpProfilerError as error:
+        return {"error": str(error), "code": error.exit_code}
+    except MemoryError:
+        return {"error": "out of memory", "code": EXIT_ENVIRONMENT}
+    except Exception as error:  # noqa: BLE001 - whatever it is, who started this has to hear of it
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error}", "code": EXIT_ENVIRONMENT}
+
+
 def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], object]) -> int:
     """Read the task in a `Child` and carry it out. After an error the last event has ``error`` and its exit ``code``.
 
@@ -128,16 +210,11 @@ def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], obje
         events.write(json.dumps(event) + "\n")
         events.flush()
 
-    try:
+    def carried_out() -> None:
         work(msgspec.json.decode(sys.stdin.buffer.read(), type=of), tell)
-    except OpProfilerError as error:
-        why, code = str(error), error.exit_code
-    except MemoryError:
-        why, code = "out of memory", EXIT_ENVIRONMENT
-    except Exception as error:  # noqa: BLE001 - whatever it is, who started this has to hear of it
-        traceback.print_exc()
-        why, code = f"{type(error).__name__}: {error}", EXIT_ENVIRONMENT
-    else:
+
+    failure = _done(carried_out)
+    if not failure:
         return 0
-    tell(error=why, code=code)
-    return code
+    tell(**failure)
+    return cast(int, failure["code"])

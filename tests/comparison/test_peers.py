@@ -21,7 +21,7 @@ from op_profiler.comparison.peers.measuring import compare_with_peers
 from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.comparison.peers.result import AtThreads
 from op_profiler.comparison.peers.torch_peer import outermost
-from op_profiler.errors import EXIT_MISSING_PACKAGE, MissingPackageError, UnknownNameError, UsageError
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE, MissingPackageError, UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.peers import verdicts
 
@@ -120,12 +120,33 @@ def test_an_onnx_file_in_the_runtimes_that_read_it(tmp_path: Path) -> None:
 def test_a_torch_module_in_every_runtime_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small_network.py").write_text(NETWORK)
     monkeypatch.chdir(tmp_path)
-    against = installed({"onnx", "torchscript"})
+    against = installed({"onnx", "torchscript", "pt2"})
     found = compare_with_peers(request_of("small_network:network", against), lambda _: None)
     (at,) = found.at
     check(at, against)
     assert {"0", "3"} <= {layer.layer for layer in at.layers}
     assert all(layer.advice for layer in at.layers[:10] if layer.lost_us > 0)
+
+
+@pytest.mark.slow
+@needs("torch")
+def test_explain_with_torch_next_to_it(tmp_path: Path) -> None:
+    (tmp_path / "small_network.py").write_text(NETWORK)
+    command = ("explain", "small_network:network", "--threads", "1", "--against", "torch,torch.compile", "--json")
+    done = op_profiler(*command, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ours, eager, compiled = json.loads(done.stdout)["baselines"]
+    assert (ours["name"], eager["name"], compiled["name"]) == ("default", "torch", "torch.compile")
+    assert ours["agree"] is None and eager["agree"] and compiled["agree"]
+    assert all(one["median_us"] > 0 and not one["problem"] for one in (ours, eager, compiled))
+
+
+@needs("torch")
+@pytest.mark.parametrize("command", [("compare",), ("explain",)])
+def test_torch_compile_without_a_compiler_is_refused(command: tuple[str, ...]) -> None:
+    done = op_profiler(*command, "mlp", "--against", "torch.compile", environment={"CXX": "no-such-compiler"})
+    assert done.returncode == EXIT_ENVIRONMENT
+    assert "--against torch.compile needs a C++ compiler, and there is no no-such-compiler" in done.stderr
 
 
 @needs("onnx", "onnxruntime", "torch")

@@ -25,7 +25,7 @@ from op_profiler.measure.disturbance import CORES_SLOW, UNSTEADY, spoils
 from op_profiler.measure.host_state import HostState
 from op_profiler.measure.limits import Limits
 from op_profiler.measure.measurement import Device
-from op_profiler.measure.quiet_rounds import quiet_rounds, scatter
+from op_profiler.measure.quiet_rounds import quiet_means, quiet_rounds, scatter
 from op_profiler.measure.samples import Samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +52,15 @@ def found_in(samples: Samples) -> tuple[bool, float, float]:
     """Whether they are steady, the share that is quiet, and how far the median of the used rounds is off."""
     quiet = quiet_rounds(samples, noise=0.0, target=Limits().target)
     return quiet.steady, quiet.share, abs(float(np.median(np.array(samples.whole_us)[quiet.used])) / QUIET_US - 1)
+
+
+@pytest.mark.parametrize(("slow", "steady"), [(0, True), (3, True), (10, False)])
+def test_means_of_a_kernel_in_two_modes(slow: int, steady: bool) -> None:
+    means = 50.0 * np.exp(np.random.default_rng(0).normal(0.0, _NOISE, 21))
+    means[:slow] *= _SLOW
+    found = quiet_means(means, target=Limits.target)
+    assert (found.steady, found.used.sum()) == (steady, 21 - slow)
+    assert quiet_means(np.array([50.0, 900.0, 50.0]), target=Limits.target).used.all(), "few are all quiet"
 
 
 @pytest.mark.parametrize("rounds", [11, 20, 60, 300])

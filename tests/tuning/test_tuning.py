@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 from op_profiler.collection.studies.tune import measurement_of, trial_result
+from op_profiler.collection.studies.vendor import _disturbed
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.chosen import chosen_schedules
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.compilers.relay.tasks import anchor_of, tunables
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.errors import UnknownNameError
+from op_profiler.measure.disturbance import UNSTEADY
 from op_profiler.schedules.schedule import OWN_TEMPLATE
 from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
 from op_profiler.tuning.reference import Reference
@@ -99,6 +102,18 @@ def test_what_is_known_is_not_measured_again(tuner: str, runner: TrialRunner, ta
 def test_a_resumed_search_tells_its_tuner_what_the_first_one_told() -> None:
     told = TrialResult(samples_us=(1.23456, 0.00049, 2.3456789))
     assert trial_result(measurement_of(told)) == told
+
+
+def test_times_of_the_vendor_are_judged_as_ours() -> None:
+    steady = TrialResult(samples_us=tuple(50.0 + 0.1 * (n % 5) for n in range(21)))
+    apart = TrialResult(samples_us=tuple(50.0 if n % 2 else 400.0 for n in range(21)))
+    loaded = dataclasses.replace(steady, foreign_load=True)
+    found = {name: measurement_of(one) for name, one in (("vendor", apart), ("default", steady))}
+    assert found["vendor"].disturbed_by == UNSTEADY and found["vendor"].median_us == 50.0
+    assert _disturbed(found) == "unsteady: vendor"
+    assert _disturbed({"default": measurement_of(steady)}) is None
+    assert _disturbed({"vendor": measurement_of(loaded)}) == "background load"
+    assert trial_result(measurement_of(loaded)) == loaded
 
 
 def test_each_template_gets_a_share_and_the_best_the_rest(runner: TrialRunner, target: Any) -> None:

@@ -193,7 +193,7 @@ def explain(
     request: Annotated[
         ExplainRequest,
         Only("batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs", "target", "threads"),
-        Only("schedules", "top", "trials_from", "db"),
+        Only("schedules", "against", "top", "trials_from", "db"),
     ],
 ) -> ModelExplanation:
     """Tell why operators take as long as they do: what each loses to what, how sure that is, and what to try.
@@ -215,7 +215,7 @@ def explain(
     Raises:
         OpProfilerError: the model or the machine stands in the way.
     """
-    from op_profiler.analysis.explain.explain import explain as run
+    from op_profiler.comparison.peers.baselines import explain_against
 
     if isinstance(model, Run):
         build = dataclasses.replace(request.build, model=model.request.build.model)
@@ -226,7 +226,7 @@ def explain(
         asked = model_request(request.build.model, model, inputs)
         request = dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked))
     request.check()
-    return run(request, silent)
+    return explain_against(request, silent)
 
 
 @from_python

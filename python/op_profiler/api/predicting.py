@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from op_profiler.options import Only
 from op_profiler.prediction.evaluation import EvaluateRequest
 from op_profiler.prediction.latency import answer
 from op_profiler.prediction.latency.generation import generation_of, predict_generation
+from op_profiler.prediction.latency.lowered_models import LoweringPool
 from op_profiler.prediction.latency.network import predict_networks
 from op_profiler.prediction.latency.request import PredictRequest
 from op_profiler.report.status import Status
@@ -60,22 +62,23 @@ def predict(
     many = isinstance(model, list)
     models = model if isinstance(model, list) else [(model, inputs)]
     request = dataclasses.replace(request, threads=() if threads is None else (threads,))
-    requests = [dataclasses.replace(request, model=model_request(request.model, one)) for one in models]
     if request.prefill is not None:
         if many:
             raise UsageError("prefill is for one model; call predict for each")
-        (asked,) = requests
+        asked = dataclasses.replace(request, model=model_request(request.model, models[0]))
         asked.check()
         answering = answer.choose(asked, silent)
         return predict_generation(answering, generation_of(answering, asked, silent), answering.threads[0])
-    networks = []
-    with Status(quiet=not many, steps=len(requests)) as status:
-        chosen = None
-        for one in requests:
+    chosen, begun, networks = None, [], []
+    with LoweringPool(of_many=many) as pool, Status(quiet=not many, steps=len(models)) as status:
+        for model in models:  # one is exported while those before it are lowered
+            one = dataclasses.replace(request, model=model_request(request.model, model))
             one.check()
             chosen = chosen or answer.choose(one, silent)
-            status.step(f"lowering {one.model.name}")
-            networks.append(answer.network_of(chosen, one, silent)[0])
+            begun.append((one.model.name, pool.submit(functools.partial(answer.network_of, chosen, one, silent))))
+        for name, network in begun:
+            status.step(f"lowering {name}")
+            networks.append(network.result()[0])
     if chosen is None:
         return []
     count = chosen.threads[0]

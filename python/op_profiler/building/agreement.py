@@ -22,7 +22,13 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_inputs import static_inputs
 from op_profiler.building.requested_target import target_for
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.imported_model import Agreement, FrameworkReference, ImportedModel, NoReference
+from op_profiler.compilers.imported_model import (
+    OF_COMPARED_KINDS,
+    Agreement,
+    FrameworkReference,
+    ImportedModel,
+    NoReference,
+)
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.weight_files import drop_copies
 from op_profiler.errors import MeasureError, ModelError, OpProfilerError
@@ -54,21 +60,32 @@ class OutputsDifferError(ModelError):
 
 
 def with_agreement(
-    request: BuildRequest, model: ImportedModel, given: Mapping[str, np.ndarray], announce: Callable[..., None]
+    request: BuildRequest,
+    model: ImportedModel,
+    given: Mapping[str, np.ndarray],
+    announce: Callable[..., None],
+    compared_kinds: set[str] | None = None,
 ) -> ImportedModel:
     """The model with what is known of its outputs, and without its reference, which may hold its weights again.
 
     Args:
         given: inputs of the user's; empty: random ones.
         announce: told the stage before it begins.
+        compared_kinds: kinds of nodes in models that were compared before, to which those of this one are added. A
+            model that has no other ones is not compared. None: each model is.
 
     Raises:
         OutputsDifferError: it computes something else, and the request does not take that.
     """
     kept = _Kept(model)
     agreement = kept.read() if request.check_outputs != "always" else None
+    kinds: frozenset[str] = frozenset()
+    if compared_kinds is not None and model.reference is not None:
+        kinds = model.reference.kinds
     if request.check_outputs == "never":
         agreement = agreement or Agreement()
+    elif agreement is None and request.check_outputs == "once" and compared_kinds and kinds and kinds <= compared_kinds:
+        agreement = Agreement(outputs_reference=OF_COMPARED_KINDS)
     elif agreement is None:
         announce(stage="comparing outputs")
         static_inputs(model, request)  # refuses a model of free sizes, whichever way it is measured
@@ -83,6 +100,8 @@ def with_agreement(
             agreement = Agreement(outputs_reference=f"the model does not run as a whole ({error})")
         else:
             kept.write(agreement)
+        if compared_kinds is not None:
+            compared_kinds |= kinds
     elif agreement.outputs_agree is False:
         raise OutputsDifferError(kept.why(), agreement)
     warning = (f"this is another model: its {agreement}",) if agreement.outputs_agree is False else ()

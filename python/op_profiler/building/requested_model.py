@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 
 def load_model(
-    request: BuildRequest, announce: Callable[..., None] = silent
+    request: BuildRequest, announce: Callable[..., None] = silent, compared_kinds: set[str] | None = None
 ) -> tuple[ImportedModel, dict[str, np.ndarray], Any]:
     """The model in its precision, the inputs that the user gave (or none), and the target to compile for.
 
     Args:
         announce: told the stage before it begins.
+        compared_kinds: as of `with_agreement`.
 
     Raises:
         ModelError: it cannot be lowered, or computes something else than in its own framework.
@@ -41,7 +42,7 @@ def load_model(
     _check_control(request, model)
     target = target_for(model, request.kind, request.precision, target)
     inputs = given_inputs(request, model)
-    model = with_agreement(request, model, inputs, announce)
+    model = with_agreement(request, model, inputs, announce, compared_kinds)
     if request.precision != "float32" and not FRONTENDS.get(request.model.source).has_precisions:
         if request.precision == "int8":
             announce(stage="calibrating")

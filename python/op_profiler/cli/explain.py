@@ -22,7 +22,10 @@ op-profiler explain 4f0c2a9be1d37c55 --db sqlite:///mine.db        (one operator
 
 op-profiler explain model.onnx --schedules none --json
 
-Exit codes: 0 done; 2 wrong usage; 4 the model cannot be lowered; 5 the machine or the dataset stands in the way.
+op-profiler explain resnet18 --against torch,torch.compile         (the whole model in torch, too)
+
+Exit codes: 0 done; 2 wrong usage; 3 a runtime of --against is not installed; 4 the model cannot be lowered; 5
+the machine or the dataset stands in the way.
 """
 
 
@@ -33,7 +36,7 @@ def explain(
     request: Annotated[
         ExplainRequest,
         Only("modelsource", "batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs", "target"),
-        Only("schedules", "top", "trials_from", "db"),
+        Only("schedules", "against", "top", "trials_from", "db"),
     ],
     threads: Annotated[
         str | None,
@@ -51,7 +54,7 @@ def explain(
     model, it keeps what was found, and op-profiler report shows it.
     """
     from op_profiler import json_text
-    from op_profiler.analysis.explain.explain import explain as run
+    from op_profiler.comparison.peers.baselines import explain_against
     from op_profiler.cores import binding_order
     from op_profiler.measure.background import tell_background
     from op_profiler.report.explanation import show
@@ -65,7 +68,7 @@ def explain(
     with Status(quiet=quiet) as status:
         if request.build.on_host:
             tell_background(binding_order()[: max(request.build.threads)], status.note)
-        found = run(request, status.step)
+        found = explain_against(request, status.step)
     if as_json:
         print(json_text.dumps(found))
         return

@@ -15,9 +15,9 @@ import typer
 from op_profiler.cli import options
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.files import check_writable
-from op_profiler.frontends import source_and_name
 from op_profiler.frontends.frontend import inputs_of
 from op_profiler.option_values import parse_latency_us
+from op_profiler.prediction.latency.model_lists import ListedModel, models_of
 from op_profiler.prediction.latency.request import PredictRequest
 
 EXAMPLES = """Examples:
@@ -33,7 +33,10 @@ op-profiler predict resnet-18 mobilenet nets/*.onnx --below 5ms --device znver4,
 
 op-profiler predict --device list                          (prints the devices; with --db those of the dataset)
 
-op-profiler predict @candidates.txt --format csv           (one model per line; also package.module:function)
+op-profiler predict @candidates.txt --format csv           (one model per line; also package.module:function, or
+                                                            {"model": "bert", "label": "short", "sequence_length": 64})
+
+op-profiler predict 'search:candidates[*]' --below 5ms     (all torch modules of a list in search.py)
 
 op-profiler predict resnet-18 --target cuda                (for the GPU with shipped data; needs a TVM with CUDA)
 
@@ -58,8 +61,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
         list[str] | None,
         typer.Argument(
             metavar="MODEL...",
-            help="Name, source:name, path of a model file, or package.module:function. Several models, or @FILE with "
-            "one model per line, are printed as a table with a row for each model, the fastest first.",
+            help="Name, source:name, path of a model file, or package.module:function. Several models, 'nets/*.onnx', "
+            "a list 'package.module:name[*]', or @FILE with one of these or a JSON object per line, are printed as a "
+            "table with a row for each model, the fastest first.",
         ),
     ] = None,
     input_dims: Annotated[
@@ -107,20 +111,17 @@ def predict(  # noqa: PLR0913 - the options are the interface
     if request.device == "list":
         texts.show_devices(known_devices(request.db))
         return
-    names, devices = _named(models or []), request.device.split(",") if request.device else [None]
+    named, devices = models_of(models or [], asked), request.device.split(",") if request.device else [None]
     if request.prefill is not None and (report is not None or format == "runtime_lut" or below):
         raise UsageError("--report, --below and --format runtime_lut are for a model as a whole; leave out --prefill")
-    if len(names) * len(devices) > 1 or below:
+    if len(named) * len(devices) > 1 or below:
         if request.prefill is not None:
             raise UsageError("--prefill is for one model on one device")
         if save is not None or report is not None or format == "runtime_lut":
             raise UsageError("--save, --report and --format runtime_lut are for one model on one device")
-        _predict_each(
-            dataclasses.replace(request, model=asked), names, devices, parse_latency_us("--below", below), format, quiet
-        )
+        _predict_each(request, named, devices, parse_latency_us("--below", below), format, quiet)
         return
-    source, name = source_and_name(names[0], asked.source)
-    request = dataclasses.replace(request, model=dataclasses.replace(asked, source=source, name=name))
+    request = dataclasses.replace(request, model=named[0].request)
     request.check()
     check_writable({"--save": save, "--report": report})
     if request.prefill is not None:
@@ -131,7 +132,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         if save is not None:
             predictor_files.save(chosen.predictor, save)
         network, agreement = answer.network_of(chosen, request, status.step)
-        each_regressor = format == "csv" and name.endswith(".tflite")
+        each_regressor = format == "csv" and request.model.name.endswith(".tflite")
         parts = answer.of_each_regressor(chosen, network, status.step) if each_regressor else {}
     if chosen.of_another or not quiet:  # whoever reads the times has to know that they are another machine's
         print(chosen.origin, file=sys.stdout if format == "table" and not quiet else sys.stderr)
@@ -195,7 +196,7 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
 
 def _predict_each(
     request: PredictRequest,
-    names: Sequence[str],
+    models: Sequence[ListedModel],
     devices: Sequence[str | None],
     below_us: float,
     format: str,
@@ -206,8 +207,8 @@ def _predict_each(
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
 
-    with Status(quiet=quiet, steps=len(names)) as status:
-        found = list(predict_each(request, names, devices, status.step))
+    with Status(quiet=quiet, steps=len(models)) as status:
+        found = list(predict_each(request, models, devices, status.step))
     failed = [one for one in found if one.error is not None]
     kept = [one for one in found if one.total_us is not None and one.total_us < below_us]
     unknown = [one for one in found if one.error is None and one.total_us is None]
@@ -217,23 +218,6 @@ def _predict_each(
         print(f"{len(kept)} of {len(found)} below {below_us / 1e3:g} ms", file=sys.stderr)
     if failed or unknown:
         raise typer.Exit(1)
-
-
-def _named(models: Sequence[str]) -> list[str]:
-    """The models, those of files included."""
-    names: list[str] = []
-    for model in models:
-        if model.startswith("@"):
-            try:
-                lines = Path(model[1:]).read_text(encoding="utf-8", errors="replace").splitlines()
-            except OSError as error:
-                raise UsageError(f"cannot read the list of models {model[1:]}: {error.strerror}") from error
-            names += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-        else:
-            names.append(model)
-    if not names:
-        raise UsageError(f"there is no model in {', '.join(models) or 'the command'}; name one, such as resnet-18")
-    return list(dict.fromkeys(names))
 
 
 def _dims(text: str) -> dict[str, tuple[int, ...]]:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 NOT_ASKED = "not asked for (--check-outputs never)"
+OF_COMPARED_KINDS = "all kinds of its nodes are in models that were compared in the same call"
 
-Form = Literal["onnx", "torchscript", "tflite"]
+Form = Literal["onnx", "torchscript", "tflite", "pt2"]
 """Of a model in a file that runtimes read."""
 
 
@@ -56,10 +57,12 @@ class FrameworkReference(abc.ABC):
     Attributes:
         framework: its name and version, such as ``torch 2.13.0``.
         inputs: of the model as the framework has them; an importer may drop some, and rename some.
+        kinds: of its nodes, with all that decides how an importer reads them; empty where that is not told.
     """
 
     framework: str
     inputs: tuple[InputSpec, ...]
+    kinds: frozenset[str] = frozenset()
 
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
         """The names of `inputs` by those of the imported model's: importers write some of them in another way."""

@@ -19,7 +19,8 @@ from op_profiler.frontends.importers import tflite as tflite_importer
 
 Kind = Literal["torchscript", "export", "onnx", "tflite", "function"]
 
-_FUNCTION = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+_FUNCTION = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*(\[\d+\])?$")
+"""A function, or an entry of a list."""
 _PACKAGES: dict[Kind, str] = {
     "torchscript": "torch",
     "export": "torch",

@@ -37,6 +37,8 @@ _FASTEST = 0.1
 _BELOW_CENTRE = 1.2816
 """Standard deviations from that quantile of a normal distribution to its centre."""
 _DEVIATIONS = 3.0
+_OF_INTERVAL = 1.96
+"""Standard deviations in half the width of a 95 % interval."""
 _SIMULATED = 200
 _DISTURBED_US = 2000.0
 """A process that took a core keeps it as long: Linux's scheduler hands out slices of 1.5 to 3 ms."""
@@ -72,7 +74,22 @@ def quiet_rounds(samples: Samples, *, noise: float, target: float) -> QuietRound
         noise: usual scatter of the reference kernel, standard deviation of the logarithm; 0 where it is not known.
         target: relative half width of the interval of a median that the rounds aim at.
     """
-    quiet = _quiet_of(samples, noise, target)
+    return _used(_quiet_of(samples, noise, target))
+
+
+def quiet_means(means_us: np.ndarray, *, target: float) -> QuietRounds:
+    """Find the quiet ones among times of a kernel in isolation; few are all quiet.
+
+    Args:
+        means_us: each the mean over calls that together last as long as a disturbance, shape (rounds,).
+        target: as of `quiet_rounds`.
+    """
+    if len(means_us) < _FEWEST_ROUNDS or not (means_us > 0).all():
+        return _used(np.ones(len(means_us), dtype=bool))
+    return _used(_in_fastest_mode(np.log(means_us), target / _OF_INTERVAL))
+
+
+def _used(quiet: np.ndarray) -> QuietRounds:
     return QuietRounds(quiet if quiet.sum() >= _FEWEST_ROUNDS else np.ones_like(quiet), _share(quiet))
 
 
@@ -120,7 +137,7 @@ def _quiet_of(samples: Samples, noise: float, target: float) -> np.ndarray:
     block_of = np.minimum(np.arange(rounds) // held, blocks - 1)  # what is left over is judged with the last block
     for times_us in timed_us:
         medians = np.median(times_us[: blocks * held].reshape(blocks, held), axis=1)
-        quiet &= _in_fastest_mode(np.log(medians), max(noise, target / 1.96))[block_of]
+        quiet &= _in_fastest_mode(np.log(medians), max(noise, target / _OF_INTERVAL))[block_of]
     return quiet
 
 

@@ -9,7 +9,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.analysis.explain.explanation import ModelExplanation, OperatorExplanation
+    from op_profiler.analysis.explain.explanation import Baseline, ModelExplanation, OperatorExplanation
 
 _SHOWN_LOSSES = 3
 _NO_LOSS = "none that can be told"
@@ -36,6 +36,8 @@ def _verdict(console: Console, found: ModelExplanation) -> None:
     took = f"{found.model} on {found.processor}, {threads_text(found.threads)}: {found.whole_model_us / 1e3:.1f} ms"
     print_line(console, took)
     print_line(console, found.verdict)
+    for baseline in found.baselines:
+        print_line(console, f"- {_beside(baseline)}")
     for one in found.advice:
         count = len(one.operators)
         said = f"{one.action} {count} {'operator' if count == 1 else 'operators'}"
@@ -45,6 +47,19 @@ def _verdict(console: Console, found: ModelExplanation) -> None:
         print_line(console, f"- {said}" + (f"; {one.text}" if one.text else ""))
         if one.command:
             print_line(console, f"    {one.command}")
+
+
+def _beside(one: Baseline) -> str:
+    name = f"{one.name} build ({one.version})" if one.agree is None else f"{one.name} {one.version}".strip()
+    if one.median_us is None or one.ratio is None:
+        return f"{one.name} was not measured: {one.problem}"
+    text = f"{name}: {one.median_us / 1e3:.1f} ms in turns"
+    if one.agree is None:
+        return text
+    text += f", {one.ratio:.2f} times as fast as the default build"
+    if one.ratio_low is not None and one.ratio_high is not None:
+        text += f" ({one.ratio_low:.2f} to {one.ratio_high:.2f})"
+    return text if one.agree else f"{text}; its outputs differ"
 
 
 def _table(console: Console, found: ModelExplanation) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.collection.studies.report import StudyReport
+    from op_profiler.collection.studies.vendor import VendorTimes
     from op_profiler.collection.summary import ModelReport
     from op_profiler.operators.operator import Operator
 
@@ -65,8 +66,8 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
                 _us(default),
                 _us(best),
                 _ratio(default, best),
-                _us(torch) if beside is None or beside.error is None else "failed",
-                _ratio(torch, best),
+                ("failed" if beside.error is not None else _us(torch) + _mark(beside)) if beside is not None else "-",
+                _ratio(torch, best) if beside is None or beside.disturbed_by is None else "-",
                 (search.template or "") if search else "",
                 str(search.trials) if search else "",
                 str(search.failed) if search else "",
@@ -74,6 +75,14 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
         )
     title = "heavy ops in isolation (for Relax with the ops fused to them), side by side, us"
     show_table(console, title, headings, rows)
+    disturbed = sorted({v.disturbed_by for v in vendor.values() if v.disturbed_by is not None})
+    if disturbed:
+        why = "; ".join(disturbed)
+        print_line(console, f"* disturbed ({why}), so there is no ratio: repeat it when the machine is idle")
+
+
+def _mark(times: VendorTimes) -> str:
+    return "*" if times.disturbed_by is not None else ""
 
 
 def _show_partial(console: Console, studies: StudyReport, operators: dict[str, Operator]) -> None:

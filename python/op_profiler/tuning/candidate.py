@@ -56,6 +56,7 @@ class TrialResult:
         build_seconds: time that lowering and compiling took.
         kernel: of the vendor's kernels the one that was timed.
         machine: of several machines the address of the one that timed it.
+        foreign_load: whether others used the machine meanwhile; False also where that was not read.
     """
 
     samples_us: tuple[float, ...] = ()
@@ -66,6 +67,7 @@ class TrialResult:
     build_seconds: float = 0.0
     kernel: str | None = None
     machine: str | None = None
+    foreign_load: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_us", tuple(round(float(sample), 3) for sample in self.samples_us))

@@ -182,6 +182,13 @@ def test_a_better_known_schedule_is_named_where_nothing_else_is() -> None:
     assert found.advice is not None and found.advice.gain_us == pytest.approx(40.0, abs=0.1)
 
 
+def test_the_interval_of_the_vendors_time_is_that_of_the_loss() -> None:
+    slow = {state: 2 * us for state, us in FINE.items()}
+    one = evidence(slow, cycles=None, others=OtherTimes(vendor=(60.0, 48.0, 90.0)))
+    (loss,) = (loss for loss in explained(one, 1000.0, MODEL).losses if loss.cause == "schedule")
+    assert (loss.lost_us, loss.low_us, loss.high_us) == pytest.approx((40.0, 10.0, 52.0), abs=0.1)
+
+
 def test_what_a_search_is_predicted_to_find_is_promised() -> None:
     slow = {state: 4 * us for state, us in FINE.items()}
     one = evidence(slow, cycles=Cycles(48, 48, True), others=OtherTimes(tuned=TunedTime(80.0, 60.0, 120.0)))

@@ -14,9 +14,9 @@ import pytest
 from op_profiler.dataset import Dataset
 from op_profiler.errors import UnknownNameError
 from op_profiler.measure.measurement import Device
-from op_profiler.report.page.document import ModelPart, OperatorPart, RunPart, Time
+from op_profiler.report.page.document import ModelPart, OperatorPart, RooflinePart, RunPart, SchedulePart, Time
 from op_profiler.report.page.explanations import how_to_explain
-from op_profiler.report.page.models import model_part
+from op_profiler.report.page.models import _attained, model_part
 from op_profiler.report.page.operators import loops_of
 from op_profiler.report.page.report import chosen_models, write_model_report
 from op_profiler.report.page.verdict import verdict, warnings
@@ -132,6 +132,40 @@ def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp
     of_relax = dataclasses.replace(stored, recipe={"request": {"compiler": "relax"}})
     for other in (on_gpu, int8, of_relax, dataclasses.replace(stored, executor="vm")):
         assert "nothing to say" in how_to_explain(other)
+
+
+def timed(title: str, flops: int, us: float, template: str) -> OperatorPart:
+    return OperatorPart(
+        key=title,
+        name=title,
+        title=title,
+        anchor="a",
+        ops=[],
+        attrs=[],
+        layouts={},
+        inputs=[],
+        params=[],
+        outputs=[],
+        flops=flops,
+        bytes=1,
+        calls=[0],
+        times={"1": Time(median_us=us)},
+        schedule=SchedulePart(template=template, origin="default"),
+    )
+
+
+def test_the_largest_rate_that_was_seen_is_the_peak_unless_winograd_ran() -> None:
+    probed = RooflinePart(threads=1, flops_per_us=100.0, roofs=[])
+    fast, winograd = timed("dense", 1200, 10.0, "dense.x"), timed("conv2d", 3000, 10.0, "conv2d_winograd.x")
+    raised = _attained(probed, [fast, winograd])
+    assert (raised.flops_per_us, raised.attained_by) == (120.0, "dense")
+    assert _attained(probed, [winograd]) == probed
+    told = {
+        name: " ".join(verdict([RunPart(threads=1, whole=Time(median_us=10.0))], operators, [line]))
+        for name, operators, line in (("raised", [fast], raised), ("winograd", [winograd], probed))
+    }
+    assert "100% of what" in told["raised"] and "dense attains, more than the probe" in told["raised"]
+    assert "Winograd" not in told["raised"] and "300% of what" in told["winograd"] and "Winograd" in told["winograd"]
 
 
 def test_failures_and_load_are_told_in_words() -> None:

@@ -70,7 +70,8 @@ class OtherTimes:
     Attributes:
         best_us: with the best schedule that was measured on this machine.
         best_from: where that is known from.
-        vendor_us: in the vendor's kernel.
+        vendor: in the vendor's kernel, with its interval.
+        vendor_is_disturbed: whether it was measured, but only in disturbed rounds.
         searchable: whether a template of this project computes it.
         tuned: what a search is predicted to find; None where nothing tells.
         untold: why nothing tells that, of what is searchable.
@@ -78,7 +79,8 @@ class OtherTimes:
 
     best_us: float | None = None
     best_from: str = ""
-    vendor_us: float | None = None
+    vendor: Interval | None = None
+    vendor_is_disturbed: bool = False
     searchable: bool = False
     tuned: TunedTime | None = None
     untold: str = ""

@@ -86,7 +86,7 @@ def explain_built(
     attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
     limits = _limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
-    found = []
+    host, peak, found, vendor_disturbed = machine.device.host_fingerprint, limits.flops_per_us[threads], [], 0
     for key, label in labels.items():
         numbers = [number for number, other in enumerate(keys) if other == key]
         evidence = Evidence(
@@ -100,11 +100,10 @@ def explain_built(
             parallel_loop=compiled.loops[label][-1] if compiled.loops.get(label) else None,
             in_chain=in_chain([call.inputs for call in compiled.calls], numbers),
         )
-        host = machine.device.host_fingerprint
-        others = known.of(compiled.by_label[label], host, evidence.us("hot"), limits.flops_per_us[threads])
+        others = known.of(compiled.by_label[label], host, evidence.us("hot"), peak)
+        vendor_disturbed += others.vendor_is_disturbed
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
         found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
-    loaded_by_others = ["others used the machine meanwhile: repeat it when they do not"] if times.foreign_load else []
     advice = advice_by_command(found)
     return ModelExplanation(
         model=request.build.model.name,
@@ -114,8 +113,19 @@ def explain_built(
         verdict=verdict_of(advice, whole_us),
         advice=advice,
         operators=sorted(found, key=lambda one: -one.model_share),
-        notes=[*built.notes, *loaded_by_others, *([code.note] if code.note else [])],
+        notes=[*built.notes, *_notes(times.foreign_load, vendor_disturbed, attained[threads] >= peak, code.note)],
     )
+
+
+def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool, of_code: str) -> list[str]:
+    """What limits the comparisons: load of others, the vendor's times of so many operators, the peak, the cycles."""
+    notes = ["others used the machine meanwhile: repeat it when they do not"] if foreign_load else []
+    if vendor_disturbed:
+        count = f"{vendor_disturbed} operators" if vendor_disturbed > 1 else "1 operator"
+        notes.append(f"the vendor's times of {count} were disturbed, so nothing is compared with them")
+    if attains_peak:
+        notes.append("the compute peak is what its fastest operator attains, which is more than the probe attained")
+    return [*notes, of_code] if of_code else notes
 
 
 def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -> list[int]:

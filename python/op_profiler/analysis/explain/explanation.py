@@ -159,6 +159,26 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
     gain_high_us: float | None
 
 
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole model in one of our builds or in another runtime, measured in turns.
+
+    Attributes:
+        name: ``default`` or ``tuned`` of ours, or of the runtime; `version` of its package, of ours the compiler.
+        median_us: of a run; None where it was not measured: `problem` is why.
+        ratio: time of the default build over this one's, with its 95 % interval: above 1, this one is faster.
+        agree: whether its outputs are those of the default build; None for that build.
+    """
+
+    name: str
+    version: str
+    median_us: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    agree: bool | None
+    problem: str
+
+
 class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The operators of a model that take most of its time.
 
@@ -168,6 +188,7 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
         verdict: what the advice would save, in a sentence.
         advice: by command, the largest gain first.
         notes: what the user should know: load of others, what could not be asked.
+        baselines: ours first, with the same threads; empty where none were asked for.
     """
 
     model: str
@@ -178,5 +199,6 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     advice: list[ModelAdvice]
     operators: list[OperatorExplanation]
     notes: list[str]
+    baselines: list[Baseline] = []
 
     __repr__ = brief

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.analysis.explain.evidence import OtherTimes
+from op_profiler.analysis.explain.evidence import Interval, OtherTimes
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.formats.parquet import parquet_rows
+from op_profiler.measure.disturbance import COPIES_APART
 from op_profiler.operators.cost import HEAVY
 from op_profiler.prediction.schedules.tuning_gain import TuningGain
 from op_profiler.shipped import shipped_trials
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 
 _WHERE = "origin = 'trial' or origin = 'tuned' or origin = 'vendor'"
 _ORIGINS = ("trial", "tuned", "vendor")
+_WIDEST = 2 * (COPIES_APART - 1)
+"""Of a time, the width of its interval: earlier versions stored times of the vendor's kernels without any check."""
 _COLUMNS = (
     *("operator_key", "anchor", "params", "attrs", "flops", "bytes_read", "bytes_written", "template", "origin"),
-    *("device_key", "host_fingerprint", "threads", "cache", "median_us", "foreign_load", "disturbed_by"),
+    *("device_key", "host_fingerprint", "threads", "cache", "median_us", "ci_low_us", "ci_high_us"),
+    *("foreign_load", "disturbed_by"),
 )
 
 
@@ -31,20 +35,23 @@ class Best:
 
     Attributes:
         searched_us: of schedules that were searched; `template` of the best of them.
-        vendor_us: of the vendor's kernels.
+        vendor: of the vendor's kernels, with its interval.
+        vendor_is_disturbed: whether a time of the vendor's kernels was disturbed.
     """
 
     searched_us: float | None = None
     template: str = ""
-    vendor_us: float | None = None
+    vendor: Interval | None = None
+    vendor_is_disturbed: bool = False
 
     def note(self, row: Mapping[str, Any]) -> None:
-        """One more time; a disturbed one says nothing."""
-        if row["foreign_load"] or row["disturbed_by"]:
-            return
+        """One more time; nothing is compared with a disturbed one."""
         us = float(row["median_us"])
-        if row["origin"] == "vendor":
-            self.vendor_us = us if self.vendor_us is None else min(us, self.vendor_us)
+        low, high = (us if row[end] is None else float(row[end]) for end in ("ci_low_us", "ci_high_us"))
+        if row["foreign_load"] or row["disturbed_by"] or high - low > _WIDEST * us:
+            self.vendor_is_disturbed |= row["origin"] == "vendor"
+        elif row["origin"] == "vendor":
+            self.vendor = min((us, low, high), self.vendor or (us, low, high))
         elif self.searched_us is None or us < self.searched_us:
             self.searched_us, self.template = us, str(row["template"])
 
@@ -94,7 +101,12 @@ class KnownSchedules:
             return OtherTimes()
         anchor = compiler_in_use().anchor(occurrence)
         best = self.best.get((host_fingerprint, anchor.key), Best())
-        others = OtherTimes(best_us=best.searched_us, best_from=best.template, vendor_us=best.vendor_us)
+        others = OtherTimes(
+            best_us=best.searched_us,
+            best_from=best.template,
+            vendor=best.vendor,
+            vendor_is_disturbed=best.vendor is None and best.vendor_is_disturbed,
+        )
         if not compiler_in_use().own_tasks(anchor):
             return others
         if self.gain is None:

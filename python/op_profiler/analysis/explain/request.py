@@ -10,7 +10,7 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.dataset import DEFAULT_DB, usual_dataset
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS, source_and_name
-from op_profiler.option_values import parse_trials_from
+from op_profiler.option_values import or_nothing, parse_names, parse_trials_from
 from op_profiler.options import MEASURING, OUTPUT, Option
 
 
@@ -26,6 +26,16 @@ class ExplainRequest:
 
     build: BuildRequest
     operator: str | None = None
+    against: Annotated[
+        tuple[str, ...],
+        Option(
+            "Also measure the whole model, in turns and with the same threads, in other runtimes: {peers}; several by "
+            "commas.",
+            MEASURING,
+            parse=or_nothing(parse_names),
+            shown="",
+        ),
+    ] = ()
     top: Annotated[int, Option("How many operators at most.", OUTPUT)] = 10
     shipped: Annotated[
         bool,

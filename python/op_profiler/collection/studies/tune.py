@@ -339,11 +339,20 @@ def measurement_of(result: TrialResult) -> Measurement:
     """A trial as the dataset keeps it."""
     import numpy as np
 
+    from op_profiler.measure.disturbance import UNSTEADY
+    from op_profiler.measure.limits import Limits
+    from op_profiler.measure.quiet_rounds import quiet_means
     from op_profiler.measure.statistics import summarize
 
     if result.error is not None:
         return Measurement(error=f"{result.failure}: {result.error}")
-    return summarize(np.asarray(result.samples_us)[:, None])
+    samples = np.asarray(result.samples_us)
+    quiet = quiet_means(samples, target=Limits.target)
+    return dataclasses.replace(
+        summarize(samples[:, None], quiet=quiet.used),
+        foreign_load=result.foreign_load,
+        disturbed_by=None if quiet.steady else UNSTEADY,
+    )
 
 
 def trial_result(measurement: Measurement) -> TrialResult:
@@ -355,7 +364,8 @@ def trial_result(measurement: Measurement) -> TrialResult:
         failure = cast(Failure, kind) if kind in get_args(Failure) else "run"
         return TrialResult(failure=failure, error=text or kind)
     samples = tuple(row[0] for row in measurement.samples_us)
-    return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
+    stopped_early = len(samples) == 1
+    return TrialResult(samples_us=samples, stopped_early=stopped_early, foreign_load=measurement.foreign_load)
 
 
 def tunables_of(

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.study import Study
 from op_profiler.collection.studies.tune import measurement_of, tunables_of
 from op_profiler.dataset import Row
+from op_profiler.measure.disturbance import UNSTEADY
 from op_profiler.schedules.records import computation_of
 from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.measure.measurement import Measurement
     from op_profiler.tuning.candidate import Candidate, TrialResult
     from op_profiler.tuning.trials.runner import TrialRunner
     from op_profiler.tuning.tunable import Tunable
 
 _ROUNDS = 21
+_TRIES = 3
+"""How often disturbed times are repeated."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +31,9 @@ class VendorTimes:
 
     Attributes:
         operators: workload keys of the fused operators that hold it.
+        vendor_low_us, vendor_high_us: 95 % interval of `vendor_us`.
         vendor_kernel: what of torch was the fastest, with its memory layout.
+        disturbed_by: what disturbed these times although they were repeated; None: nothing known.
         error: why the vendor's kernel has no time.
     """
 
@@ -35,8 +42,11 @@ class VendorTimes:
     default_us: float | None
     tuned_us: float | None
     vendor_us: float | None
+    vendor_low_us: float | None
+    vendor_high_us: float | None
     vendor_kernel: str | None
     error: str | None
+    disturbed_by: str | None = None
 
 
 class VendorComparison(Study):
@@ -65,20 +75,31 @@ class VendorComparison(Study):
             candidates["default"] = Candidate(item.default, None)
         if best is not None and best not in candidates.values():
             candidates["tuned"] = best
-        results = dict(zip(candidates, runner.compare(list(candidates.values()), _ROUNDS)))
-        times = {name: r.median_us if r.samples_us else None for name, r in results.items()}
+        results: dict[str, TrialResult] = {}
+        found: dict[str, Measurement] = {}
+        disturbed = None
+        for _ in range(_TRIES):
+            results = dict(zip(candidates, runner.compare(list(candidates.values()), _ROUNDS)))
+            found = {name: measurement_of(result) for name, result in results.items()}
+            disturbed = _disturbed(found)
+            if disturbed is None:
+                break
+        times = {name: one.median_us for name, one in found.items()}
         if best is not None and "tuned" not in times:  # the default is the fastest that is known
             times["tuned"] = times["default"]
-        vendor = results["vendor"]
-        self._store(item, runner, vendor)
+        vendor = found["vendor"]
+        self._store(item, runner, results["vendor"].kernel or "torch", vendor)
         return VendorTimes(
             item.anchor.key,
             item.operators,
             times.get("default"),
             times.get("tuned"),
-            times["vendor"],
-            vendor.kernel,
-            vendor.error,
+            vendor.median_us,
+            vendor.ci_low_us,
+            vendor.ci_high_us,
+            results["vendor"].kernel,
+            results["vendor"].error,
+            disturbed,
         )
 
     def _best(self, item: Tunable) -> Candidate | None:
@@ -89,15 +110,22 @@ class VendorComparison(Study):
         best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))
         return candidate_of(best, item.specs, self.target) if best is not None else None
 
-    def _store(self, item: Tunable, runner: TrialRunner, result: TrialResult) -> None:
+    def _store(self, item: Tunable, runner: TrialRunner, kernel: str, measurement: Measurement) -> None:
         self.dataset.add_anchor(item.anchor)
-        kernel = result.kernel or "torch"
         self.dataset.record(
             Row(
                 operator_key=item.anchor.key,
                 schedule=Schedule(kernel.split(" ")[0], {"kernel": kernel}, "vendor"),
                 settings=runner.settings(),
                 device=self.device,
-                measurement=measurement_of(result),
+                measurement=measurement,
             )
         )
+
+
+def _disturbed(found: Mapping[str, Measurement]) -> str | None:
+    """What disturbed times that were measured in turns, as of `VendorTimes`."""
+    if any(one.foreign_load for one in found.values()):
+        return "background load"
+    unsteady = [name for name, one in found.items() if one.disturbed_by is not None]
+    return f"{UNSTEADY}: {', '.join(unsteady)}" if unsteady else None

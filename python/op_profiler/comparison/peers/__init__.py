@@ -18,6 +18,10 @@ PEERS: Registry[Peer] = Registry(
     {
         "onnxruntime": Entry(f"{_HERE}.onnxruntime_peer:PEER", "ONNX Runtime, its processor kernels (MLAS)"),
         "torch": Entry(f"{_HERE}.torch_peer:PEER", "PyTorch, the traced module (TorchScript)"),
+        "torch.compile": Entry(
+            f"{_HERE}.torch_compile_peer:PEER",
+            "PyTorch, torch.compile; needs a C++ compiler; no times of layers",
+        ),
         "ncnn": Entry(f"{_HERE}.ncnn_peer:PEER", "ncnn, converted by pnnx; it has no times of layers"),
         "openvino": Entry(f"{_HERE}.openvino_peer:PEER", "OpenVINO, its plugin for processors"),
     },

@@ -50,6 +50,14 @@ class Peer(abc.ABC):
     forms: ClassVar[tuple[Form, ...]]
     has_profiler: ClassVar[bool] = True
 
+    def check(self) -> None:
+        """Refuse where something other than `packages` is missing.
+
+        Raises:
+            MeasureError: says what, and how to get it.
+        """
+        return
+
     @abc.abstractmethod
     def load(
         self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool

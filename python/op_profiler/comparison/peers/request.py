@@ -42,6 +42,7 @@ class PeersRequest:
         Raises:
             UsageError: an option is out of range, or there is no such runtime.
             MissingPackageError: a runtime is not installed.
+            MeasureError: something else that a runtime needs is missing.
             ModelError: there is no such model.
         """
         check_seconds(self.seconds)
@@ -53,6 +54,7 @@ class PeersRequest:
             for package in peer.packages:
                 if importlib.util.find_spec(package) is None:
                     raise MissingPackageError(package, f"--against {name}", peer.extra)
+            peer.check()
         if not self.build.on_host or self.build.precision != "float32" or self.build.executor != "default":
             raise UsageError("--against compares float32 on this machine's processor, in the graph executor")
         self.build.check()

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 _MODULE = re.compile(r"([^.(]+)\([^)]*\)::forward\.")
 
 
-class _TorchSession(PeerSession):
+class TorchSession(PeerSession):
+    """A module of torch in inference mode.
+
+    Args:
+        trace: where its profiler writes; None: it is not profiled.
+    """
+
     def __init__(self, module: Any, inputs: Sequence[np.ndarray], trace: Path | None) -> None:
         import torch
 
@@ -28,6 +34,7 @@ class _TorchSession(PeerSession):
         self._profiler: Any = None
 
     def run(self) -> None:
+        """See `PeerSession.run`."""
         import torch
 
         if self._trace is not None and self._profiler is None:
@@ -37,10 +44,12 @@ class _TorchSession(PeerSession):
             self._made = self._module(*self._inputs)
 
     def outputs(self) -> list[np.ndarray]:
+        """See `PeerSession.outputs`."""
         made = self._made if isinstance(self._made, tuple) else (self._made,)
         return [tensor.numpy() for tensor in made]
 
     def layer_times(self) -> list[tuple[str, float]]:
+        """See `PeerSession.layer_times`."""
         if self._trace is None or self._profiler is None:
             return []
         self._profiler.stop()
@@ -78,7 +87,7 @@ class TorchPeer(Peer):
         import torch
 
         torch.set_num_threads(threads)
-        return _TorchSession(torch.jit.load(str(file)).eval(), inputs, folder / "torch.json" if profiled else None)
+        return TorchSession(torch.jit.load(str(file)).eval(), inputs, folder / "torch.json" if profiled else None)
 
 
 PEER = TorchPeer()

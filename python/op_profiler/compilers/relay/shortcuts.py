@@ -59,6 +59,11 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
     class Shortcuts:
         def __init__(self) -> None:
             self.hidden: dict[str, _Hidden] = {}
+            self.typed: Node | None = None
+
+        def should_run(self, module: IRModule, info: Named) -> bool:
+            """Every pass infers types behind it, and the next one asks for them again."""
+            return info.name != "InferType" or self.typed is None or not self.typed.same_as(_only_function(module))
 
         def run_before_pass(self, module: IRModule, info: Named) -> None:
             if info.name == "FoldConstant":
@@ -68,12 +73,20 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
                 _update(module, body, add=[one.variable for one in self.hidden.values()])
 
         def run_after_pass(self, module: IRModule, info: Named) -> None:
+            if info.name == "InferType":
+                self.typed = _only_function(module)
             if info.name.startswith("SimplifyExpr") and self.hidden:
                 hidden, self.hidden = self.hidden, {}
                 body = rebuilt(module, lambda call, arguments: _show(call, arguments, hidden))
                 _update(module, body, drop=len(hidden))
 
     return Shortcuts()
+
+
+def _only_function(module: IRModule) -> Node | None:
+    """The function of a module that has one; None of others."""
+    functions = module.functions_items()
+    return functions[0][1] if len(functions) == 1 else None
 
 
 def _fold(call: Call, arguments: list[Node]) -> Node | None:

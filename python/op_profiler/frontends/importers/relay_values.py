@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import copy
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 
 
 def shape_of(data: Any) -> Sequence[Any]:
@@ -38,9 +41,48 @@ def name_of_dtype(number: int) -> str:
     return str(_convert_dtype_value(number))
 
 
+@functools.cache
 def usual_converters() -> Any:
     """TVM's own converters of torch's operators, as methods."""
+    return _converter_class()(_prelude(), "float32")
+
+
+@contextlib.contextmanager
+def quick_converters() -> Iterator[None]:
+    """TVM's importer of torch copies its prelude, of 240 functions, instead of making it anew for each model, and looks
+    at it only where a type depends on it."""
+    from tvm.relay.frontend import pytorch
+
+    prelude = replaced(pytorch, "Prelude", _copied_prelude)
+    with prelude, replaced(pytorch, "PyTorchOpConverter", _converter_class()):
+        yield
+
+
+@functools.cache
+def _prelude() -> Any:
+    tvm = load_tvm()
+    return tvm.relay.prelude.Prelude(tvm.IRModule())
+
+
+def _copied_prelude(module: Any) -> Any:
+    """`Prelude(module)`: its definitions, in a module."""
+    made = copy.copy(_prelude())
+    made.mod = module
+    module.update(_prelude().mod)
+    return made
+
+
+@functools.cache
+def _converter_class() -> Any:
     from tvm.relay.frontend.pytorch import PyTorchOpConverter
 
-    tvm = load_tvm()
-    return PyTorchOpConverter(tvm.relay.prelude.Prelude(tvm.IRModule()), "float32")
+    error = load_tvm().TVMError
+
+    class Converters(PyTorchOpConverter):
+        def infer_type_with_prelude(self, val: Any) -> Any:
+            try:
+                return self.infer_type(val)
+            except error:
+                return super().infer_type_with_prelude(val)
+
+    return Converters

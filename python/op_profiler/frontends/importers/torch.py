@@ -16,11 +16,12 @@ from op_profiler.compilers.relay_rewriting import layer_in_span, with_layers
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
-from op_profiler.frontends.importers.relay_values import shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import quick_converters, shape_of, usual_converters
 from op_profiler.frontends.importers.torch_attention import ATTENTION_CONVERTERS
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
+from op_profiler.frontends.importers.torch_kinds import kinds_of
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
 from op_profiler.frontends.importers.torch_layouts import LAYOUT_CONVERTERS
 from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
@@ -129,6 +130,7 @@ def lower(
         return ImportedModel(name, source, own, {}, tuple(specs), batch_size, tuple(notes), reference=reference)
     returned: list[Any] = []
     traced = _trace(model, examples, name, returned)
+    reference.kinds = kinds_of(traced)
     infos = [(spec.name, (list(spec.shape), spec.dtype)) for spec in specs]
     module, params = _convert(traced, model, infos, name)
     lowered = finish(module, params, specs, notes=notes, **about)
@@ -220,7 +222,7 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
     try:
         with quiet():
             prepare(traced, model)
-            with noted_layers() as layers, _one_copy_of_weights():
+            with noted_layers() as layers, _one_copy_of_weights(), quick_converters():
                 module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters())
             return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them

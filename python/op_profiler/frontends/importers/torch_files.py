@@ -7,19 +7,20 @@ held to weights.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import sys
+import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.tvm_build import replaced
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.torch_functions import called
 from op_profiler.frontends.importers.torch_options import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.lean_imports import quiet
@@ -126,10 +127,29 @@ def _load_exported(path: Path) -> Any:
         if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
             raise ModelError(f"{path} holds pickled objects beside its tensors, which are not read")
     try:
-        with quiet(), _weights_only():
+        with quiet(), _weights_only(), _hints_kept():
             return torch.export.load(str(path))
     except Exception as error:  # zip, schema and unpickling errors of every kind
         raise ModelError(f"{path} cannot be read as a torch.export program: {said(error)}") from error
+
+
+def _hints_kept() -> contextlib.AbstractContextManager[None]:
+    """torch works out the types of the same classes of its schema for each node again, in a fifth of an import."""
+    from torch._export.serde import serialize
+
+    class Typing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(typing, name)
+
+        def get_type_hints(self, kind: type, **options: Any) -> dict[str, Any]:
+            if kind not in _HINTS:
+                _HINTS[kind] = typing.get_type_hints(kind, **options)
+            return _HINTS[kind]
+
+    return replaced(serialize, "typing", Typing())
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
 
 
 @contextlib.contextmanager
@@ -175,7 +195,7 @@ def lower_function(request: ModelRequest) -> ImportedModel:
     torch = torch_importer.load_torch()
     torch_importer.prepare_torchvision()  # the user's code may import it
     torch.manual_seed(0)
-    model, examples = _call(request.name)
+    model, examples = called(request.name)
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"{request.name} returned {type(model).__name__} where a torch.nn.Module was expected")
     if examples is None:
@@ -221,25 +241,6 @@ def _tensors(name: str, examples: Any) -> list[Any]:
             "return a tensor, or a list or a dict of tensors"
         )
     return tensors
-
-
-def _call(name: str) -> tuple[Any, Any]:
-    module, _, function = name.partition(":")
-    folder = os.getcwd()
-    sys.path.insert(0, folder)
-    try:
-        made = getattr(importlib.import_module(module), function)()
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
-    finally:
-        os.chdir(folder)  # the user's code may have left it, and names of files are meant from here
-        with contextlib.suppress(ValueError):
-            sys.path.remove(folder)
-    if isinstance(made, torch_importer.load_torch().nn.Module):
-        return made, None
-    if not isinstance(made, (tuple, list)) or len(made) != 2:
-        raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
-    return made[0], made[1]
 
 
 def _resized(tensor: Any, shape: tuple[int, ...] | None) -> Any:

@@ -67,7 +67,7 @@ class TorchReference(FrameworkReference):
         )
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
-        """Write the module as ONNX or TorchScript into a folder, and return the file."""
+        """Write the module as ONNX, TorchScript or a program of torch.export into a folder, and return the file."""
         import torch
 
         if form == "tflite":
@@ -80,6 +80,8 @@ class TorchReference(FrameworkReference):
             if form == "onnx":  # the exporter that names nodes after modules
                 names = [spec.name for spec in self.inputs]
                 torch.onnx.export(model, tensors, str(file), dynamo=False, input_names=names)
+            elif form == "pt2":
+                torch.export.save(torch.export.export(model, tensors, strict=False), file)
             else:
                 torch.jit.trace(model, tensors, check_trace=False, strict=False).save(str(file))
         return file

@@ -14,7 +14,7 @@ from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
 from op_profiler.prediction.latency.calibration import calibrated, of_another, of_this_machine, whose_times
 from op_profiler.prediction.latency.checks import Check
-from op_profiler.prediction.latency.lowered_models import lowered_model
+from op_profiler.prediction.latency.lowered_models import Lower, lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.prediction.latency.request import PredictRequest
@@ -127,8 +127,13 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     return Chosen(request, found, device, wanted, built_for, threads)
 
 
-def network_of(chosen: Chosen, request: PredictRequest, note: Note) -> tuple[Network, Agreement]:
+def network_of(
+    chosen: Chosen, request: PredictRequest, note: Note, lower: Lower | None = None
+) -> tuple[Network, Agreement]:
     """The operators of a request's model, with what the predictor needs of them; and whether its outputs are right.
+
+    Args:
+        lower: as of `lowered_model`.
 
     Raises:
         OpProfilerError: the model cannot be read or lowered, or its inputs are of another type.
@@ -143,7 +148,7 @@ def network_of(chosen: Chosen, request: PredictRequest, note: Note) -> tuple[Net
         check_outputs=request.check_outputs,
     )
     build.check(dry_run=True)
-    model = lowered_model(build, note)
+    model = lowered_model(build, note, lower)
     if request.input_dtype and any(found != request.input_dtype for found in model.input_dtypes.values()):
         takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())
         raise UsageError(f"--input_dtype {request.input_dtype}: {build.model.name} takes {takes}")

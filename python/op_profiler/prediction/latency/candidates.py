@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 
 import numpy as np
 
+from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import OpProfilerError
-from op_profiler.frontends import source_and_name
 from op_profiler.prediction.latency.answer import Chosen, choose, network_of
-from op_profiler.prediction.latency.network import NetworkPrediction
+from op_profiler.prediction.latency.lowered_models import LoweringPool
+from op_profiler.prediction.latency.model_lists import ListedModel
+from op_profiler.prediction.latency.network import Network, NetworkPrediction
 from op_profiler.prediction.latency.request import PredictRequest
 
 
@@ -40,12 +44,12 @@ class PredictedModel:
 
 
 def predict_each(
-    request: PredictRequest, names: Sequence[str], devices: Sequence[str | None], note: Callable[[str], None]
+    request: PredictRequest, models: Sequence[ListedModel], devices: Sequence[str | None], note: Callable[[str], None]
 ) -> Iterator[PredictedModel]:
     """Predict every model on every device. A model that cannot be read or lowered is a candidate with its error.
 
     Args:
-        request: of one model, whose name is replaced.
+        request: of one model, which is replaced.
         devices: as `PredictRequest.device`.
         note: receives the model that is lowered now.
 
@@ -53,27 +57,49 @@ def predict_each(
         OpProfilerError: a device or an option does not fit, whatever the model.
     """
     chosen: dict[str | None, Chosen] = {}
-    for name in names:
-        source, plain = source_and_name(name, request.model.source)
-        asked = dataclasses.replace(request, model=dataclasses.replace(request.model, source=source, name=plain))
-        note(name)
-        for device in devices:
-            here = dataclasses.replace(asked, device=device)
-            try:
-                here.check()
-            except OpProfilerError as error:
-                yield PredictedModel(name, error=str(error))
-                break
-            if device not in chosen:
-                chosen[device] = choose(here, _ignore)
-            try:
-                network, _ = network_of(chosen[device], here, _ignore)
-            except OpProfilerError as error:
-                yield PredictedModel(name, error=str(error))
-                break
-            for threads in chosen[device].threads:
-                found = chosen[device].predict(network, threads)
-                yield _candidate(name, chosen[device], found)
+    with LoweringPool(of_many=True) as pool:
+        begun = [
+            (one.label, _begun(dataclasses.replace(request, model=one.request), devices, chosen, pool))
+            for one in models
+        ]
+        for name, networks in begun:
+            note(name)
+            if isinstance(networks, str):
+                yield PredictedModel(name, error=networks)
+                continue
+            for device, network in networks.items():
+                try:
+                    found = network.result()[0]
+                except OpProfilerError as error:
+                    yield PredictedModel(name, error=str(error))
+                    break
+                for threads in chosen[device].threads:
+                    yield _candidate(name, chosen[device], chosen[device].predict(found, threads))
+
+
+def _begun(
+    request: PredictRequest,
+    devices: Sequence[str | None],
+    chosen: dict[str | None, Chosen],
+    pool: LoweringPool,
+) -> dict[str | None, Future[tuple[Network, Agreement]]] | str:
+    """The networks of a model, by device; why there are none, where it is refused before it is lowered.
+
+    Args:
+        chosen: by device, those of earlier models; gets those that are missing.
+    """
+    found = {}
+    for device in devices:
+        here = dataclasses.replace(request, device=device)
+        try:
+            here.check()
+        except OpProfilerError as error:
+            return str(error)
+        if device not in chosen:
+            chosen[device] = choose(here, _ignore)
+        work = functools.partial(network_of, chosen[device], here, _ignore)
+        found[device] = pool.submit(work)
+    return found
 
 
 def _candidate(name: str, chosen: Chosen, found: NetworkPrediction) -> PredictedModel:

@@ -8,28 +8,34 @@ import hashlib
 import json
 import signal
 import tempfile
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_model import load_model
 from op_profiler.cache import cache_folder, code_digest
-from op_profiler.child_processes import Child, carry_out
+from op_profiler.child_processes import KeptChild, failure_of, serve
 from op_profiler.compilers.compiler import compiler_in_use, use_compiler
-from op_profiler.compilers.imported_model import Agreement
+from op_profiler.compilers.imported_model import OF_COMPARED_KINDS, Agreement
+from op_profiler.cores import usable_cores
 from op_profiler.dataset.convert import build
-from op_profiler.errors import EXIT_MODEL, ModelError, OpProfilerError
+from op_profiler.errors import MeasureError, ModelError
 from op_profiler.files import atomic_file
 from op_profiler.frontends import FRONTENDS
 from op_profiler.operators.operator import Operator
-from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops
+from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops, loops_of
 from op_profiler.prediction.latency.network import Network
 from op_profiler.targets.target import tvm_identity
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
 """Parts of this package by which a model becomes a network."""
 _LARGEST_BYTES = 1 << 26
+_Result = TypeVar("_Result")
+_COMPARED_KINDS: set[str] = set()
+"""Of nodes, in the models of which this process has compared the outputs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,66 +59,160 @@ class LoweredModel:
         return Network.of(self.name, self.operators)
 
 
-def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda text: None) -> LoweredModel:
+Lower = Callable[[BuildRequest], LoweredModel]
+
+
+def lowered_model(
+    request: BuildRequest, note: Callable[[str], None] = lambda text: None, lower: Lower | None = None
+) -> LoweredModel:
     """The model of a request, fused for its target, without schedule records.
 
     Args:
         note: told when it has to be lowered.
+        lower: lowers it; None for a process of its own: a crash of the compiler then costs this model, and not the
+            command.
 
     Raises:
         ModelError: it does not lower, or nothing of it is left.
     """
+    lower, alone = lower or _lowered_apart, lower is None
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         note(f"lowering {request.model.title}")
-        return _lowered_apart(request)
+        return lower(request)
     path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
     found = _read(path)
-    asked = request.check_outputs == "once" and found is not None and found.agreement == Agreement()
+    asked = request.check_outputs == "once" and found is not None and _is_open(found.agreement, alone=alone)
     if found is None or asked or request.check_outputs == "always":
         note(f"lowering {request.model.title}")
-        found = _lowered_apart(request)
+        found = lower(request)
         _write(found, path)
     return found
 
 
+def _is_open(agreement: Agreement, *, alone: bool) -> bool:
+    """Whether outputs are still to be compared; `alone`: of a model that is asked about by itself."""
+    return agreement == Agreement() or (alone and agreement.outputs_reference == OF_COMPARED_KINDS)
+
+
 def _lowered_apart(request: BuildRequest) -> LoweredModel:
-    """Lower in a process of its own: a crash of the compiler then costs this model, and not the command."""
-    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder, tempfile.TemporaryFile("w+") as log:
-        path = Path(folder) / "lowered.json"
-        with Child(__name__, (request, str(path)), log) as child:
-            failure = next(child.events(), None)
-            code = child.process.wait()
+    with LoweringProcess() as process:
+        return process.lower(request)
+
+
+class LoweringProcess:
+    """A process that lowers one model after the other. As a context it ends at the end.
+
+    Args:
+        of_many: whether it lowers many models: it then reads the loops of their operators, too, and compares outputs
+            only of those that have a kind of nodes that no model before them has.
+
+    Attributes:
+        has_died: with a model that took the compiler down; it lowers nothing any more.
+    """
+
+    def __init__(self, *, of_many: bool = False) -> None:
+        self.has_died = False
+        self._of_many = of_many
+        self._stack = contextlib.ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="op_profiler-")))
+        log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115 - closed by `__exit__`
+        self._child = KeptChild(__name__, log)
+        self._stack.push(self._child)
+
+    def __enter__(self) -> LoweringProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def lower(self, request: BuildRequest) -> LoweredModel:
+        """Lower the model of a request.
+
+        Raises:
+            ModelError: it does not lower, or took the process down.
+        """
+        path = self._folder / "lowered.json"
+        path.unlink(missing_ok=True)
+        answer = self._child.ask(_LoweringTask(request, str(path), self._of_many))
+        if answer is None:
+            self.has_died = True
+            code = self._child.process.wait()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise ModelError(
+                f"{request.model.name} does not lower: the process that lowers it died ({how}); export the model in "
+                "another form, or leave out the part of it that the compiler cannot take"
+            )
+        if "error" in answer:
+            raise failure_of(answer)
         found = _read(path)
-    if failure is not None and failure["code"] != EXIT_MODEL:
-        error = OpProfilerError(failure["error"])
-        error.exit_code = failure["code"]
-        raise error
-    if failure is not None:
-        raise ModelError(failure["error"])
-    if found is None:
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        raise ModelError(
-            f"{request.model.name} does not lower: the process that lowers it died ({how}); export the model in "
-            "another form, or leave out the part of it that the compiler cannot take"
-        )
-    return found
+        if found is None:
+            raise MeasureError(f"{request.model.name} was lowered, but {path} cannot be read; is the disk full?")
+        return found
+
+
+class LoweringPool:
+    """As many processes that lower models as there are cores, started when they are needed. As a context it ends them.
+
+    One that died is replaced.
+
+    Args:
+        of_many: as of `LoweringProcess`.
+    """
+
+    def __init__(self, *, of_many: bool) -> None:
+        self._of_many = of_many
+        self._threads = ThreadPoolExecutor(usable_cores())
+        self._own = threading.local()  # a process ends with the thread that started it
+        self._processes: list[LoweringProcess] = []
+
+    def __enter__(self) -> LoweringPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.__exit__()
+        self._threads.shutdown(cancel_futures=True)
+
+    def submit(self, work: Callable[[Lower], _Result]) -> Future[_Result]:
+        """Begin some work as soon as a process is free; it is called with what lowers a model in that process."""
+        return self._threads.submit(work, self._lower)
+
+    def _lower(self, request: BuildRequest) -> LoweredModel:
+        own, tvm = vars(self._own), f"{request.compiler} {request.kind.tvm_build}"  # a process loads one TVM
+        process: LoweringProcess | None = own.get(tvm)
+        if process is None or process.has_died:
+            process = own[tvm] = LoweringProcess(of_many=self._of_many)
+            self._processes.append(process)
+        return process.lower(request)
+
+
+@dataclasses.dataclass(frozen=True)
+class _LoweringTask:
+    """A model to lower into a file, and whether many are lowered."""
+
+    request: BuildRequest
+    path: str
+    of_many: bool
 
 
 def main() -> int:
-    """Entry of the process that lowers a model."""
-    return carry_out(tuple[BuildRequest, str], _lower_into)
+    """Entry of the process that lowers models."""
+    return serve(_LoweringTask, _lower_into)
 
 
-def _lower_into(task: tuple[BuildRequest, str], _: Callable[..., None]) -> None:
+def _lower_into(task: _LoweringTask) -> dict[str, object]:
     """Write the model of a request to a file."""
-    request, path = task
-    use_compiler(request.compiler)
-    _write(_lower(request), Path(path))
+    use_compiler(task.request.compiler)
+    model = _lower(task.request, _COMPARED_KINDS if task.of_many else None)
+    if task.of_many:
+        loops_of(list({operator.key: operator for operator in model.operators}.values()), task.request.target)
+    _write(model, Path(task.path))
+    return {}
 
 
-def _lower(request: BuildRequest) -> LoweredModel:
-    model, _, target = load_model(request)
+def _lower(request: BuildRequest, compared_kinds: set[str] | None = None) -> LoweredModel:
+    model, _, target = load_model(request, compared_kinds=compared_kinds)
     occurrences = compiler_in_use().operators(model, target, layers=False)
     operators = tuple(occurrence.operator for occurrence in occurrences)
     keep_loops(occurrences, request.target)

@@ -95,6 +95,7 @@ class Alone(Part):
     Attributes:
         what: the state of the caches, or the vendor's kernel.
         of_anchor: of the heavy op alone, without what is fused to it.
+        disturbed: by background load, or its rounds lay apart.
     """
 
     what: str
@@ -105,6 +106,7 @@ class Alone(Part):
     median_us: float
     low_us: float | None = None
     high_us: float | None = None
+    disturbed: bool = False
 
 
 class EstimatePart(Part):
@@ -175,11 +177,16 @@ class Roof(Part):
 
 
 class RooflinePart(Part):
-    """Peaks at one thread count, as the probe of the device attained them."""
+    """Peaks at one thread count, as the probe of the device attained them.
+
+    Attributes:
+        attained_by: the operator whose FLOPs a microsecond `flops_per_us` are, where it attained more than the probe.
+    """
 
     threads: int
     flops_per_us: float
     roofs: list[Roof]
+    attained_by: str = ""
 
 
 class TrialPart(Part):

@@ -67,7 +67,7 @@ def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> Mo
     parts = found.added_to(parts)
     names = {part.key: part.title for part in parts}
     runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
-    rooflines = _rooflines_of(device) if device is not None else []
+    rooflines = [_attained(line, parts) for line in (_rooflines_of(device) if device is not None else [])]
     return ModelPart(
         key=model.key,
         name=model.name,
@@ -280,3 +280,15 @@ def _rooflines_of(device: Device) -> list[RooflinePart]:
         )
         for i, threads in enumerate(peaks.get("threads", ()))
     ]
+
+
+def _attained(line: RooflinePart, operators: Sequence[OperatorPart]) -> RooflinePart:
+    """With the rate of an operator as the peak where it attained more; Winograd's do fewer FLOPs than are counted."""
+    rates = [
+        (one.flops / time.median_us, one.title)
+        for one in operators
+        if (time := one.times.get(str(line.threads))) is not None and time.median_us
+        if one.schedule is not None and "winograd" not in one.schedule.template
+    ]
+    rate, title = max(rates, default=(0.0, ""))
+    return msgspec.structs.replace(line, flops_per_us=rate, attained_by=title) if rate > line.flops_per_us else line

@@ -193,6 +193,7 @@ def _alone(row: StoredMeasurement) -> Alone:
         median_us=row.measurement.median_us,
         low_us=row.measurement.ci_low_us,
         high_us=row.measurement.ci_high_us,
+        disturbed=bool(row.measurement.foreign_load or row.measurement.disturbed_by),
     )
 
 

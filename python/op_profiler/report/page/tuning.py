@@ -100,7 +100,7 @@ def tunings_of(
 def _measured_alone(key: str, device_key: str) -> Select[Any]:
     """Without the samples, of which a search has thousands."""
     table = schema.measurements.c
-    names = ("key", "median_us", "ci_low_us", "ci_high_us", "error")
+    names = ("key", "median_us", "ci_low_us", "ci_high_us", "foreign_load", "disturbed_by", "error")
     return (
         select(*(table[name] for name in names), *labelled(schema.schedules), *labelled(schema.settings))
         .join(schema.schedules, schema.schedules.c.key == table.schedule_key)
@@ -232,6 +232,7 @@ def _alone(row: Mapping[str, Any]) -> Alone:
         median_us=row["median_us"],
         low_us=row["ci_low_us"],
         high_us=row["ci_high_us"],
+        disturbed=bool(row["foreign_load"] or row["disturbed_by"]),
     )
 
 

@@ -97,9 +97,13 @@ def _rate(run: RunPart, operators: Sequence[OperatorPart], rooflines: Sequence[R
     if not flops or not run.whole.median_us:
         return ""
     rate = flops / run.whole.median_us
-    peak = next((line.flops_per_us for line in rooflines if line.threads == run.threads), None)
+    line = next((line for line in rooflines if line.threads == run.threads), None)
+    peak = line.flops_per_us if line is not None else None
     of_peak = f", {rate / peak:.0%} of what the processor's multiply-adds give" if peak else ""
-    why = " (Winograd needs fewer operations than are counted)" if peak and rate > peak else ""
+    winograd = any(one.schedule is not None and "winograd" in one.schedule.template for one in operators)
+    why = " (Winograd needs fewer operations than are counted)" if peak and rate > peak and winograd else ""
+    if line is not None and line.attained_by:
+        why += f" (the peak is what {line.attained_by} attains, more than the probe)"
     return f"It computes {amount_text(flops, 'FLOP')} at {rate_text(rate, 'FLOP')}{of_peak}{why}."
 
 

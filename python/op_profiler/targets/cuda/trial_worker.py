@@ -53,6 +53,9 @@ class GpuWorker(Worker):
     def _open(self) -> tuple[RuntimeDevice, Threads]:
         return runtime_device(self.target), NoThreads()
 
+    def _meter(self) -> None:
+        """Several searches share a GPU, each with a process: their load is not told from that of others."""
+
     def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
         return kernels_on_gpu(task, reference)
 

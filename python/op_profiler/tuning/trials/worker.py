@@ -29,6 +29,7 @@ from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.cores import unbind
 from op_profiler.errors import BoardLostError, MeasureError
+from op_profiler.measure.load import CoreMeter, LoadMeter
 from op_profiler.measure.measurement import Cache, Settings
 from op_profiler.measure.threads import ThreadPool
 from op_profiler.targets.machine import Place, Threads
@@ -182,6 +183,10 @@ class Worker:
         """The device that kernels run on, and its threads."""
         return runtime_device(self.target), ThreadPool()
 
+    def _meter(self) -> LoadMeter | None:
+        """Of background load while this process times; None where nothing reads it."""
+        return CoreMeter(self.pool.core_set(self.setup.threads))
+
     def prepare(self, task: TaskSpec) -> TrialResult:
         """Make a task and the reference of its numbers, for what is built next."""
         try:
@@ -332,14 +337,21 @@ class Worker:
         firsts = [min(one.timed(self.device, 1, 3)) for one in built]
         calls = [max(int(np.ceil(minimum_us / max(first, 0.1))), 1) for first in firsts]
         samples: list[list[float]] = [[] for _ in built]
+        meter = self._meter()
         for turn in range(rounds):
             order = range(len(built)) if turn % 2 == 0 else reversed(range(len(built)))
             for position in order:
                 time.sleep(_PAUSE_SECONDS)  # until the threads of the one before have stopped spinning
                 built[position].call()
                 samples[position] += built[position].timed(self.device, calls[position], 1)
+        load = meter.read() if meter is not None else None
         return [
-            TrialResult(samples_us=tuple(s), checked=b.reference is not None, kernel=getattr(b, "name", None))
+            TrialResult(
+                samples_us=tuple(s),
+                checked=b.reference is not None,
+                kernel=getattr(b, "name", None),
+                foreign_load=load is not None and load.disturbs,
+            )
             for s, b in zip(samples, built)
         ]
 

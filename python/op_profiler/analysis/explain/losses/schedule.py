@@ -21,8 +21,9 @@ def losses(evidence: Evidence, others: Sequence[Loss]) -> list[Loss]:
     found: list[tuple[float, float, float, Basis, str]] = []
     if known.best_us is not None:
         found.append((known.best_us, _SPREAD, _SPREAD, "measured", f"the best known schedule ({known.best_from})"))
-    if known.vendor_us is not None:
-        found.append((known.vendor_us, _SPREAD, _SPREAD, "measured", "the vendor's kernel"))
+    if known.vendor is not None:
+        us, low, high = known.vendor
+        found.append((us, max(1 - low / us, _SPREAD), max(high / us - 1, _SPREAD), "measured", "the vendor's kernel"))
     if known.tuned is not None and known.best_us is None:
         tuned, low, high = known.tuned.us, known.tuned.low_us, known.tuned.high_us
         found.append((tuned, 1 - low / tuned, high / tuned - 1, "predicted", "what a search is predicted to find"))

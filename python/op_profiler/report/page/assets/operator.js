@@ -162,8 +162,8 @@ function states(body, model, operator) {
   }
   place.append(table(["how", "µs a call", "against in the model"], [
     ["in the model, as its neighbours leave the caches", format.microseconds(inModel), "1.00"],
-    ...others.map((one) => [`alone, ${one.what}`, format.microseconds(one.median_us), (one.median_us / inModel).toFixed(2)]),
-    ...tuned.map((one) => [`${one.what} (${one.origin}, ${one.cache} caches; its heavy op alone)`, format.microseconds(one.median_us), (one.median_us / inModel).toFixed(2)]),
+    ...others.map((one) => [`alone, ${one.what}`, ...aloneCells(one, inModel)]),
+    ...tuned.map((one) => [`${one.what} (${one.origin}, ${one.cache} caches; its heavy op alone)`, ...aloneCells(one, inModel)]),
   ], [1, 2]));
 }
 
@@ -196,6 +196,9 @@ function counters(body, model, operator) {
 
 const SHARE = "_percent";
 const event = (name) => name.replaceAll("_", " ");
+
+/** A time and its ratio; of a disturbed one a mark in place of the ratio. */
+const aloneCells = (one, inModel) => [format.microseconds(one.median_us), one.disturbed ? "disturbed" : (one.median_us / inModel).toFixed(2)];
 
 const vendorOf = (model, operator) => (operator.alone ?? []).filter((one) => one.of_anchor && one.threads === view.threads);
 

@@ -34,7 +34,7 @@ export const section = {
     redraw = () => { clear(parent); section.render(parent, model); };
     parent.append(h("p", { class: "lead" },
       `At ${format.several(view.threads, "thread")} this machine gives ${format.flopRate(line.flops_per_us)} and reads `
-      + `${format.byteRate(memory)} from memory, as its probe attained them. A point is an operator; its area is its share of the time. `
+      + `${format.byteRate(memory)} from memory, as ${line.attained_by ? `its probe or, more than that, ${line.attained_by}` : "its probe"} attained them. A point is an operator; its area is its share of the time. `
       + "On the slope the memory limits, under the flat roof the arithmetic."));
     chart(parent, "Roofline of all operators", height, {
       grid: { left: 64, right: 24, top, bottom: 52 },

@@ -1,0 +1,71 @@
+"""Calls functions of the user's that return torch modules, and lists of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import re
+import sys
+from typing import Any
+
+from op_profiler.errors import ModelError
+from op_profiler.frontends.importers import torch as torch_importer
+
+_ENTRY = re.compile(r"^(.*)\[(\d+)\]$")
+
+
+def called(name: str) -> tuple[Any, Any]:
+    """Return a torch module and its example inputs, None where there are none.
+
+    Args:
+        name: ``package.module:function``, or ``package.module:name[place]`` of a list.
+
+    Raises:
+        ModelError: it cannot be imported or called, or is something else.
+    """
+    entry = _ENTRY.match(name)
+    if entry is not None:
+        models = listed(entry[1])
+        if int(entry[2]) >= len(models):
+            raise ModelError(f"{name}: the list has {len(models)} models")
+        made = models[int(entry[2])]
+        made = made() if callable(made) and not isinstance(made, torch_importer.load_torch().nn.Module) else made
+    else:
+        made = _evaluated(name)
+    if isinstance(made, torch_importer.load_torch().nn.Module):
+        return made, None
+    if not isinstance(made, (tuple, list)) or len(made) != 2:
+        raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
+    return made[0], made[1]
+
+
+@functools.lru_cache(maxsize=1)
+def listed(name: str) -> list[Any]:
+    """Return a list of a module, or that a function returns: of modules, pairs with inputs, or functions of these.
+
+    Raises:
+        ModelError: it cannot be imported or called, or is no list.
+    """
+    torch_importer.load_torch().manual_seed(0)
+    found = _evaluated(name)
+    if not isinstance(found, (list, tuple)):
+        raise ModelError(f"{name} is no list of torch modules, but {type(found).__name__}")
+    return list(found)
+
+
+def _evaluated(name: str) -> Any:
+    """What a name of a module stands for; a function is called."""
+    module, _, function = name.partition(":")
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        found = getattr(importlib.import_module(module), function)
+        return found() if callable(found) and not isinstance(found, torch_importer.load_torch().nn.Module) else found
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
+    finally:
+        os.chdir(folder)  # the user's code may have left it, and names of files are meant from here
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)

@@ -1,0 +1,117 @@
+"""Which models a command names: by name, pattern of files, list in a file, or list in a Python module."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from op_profiler.child_processes import Child, carry_out, failure_of
+from op_profiler.errors import ModelError, UsageError
+from op_profiler.frontends import source_and_name
+from op_profiler.frontends.frontend import ModelRequest, inputs_of
+
+EVERY = "[*]"
+"""Behind ``package.module:name``: every entry of a list."""
+_KEYS = ("model", "label", "batch_size", "sequence_length", "input_shapes")
+
+
+@dataclasses.dataclass(frozen=True)
+class ListedModel:
+    """A model of a list, and how it is called there."""
+
+    label: str
+    request: ModelRequest
+
+
+def models_of(words: Sequence[str], request: ModelRequest) -> list[ListedModel]:
+    """Return the models that words name, each once.
+
+    Args:
+        words: each a model; a pattern of files, such as ``nets/*.onnx``; ``package.module:name[*]``, a list there or a
+            function that returns one; or ``@FILE`` with one of these a line. A line may be JSON: ``{"model": NAME}``,
+            with ``label``, ``batch_size``, ``sequence_length`` and ``input_shapes`` of that model.
+        request: what holds of each.
+
+    Raises:
+        UsageError: there is no such list or file, a line is no such JSON, or no model is left.
+        ModelError: the list of a module cannot be read.
+    """
+    found = [one for word in words for line in _lines(word) for one in _models(line, request)]
+    if not found:
+        raise UsageError(f"there is no model in {', '.join(words) or 'the command'}; name one, such as resnet-18")
+    return list(dict.fromkeys(found))
+
+
+def _lines(word: str) -> list[str]:
+    if not word.startswith("@"):
+        return [word]
+    try:
+        lines = Path(word[1:]).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise UsageError(f"cannot read the list of models {word[1:]}: {error.strerror}") from error
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _models(line: str, request: ModelRequest) -> Iterator[ListedModel]:
+    if line.startswith("{"):
+        yield _described(line, request)
+        return
+    if line.endswith(EVERY) and not Path(line).exists():
+        name = line.removesuffix(EVERY)
+        names = [f"{name}[{place}]" for place in range(_count(name))]
+    elif any(sign in line for sign in "*?") and not Path(line).exists():
+        names = sorted(glob.glob(line, recursive=True))
+        if not names:
+            raise UsageError(f"no file matches {line}")
+    else:
+        names = [line]
+    for name in names:
+        source, plain = source_and_name(name, request.source)
+        yield ListedModel(name, dataclasses.replace(request, source=source, name=plain))
+
+
+def _described(line: str, request: ModelRequest) -> ListedModel:
+    """The model of a line of JSON."""
+    try:
+        told = json.loads(line)
+        model, label = told.pop("model"), told.pop("label", None)
+        shapes = told.pop("input_shapes", None)
+        if not set(told) <= set(_KEYS) or not all(type(number) is int for number in told.values()):
+            raise ValueError
+        if shapes is not None:
+            told |= inputs_of((), {name: tuple(map(int, shape)) for name, shape in shapes.items()})
+        source, plain = source_and_name(model, request.source)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise UsageError(
+            f'{line[:200]} is no line of a list of models; give {{"model": "resnet-18"}}, and any of '
+            f"{', '.join(_KEYS[1:])}"
+        ) from error
+    return ListedModel(str(label or model), dataclasses.replace(request, source=source, name=plain, **told))
+
+
+def _count(name: str) -> int:
+    """How many models a list of a module has. The module is imported in a process of its own."""
+    with Child(__name__, name) as child:
+        told = next(child.events(), None)
+    if told is None:
+        raise ModelError(f"{name}: the process that imports it died")
+    if "error" in told:
+        raise failure_of(told)
+    return int(told["count"])
+
+
+def main() -> int:
+    """Entry of the process that imports a module."""
+    return carry_out(str, _tell_count)
+
+
+def _tell_count(name: str, tell: object) -> None:
+    from op_profiler.frontends.file import source_of
+    from op_profiler.frontends.importers.torch_functions import listed
+
+    assert callable(tell)
+    source_of(name)
+    tell(count=len(listed(name)))
