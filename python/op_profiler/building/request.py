@@ -30,8 +30,9 @@ CompilerOption = Annotated[str, Option("Compiler that generates the kernels: {co
 CheckOutputsOption = Annotated[
     CheckOutputs,
     Option(
-        "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once for "
-        "each model, always, or never. If the outputs differ, the model is refused; never accepts it, with a note.",
+        "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once "
+        "(before the first measurement of a model), always, or never (a note is printed). If the outputs differ, the "
+        "model is refused.",
         MODEL,
     ),
 ]
@@ -93,8 +94,8 @@ class BuildRequest:
     threads: Annotated[
         tuple[int, ...],
         Option(
-            "Thread counts to measure at, such as 1,2,4. Default: the powers of two up to the number of usable cores, "
-            "and that number; 1,2 on pynq; 1 on other boards.",
+            "Thread counts to measure at, such as 1,2,4. Default: the powers of two below the number of cores, and the "
+            "number of cores (1,2,4,6 on six cores); 1,2 on pynq; 1 on other boards.",
             MEASURING,
             parse=parse_counts,
         ),
@@ -102,8 +103,8 @@ class BuildRequest:
     cache: Annotated[
         Cache,
         Option(
-            "Content of the caches before each timed call: model (what the previous operators left), hot (what a call "
-            "of the same operator left) or cold (the operator's tensors are flushed).",
+            "Content of the caches before each timed call: model (as the previous operators of the model left it), hot "
+            "(the same operator has just run) or cold (the operator's tensors are flushed).",
             MEASURING,
         ),
     ] = "model"

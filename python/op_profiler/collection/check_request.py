@@ -16,7 +16,13 @@ class CheckRequest:
 
     predicted: PredictRequest = PredictRequest()
     seconds: Annotated[
-        int, Option("Time to measure for, beyond building the model; at least 3 rounds.", MEASURING, least=1, most=3600)
+        int,
+        Option(
+            "Time to measure, without building the model; at least 3 rounds are measured.",
+            MEASURING,
+            least=1,
+            most=3600,
+        ),
     ] = 60
 
     def check(self) -> None:

@@ -28,9 +28,9 @@ _LABEL = re.compile(r"\w([\w./+-]{0,62}\w)?")
 RemeasureOption = Annotated[
     str,
     Option(
-        "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (background "
-        "load, unsteady, cores slower or further apart than usual, or not converged) or all. Failures that the machine "
-        "caused are always retried.",
+        "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (under "
+        "background load, unsteady, not converged, or with cores that were slower or more unequal than usual) or all. "
+        "Failures that the machine caused are always retried.",
         MEASURING,
     ),
 ]
@@ -70,8 +70,8 @@ class Measuring:
         str,
         Option(
             "Measure energy, if the machine has a counter: of the model and its heavy operators (operators), of the "
-            "model only (model), or not at all (none). Each measurement adds half a second. No energy is added to "
-            "stored results; --remeasure all measures them again.",
+            "model only (model), or not at all (none). Each measurement adds half a second. Results that "
+            "were stored without energy are not measured again; use --remeasure all.",
             MEASURING,
         ),
     ] = ENERGY[0]
@@ -170,7 +170,7 @@ class Studies:
     compare: Annotated[
         bool,
         Option(
-            "true or false: compare the model's time under default and under recorded schedules, measured in turns.",
+            "true or false: compare the model's time under default and under recorded schedules, in alternating runs.",
             TUNING,
             name="ifcompare",
             parse=parse_bool,

@@ -10,7 +10,11 @@ from op_profiler.errors import UsageError
 from op_profiler.options import MEASURING, MODEL, DbOption, Option
 
 SecondsOption = Annotated[
-    float, Option("With --rerun or --against: to measure a model (at a thread count), at most.", MEASURING)
+    float,
+    Option(
+        "With --rerun: time limit for measuring a model. With --against: time for each thread count of the model.",
+        MEASURING,
+    ),
 ]
 
 
@@ -27,17 +31,21 @@ class CompareRequest:
     before: Annotated[
         str,
         Option(
-            "A dataset (its file or address), or a run in --db: its label, its model's key, or its compiler; with "
-            "--against a model: a name, source:name, or the path of a model file.",
+            "A dataset (file or address); or runs in --db: a label, the key of a model, or a compiler. With --against: "
+            "a model (name, source:name or path of a model file).",
             argument=True,
         ),
     ]
-    after: Annotated[str | None, Option("The run that is compared with it; none with --against.", argument=True)] = None
+    after: Annotated[
+        str | None, Option("What to compare BEFORE with, in the same form. Leave it out with --against.", argument=True)
+    ] = None
     model: Annotated[str | None, Option("Compare only this model: a name, source:name or key.", MODEL)] = None
     rerun: Annotated[
         bool,
         Option(
-            "Measure both again, in turns, on this machine: the only fair comparison where others share it.", MEASURING
+            "Measure both runs again on this machine, alternating between them. On a shared machine, only this "
+            "comparison is reliable.",
+            MEASURING,
         ),
     ] = False
     seconds: SecondsOption = 60.0

@@ -26,11 +26,12 @@ class ExplainRequest:
 
     build: BuildRequest
     operator: str | None = None
-    top: Annotated[int, Option("How many operators at most.", OUTPUT)] = 10
+    top: Annotated[int, Option("Explain at most this many operators, those that take most of the time.", OUTPUT)] = 10
     shipped: Annotated[
         bool,
         Option(
-            "shipped (with the project) or none, beside --db: what says what searches bring.",
+            "Searches from which the gain of tuning is predicted, in addition to those in --db: shipped (included with "
+            "the package) or none.",
             MEASURING,
             name="trials_from",
             parse=parse_trials_from,
@@ -40,9 +41,9 @@ class ExplainRequest:
     db: Annotated[
         str | None,
         Option(
-            "SQLAlchemy address of a dataset: where an operator's key is from, whose trials and vendor's times of "
-            "this machine are compared with, and which keeps what is found of a model that it has, for op-profiler "
-            f"report. Default: {DEFAULT_DB} if it is there.",
+            "Dataset (SQLAlchemy URL) to look up the key of an operator, schedule trials and vendor's times. If it "
+            "contains the model, it also stores the explanation for op-profiler report. Default: "
+            f"{DEFAULT_DB} if it exists.",
             OUTPUT,
         ),
     ] = None

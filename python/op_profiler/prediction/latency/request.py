@@ -53,14 +53,16 @@ class PredictRequest:
         Option(
             "Device to predict for: the start of its key, or a part of its name or target. Several, separated by "
             "commas, give a column each; 'list' prints the devices. Default: this machine if it was calibrated, "
-            "otherwise the processor with shipped data whose name is nearest to this one's. Default with --db: the "
-            "dataset's only device, or this machine.",
+            "otherwise the processor with included data whose name is most similar. Default with --db: the "
+            "only device of the dataset, or this machine if there are several.",
             DEVICE,
         ),
     ] = None
     db: Annotated[
         str | None,
-        Option("Dataset to learn from. Default: this machine's calibration, or the shipped data.", _PREDICTOR),
+        Option(
+            "Dataset to fit to. Default: this machine's calibration, or the data included with the package.", _PREDICTOR
+        ),
     ] = None
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
 
