@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Run(ModelReport):
-    """One model of a collection; its text, and its display in a notebook, is the command's table.
+    """Result of a collection of one model, whose text and notebook display are the tables of ``op-profiler collect``.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -32,8 +32,10 @@ class Run(ModelReport):
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return what the dataset has of the model, earlier runs included: one row a measurement, with the columns of
-        ``op-profiler export --columns``.
+        """Return all measurements of the model in the dataset, including those of earlier runs.
+
+        Returns:
+            One row per measurement, with the columns of ``op-profiler export --columns``.
 
         Raises:
             DatasetError: the dataset cannot be read.
@@ -51,7 +53,7 @@ class Run(ModelReport):
             return pd.DataFrame(list(flat_rows(dataset, where=f"model_key = '{self.model_key}'")), columns=names)
 
     def report(self, path: str | Path) -> None:
-        """Write what is known of the model as one HTML page, which needs no network.
+        """Write all results of the model as one HTML page, which needs no network.
 
         Raises:
             OpProfilerError: there is nothing to report, or the file cannot be written.
