@@ -19,14 +19,15 @@ SecondsOption = Annotated[
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse what is out of range; raises UsageError."""
+    """Check that the time limit is in its range; raises UsageError."""
     if not 1.0 <= seconds <= 3600.0:
         raise UsageError(f"--seconds {seconds} is out of range; give 1 to 3600")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompareRequest:
-    """Two runs, each the file or address of a dataset, or what names a run in `db`."""
+    """Two runs to compare: each is the file or URL of a dataset, or a label, key or compiler that selects runs in
+    `db`."""
 
     before: Annotated[
         str,
@@ -52,7 +53,7 @@ class CompareRequest:
     db: DbOption = DEFAULT_DB
 
     def check(self) -> None:
-        """Refuse what is missing or out of range; raises UsageError."""
+        """Check that options are given and in range; raises UsageError."""
         if self.after is None:
             raise UsageError(f"{self.before} is compared with nothing: give a second run, or --against")
         check_seconds(self.seconds)
