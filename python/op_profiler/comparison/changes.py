@@ -8,12 +8,12 @@ Student's t with as many degrees of freedom as the deviation was estimated with.
 Of hundreds of unchanged operators, one in twenty would appear changed at the 95 % level. P-values are therefore
 adjusted by Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`). On average, 2 % of the changes
 that are called real are not real; and if nothing changed, 2 % of the comparisons call some change real. (A level of 5 %
-would raise a false alarm every month in a project that compares each of its changes, and p-values this small come
-out half as large as they really are if they are computed from ten pairs of times.) Holm's procedure also guarantees the second property,
-but detects less if many operators changed, for example after an update of the compiler. Benjamini and Yekutieli's
-variant for arbitrary dependence costs a logarithmic factor. The operators of one run depend on each other through the
-state of the machine, which shifts them in the same direction; under this dependence, Benjamini and Hochberg's procedure
-is valid (1, 2).
+would raise a false alarm every month in a project that compares each of its changes, and p-values this small come out
+half as large as they really are if they are computed from ten pairs of times.) Holm's procedure also guarantees the
+second property, but detects less if many operators changed, for example after an update of the compiler. Benjamini and
+Yekutieli's variant for arbitrary dependence costs a logarithmic factor. The operators of one run depend on each other
+through the state of the machine, which shifts them in the same direction; under this dependence, Benjamini and
+Hochberg's procedure is valid (1, 2).
 
 The intervals are those that belong to the procedure (3): if R of m changes are real, the level of all intervals is 1 -
 0.02 R / m. A change is then real if and only if its interval excludes zero.
