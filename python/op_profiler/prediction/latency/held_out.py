@@ -27,10 +27,10 @@ _FEWEST_CONVOLUTIONS = 50
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutNetwork:
-    """One network that the predictor had not seen, at one thread count.
+    """Prediction of a held-out network at one thread count.
 
     Attributes:
-        measured_us: the whole model.
+        measured_us: measured time of the whole model.
         operators_us: measured latency of each operator of `prediction.network`.
     """
 
@@ -65,10 +65,11 @@ DESCRIPTIONS = {
 
 
 def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> list[Score]:
-    """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, others one.
+    """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, other splits
+    one.
 
     Raises:
-        UnknownNameError: no such split or predictor.
+        UnknownNameError: there is no such split or predictor.
         DatasetError: there is nothing to hold out.
     """
     started = time.perf_counter()
@@ -88,10 +89,10 @@ def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> l
 
 
 def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
-    """Return the mask of the entries that a split holds out; all but ``random`` hold out convolutions only.
+    """Return the mask of the entries that a split holds out; all splits but ``random`` hold out convolutions only.
 
     Raises:
-        UnknownNameError: no such split.
+        UnknownNameError: there is no such split.
         DatasetError: there are too few convolutions.
     """
     if split == "random":
@@ -109,8 +110,10 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 
 
 def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iterator[HeldOutNetwork]:
-    """Yield every network at every thread count, predicted without its family (`families_in`). Operators that were also
-    measured in other families are looked up, as for a user, but nothing is fitted to them.
+    """Yield every network at every thread count, predicted by a predictor that was fitted without its family.
+
+    See `families_in` for families. Operators that were also measured in other families are looked up, as for a user,
+    but nothing is fitted to them.
 
     Raises:
         DatasetError: there are fewer than two families.
@@ -122,11 +125,12 @@ def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iter
 
 
 def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[np.ndarray]:
-    """Masks of the entries that are held out together: some families of networks with what was sampled from them. Every
-    family with a network is in one of the masks.
+    """Return masks of the entries that are held out together: a few families of networks with their sampled operators.
+
+    Every family with a network is in one of the masks.
 
     Args:
-        others: of other devices, whose networks may make one family of two.
+        others: measurements of other devices; their networks may join two families.
 
     Raises:
         DatasetError: there are fewer than two families.
@@ -144,11 +148,11 @@ def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[n
 def fitted_without(
     examples: Examples, held: np.ndarray, predictor: str, seed: int = 0, others: Sequence[Examples] = ()
 ) -> OperatorPredictor:
-    """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
+    """Return a predictor that was fitted neither to held-out entries nor to other measurements of their operators.
 
     Args:
-        held: mask of the entries.
-        others: of other devices, as in `fit`; they too teach nothing of the families and operators that are held out.
+        held: mask of the held-out entries.
+        others: measurements of other devices, as for `fit`; held-out families and operators are removed from them too.
     """
     operators = np.unique(examples.operator[held])
     keys = {examples.operators[at].key for at in operators}

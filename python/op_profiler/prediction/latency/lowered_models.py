@@ -1,4 +1,4 @@
-"""Lowered models for predictors: lowered once, then read from the cache folder without importing TVM."""
+"""Lowered models for predictors: a model is lowered once, then read from the cache folder without importing TVM."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class LoweredModel:
     """A model as operators from the compiler.
 
     Attributes:
-        name: of the model.
-        operators: of all calls, in order.
-        input_dtypes: by the name of the input.
-        agreement: of its outputs with those of its own framework.
+        name: name of the model.
+        operators: operators of all calls, in order.
+        input_dtypes: data types by the name of the input.
+        agreement: agreement of the outputs with those of the model's own framework.
     """
 
     name: str
@@ -54,13 +54,13 @@ class LoweredModel:
 
 
 def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda text: None) -> LoweredModel:
-    """The model of a request, fused for its target, without schedule records.
+    """Return the model of a request, fused for its target, without schedule records.
 
     Args:
-        note: told when it has to be lowered.
+        note: called with a text before the model is lowered.
 
     Raises:
-        ModelError: it does not lower, or nothing of it is left.
+        ModelError: the model cannot be lowered, or it has no operators.
     """
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
@@ -100,7 +100,7 @@ def _lowered_apart(request: BuildRequest) -> LoweredModel:
 
 
 def main() -> int:
-    """Entry of the process that lowers a model."""
+    """Lower a model; entry point of the process that does so."""
     return carry_out(tuple[BuildRequest, str], _lower_into)
 
 

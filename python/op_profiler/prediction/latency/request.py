@@ -24,7 +24,7 @@ class PredictRequest:
     """Options of a prediction: a model and a predictor.
 
     Attributes:
-        threads: empty for 1, or for what a GPU's kernels bring.
+        threads: thread counts; empty for 1, or for a GPU.
     """
 
     model: ModelRequest = ModelRequest()
@@ -67,7 +67,7 @@ class PredictRequest:
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
 
     def check(self) -> None:
-        """Refuse what cannot work, and use the compiler.
+        """Check the options, and select the compiler for this process.
 
         Raises:
             OpProfilerError: an option is out of range, or there is no such model.
