@@ -12,7 +12,7 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """A prediction, and how long its measurement may take."""
+    """Options of a check: a prediction, and the time limit of its measurement."""
 
     predicted: PredictRequest = PredictRequest()
     seconds: Annotated[
@@ -26,7 +26,7 @@ class CheckRequest:
     ] = 60
 
     def check(self) -> None:
-        """Refuse what cannot be measured here.
+        """Check that the options are valid, and that this machine can measure the model.
 
         Raises:
             OpProfilerError: an option is out of range, or there is no such model.
