@@ -189,7 +189,7 @@ def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: p
         found = open_predictor.examples_for(db="sqlite:///x.db", device=None, compiler=compiler)
         assert set(found.model % 2) == {number}
     monkeypatch.setattr(open_predictor, "devices_in", lambda **_: known.devices)
-    with pytest.raises(DatasetError, match="no times of --compiler relax in what ships"):
+    with pytest.raises(DatasetError, match="no times of --compiler relax in the data included"):
         open_predictor.open_predictor(compiler="relax")
 
 

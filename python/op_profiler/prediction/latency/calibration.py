@@ -113,11 +113,11 @@ def _learned(
     if told >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
 
         def fitted() -> OperatorPredictor:
-            note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
+            note(f"fitting a predictor to {len(examples):,} measurements and the included data; this is done once")
             return fit(examples, others=shipped_examples(note))
 
         found = predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
-        note(f"learned from {measured} operators that were measured on this machine, and from what ships of others")
+        note(f"fitted to {measured} operators measured on this machine, and to the included data of other processors")
         return found
     known = source()
 

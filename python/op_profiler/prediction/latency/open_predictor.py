@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
-_NO_DATASET = "there is no dataset to learn from; give one with --db (op-profiler sample makes one)"
+_NO_DATASET = "there is no dataset to fit a predictor to; give one with --db (op-profiler sample creates one)"
 
 
 def open_predictor(
@@ -210,14 +210,14 @@ def digest_of_what_ships() -> str:
 def _nothing_to_learn(db: str | None, left_out: Mapping[str, int]) -> DatasetError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     return DatasetError(
-        f"there is no time to learn from in {_place(db)}{f' ({reasons})' if reasons else ''}: what failed, was "
-        "tuned, swept or measured beside others is left out. Collect while nothing else uses the machine; --remeasure "
-        "noisy repeats what was beside others"
+        f"there is no usable time in {_place(db)}{f' ({reasons})' if reasons else ''}: failures, tuned schedules, "
+        "sweeps and times under background load are not used. Collect while nothing else uses the machine; --remeasure "
+        "noisy measures times under background load again"
     )
 
 
 def _place(db: str | None) -> str:
-    return "what ships" if db is None else without_password(db)
+    return "the data included with the package" if db is None else without_password(db)
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
