@@ -31,8 +31,8 @@ CheckOutputsOption = Annotated[
     CheckOutputs,
     Option(
         "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once "
-        "(before the first measurement of a model), always, or never. If the outputs differ, the model is refused; with "
-        "never, a model that differed in an earlier comparison is measured, with a note.",
+        "(before the first measurement of a model), always, or never. If the outputs differ, the model is refused; "
+        "with never, a model that differed in an earlier comparison is measured, with a note.",
         MODEL,
     ),
 ]
