@@ -156,12 +156,12 @@ def main() -> None:
     if unmarked:
         parts.append(
             f"{len(wrong)} of the {len(unmarked)} unmarked medians differ by more than {_CLOSE:.0%} from the time "
-            f"without that process, at most by {most} %"
+            f"without the spinning process, by at most {most} %"
         )
     parts += [
-        f"medians over all rounds, disturbed ones included, differ from the time without that process by up to "
-        f"{before:.0%}",
-        f"for {unsure} collections, the time without that process was disturbed, too",
+        f"medians over all rounds, including disturbed rounds, differ by up to {before:.0%} from the time without the "
+        "spinning process",
+        f"for {unsure} collections, the measurement without the spinning process was itself disturbed",
     ]
     headline = "; ".join(parts)
     print(headline)

@@ -117,7 +117,7 @@ def main() -> None:
     headline = "; ".join(
         f"at {t['threads']} thread{'s' if t['threads'] > 1 else ''}, {t['within_3_percent']} % of the operators above "
         f"{_SMALLEST_US:.0f} us differ by less than 3 % between two runs (times at the reference state), and "
-        f"{t['second_inside_percent']} % of the second times lie in the interval of the first run"
+        f"{t['second_inside_percent']} % of the times of the second run lie in the interval of the first run"
         for t in totals
     )
     print(headline)

@@ -54,7 +54,8 @@ _ABANDONED_SECONDS = 24 * 3600.0
 
 
 def cache_folder() -> Path:
-    """Return ``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder, else one among temporary files.
+    """Return the cache folder: ``OP_PROFILER_CACHE``, ``op_profiler`` in the user's cache folder, or a temporary
+    folder.
 
     Raises:
         OpProfilerError: the user's cache folder cannot be written, and the temporary one belongs to another user.
@@ -67,7 +68,7 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Return ``op_profiler`` in the user's data folder: what is to stay, such as schedule records."""
+    """Return ``op_profiler`` in the user's data folder, for permanent files such as schedule records."""
     ensure_home()
     return platformdirs.user_data_path("op_profiler")
 
@@ -100,11 +101,11 @@ def _temporary_folder() -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class CacheEntry:
-    """One thing that is kept.
+    """One entry of the cache folder.
 
     Attributes:
-        title: what for; the file's name where it does not say.
-        used: when it was last written or read, in UTC.
+        title: what the entry is for; the name of its file if it does not contain a title.
+        used: UTC time at which the entry was last written or read.
     """
 
     kind: str
@@ -115,15 +116,15 @@ class CacheEntry:
 
     @property
     def half(self) -> bool:
-        """Whether a process is writing or removing it, or was killed when it did."""
+        """Whether the entry is incomplete: a process is writing or removing it, or was killed while doing so."""
         return self.path.name.startswith(".")
 
 
 def limit_bytes() -> int:
-    """Return the size limit of the kinds in `LIMITED` together.
+    """Return the size limit of all entries of the kinds in `LIMITED` together.
 
     Raises:
-        UsageError: the variable that says so holds no number.
+        UsageError: the environment variable with the limit is not a number.
     """
     text = os.environ.get(_LIMIT_VARIABLE, "")
     try:
@@ -177,7 +178,7 @@ def _title(about: Path) -> str:
 
 @functools.cache
 def code_digest(*parts: str) -> str:
-    """SHA-256 of folders of this package: what other code than this has made is not used again."""
+    """Return the SHA-256 of folders of this package; results that other code generated are not used again."""
     digest = hashlib.sha256()
     for path in sorted(path for part in parts for path in (Path(__file__).parent / part).glob("**/*.py")):
         digest.update(path.read_bytes())
@@ -185,13 +186,14 @@ def code_digest(*parts: str) -> str:
 
 
 def keep(folder: Path, fill: Callable[[Path], None], *, damaged: bool = False) -> None:
-    """Keep what `fill` writes into the folder that it is given as the entry `folder`: a reader never sees half of it.
+    """Store what `fill` writes as the cache entry `folder`; readers never see an incomplete entry.
 
-    What was there stays: another process was faster. A full disk, or a cache that cannot be written, costs the entry,
-    no more.
+    An existing entry is kept, because another process was faster. If the disk is full or the cache cannot be written,
+    nothing is stored.
 
     Args:
-        damaged: what is there cannot be read, and makes room.
+        fill: called with the folder to write to.
+        damaged: the existing entry cannot be read and is replaced.
     """
     if damaged:
         _take_away(folder)
@@ -201,13 +203,13 @@ def keep(folder: Path, fill: Callable[[Path], None], *, damaged: bool = False) -
 
 
 def touch(folder: Path) -> None:
-    """Note that an entry was used."""
+    """Record that an entry was used now."""
     with contextlib.suppress(OSError):
         os.utime(folder / ABOUT)
 
 
 def trim() -> None:
-    """Remove what was not used for the longest time until the rest fits the limit, and what was left half written."""
+    """Remove the least recently used entries until the rest fits the limit, and incomplete entries."""
     everything = sorted(entries(LIMITED), key=lambda entry: entry.used)
     whole = [entry for entry in everything if not entry.half]
     for entry in everything:
@@ -222,7 +224,7 @@ def trim() -> None:
 
 
 def remove(entry: CacheEntry) -> None:
-    """Remove an entry atomically: another process sees all of it or nothing."""
+    """Remove an entry atomically: other processes see the whole entry or nothing."""
     with contextlib.suppress(OSError):
         _take_away(entry.path)
         if entry.kind in _DEPTHS:

@@ -24,13 +24,14 @@ def available_cores() -> tuple[int, ...]:
 
 @functools.cache
 def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
-    """Available cores in the order in which threads are bound to them: n threads run on the first n.
+    """Return the available cores in the order in which threads are bound to them: n threads run on the first n.
 
-    Of a hybrid processor they are of one kind, that of the fastest core. The first hardware threads of all physical
-    cores come before the second ones: threads that share a physical core would be measured as if they had two.
+    On a hybrid processor, only cores of the fastest kind are returned. The first hardware threads of all physical cores
+    come before the second ones, so that threads share a physical core only if there are more threads than physical
+    cores.
 
     Args:
-        sysfs: where the kernel's files are.
+        sysfs: root of the kernel's files.
     """
     available, kinds = available_cores(), core_kinds(sysfs)
     fastest = max(available, key=lambda core: _speed(core, sysfs))
@@ -40,7 +41,8 @@ def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def callers_cores() -> Iterator[None]:
-    """Give the calling thread its cores back: TVM binds the thread that runs kernels, and children inherit that."""
+    """Restore the cores of the calling thread at the end: TVM binds the thread that runs kernels, and children
+    inherit that."""
     if not hasattr(os, "sched_getaffinity"):
         yield
         return
@@ -52,8 +54,10 @@ def callers_cores() -> Iterator[None]:
 
 
 def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:
-    """Return properties of cores for `ModelTiming.details`: the number ``physical_cores``, and on a hybrid processor
-    ``core_kinds``."""
+    """Return properties of cores for `ModelTiming.details`.
+
+    These are the number ``physical_cores``, and on a hybrid processor ``core_kinds``.
+    """
     cores, kinds = set(cores), core_kinds(sysfs)
     told: dict[str, Any] = {"physical_cores": len({min(siblings(core, sysfs)) for core in cores})} if cores else {}
     named = sorted({kinds[core] for core in cores if core in kinds})
@@ -61,20 +65,23 @@ def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:
 
 
 def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:
-    """A core and those that are the same physical core."""
+    """Return the logical cores on the same physical core as `core`, including `core`."""
     return {core, *parse_core_list(text_in(sysfs / f"devices/system/cpu/cpu{core}/topology/thread_siblings_list"))}
 
 
 def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
-    """Return the kind of each core of a hybrid processor, as the kernel names its counters: ``cpu_core``, ``cpu_atom``,
-    ``armv8_cortex_a72``. Empty if all cores are alike or the kernel reports none."""
+    """Return the kind of each core of a hybrid processor, by the kernel's names of its counters.
+
+    Such names are ``cpu_core``, ``cpu_atom`` and ``armv8_cortex_a72``. Empty if all cores are of one kind or the kernel
+    reports no kinds.
+    """
     lists = sorted((sysfs / "bus/event_source/devices").glob("*/cpus"))
     kinds = {core: file.parent.name for file in lists for core in parse_core_list(text_in(file))}
     return kinds if len(set(kinds.values())) > 1 else {}
 
 
 def parse_core_list(text: str) -> set[int]:
-    """The kernel's lists of cores: ``0-3,8``."""
+    """Parse a list of cores in the kernel's format: ``0-3,8``."""
     cores: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -97,16 +104,19 @@ def text_in(path: str | Path) -> str:
 
 
 def unbind() -> None:
-    """Let this thread, and what it starts from now on, run on all available cores: a pool may have bound it to few."""
+    """Let this thread, and the threads and processes that it starts later, run on all available cores.
+
+    A thread pool may have bound the thread to a few cores.
+    """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, available_cores())
 
 
 def usable_cores() -> int:
-    """Cores that this process can keep busy, not those of the machine.
+    """Return the number of cores that this process can keep busy.
 
-    They are those that threads are bound to (`binding_order`), and no more than its control groups are given time of:
-    threads beyond that would be stopped again and again.
+    These are the cores that threads are bound to (`binding_order`), limited by the processor time of the control
+    groups: additional threads would be interrupted repeatedly.
     """
     there = len(binding_order())
     quota = processor_quota()

@@ -21,7 +21,7 @@ class OpProfilerError(Exception):
 
 
 class UsageError(OpProfilerError):
-    """The command's words are off: unknown name, value out of range, options that do not fit together."""
+    """The command line is not valid: an unknown name, a value out of range, or options that exclude each other."""
 
     exit_code = EXIT_USAGE
 
@@ -30,7 +30,7 @@ _NAMED = 5
 
 
 class UnknownNameError(UsageError):
-    """A model, source, target or tuner that does not exist; names the nearest ones that do, else some that do."""
+    """There is no such model, source, target or tuner; the message lists the most similar names, or some names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = list(known)
@@ -45,10 +45,10 @@ class UnknownNameError(UsageError):
 
 
 class MissingPackageError(OpProfilerError):
-    """An optional package is missing; the message names it and the command that installs it.
+    """An optional package is missing; the message names the package and the command that installs it.
 
     Args:
-        build: where it is, but not the build that is needed: which one that is, and how to install it.
+        build: the required build of the package, and how to install it, if the package is installed as another build.
     """
 
     exit_code = EXIT_MISSING_PACKAGE
@@ -62,17 +62,17 @@ class MissingPackageError(OpProfilerError):
 
 
 class ModelError(OpProfilerError):
-    """A model cannot be read or lowered; names the file or the operator that stands in the way."""
+    """A model cannot be read or lowered; the message names the file or the operator that causes the error."""
 
     exit_code = EXIT_MODEL
 
 
 class MeasureError(OpProfilerError):
-    """Measuring cannot start or go on on this device."""
+    """Measuring cannot start or continue on this device."""
 
 
 class BoardLostError(MeasureError):
-    """A machine behind RPC does not answer any more; asking for it again may help."""
+    """A machine behind RPC no longer answers; requesting it again may help."""
 
 
 class DatasetError(OpProfilerError):

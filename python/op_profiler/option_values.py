@@ -1,4 +1,4 @@
-"""Parsers of option values; each is given the option, for its message, and the text."""
+"""Parsers of option values; each receives the option, for its error message, and the text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_DIGITS = 9  # of a size: more is no tensor and no machine
 
 
 def parse_bool(option: str, text: str) -> bool:
-    """true/false/yes/no/1/0 in any case, and nothing else.
+    """Parse true/false/yes/no/1/0 in any case.
 
     Raises:
-        UsageError: anything else.
+        UsageError: the text is anything else.
     """
     word = text.strip().lower()
     if word in _TRUE:
@@ -31,7 +31,7 @@ def parse_bool(option: str, text: str) -> bool:
 
 
 def parse_counts(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers of 1 and up separated by commas or blanks, each once, in rising order.
+    """Parse positive integers that are separated by commas or blanks; return each once, in rising order.
 
     Raises:
         UsageError: there is none, or something else.
@@ -46,13 +46,14 @@ def parse_counts(option: str, text: str) -> tuple[int, ...]:
 
 
 def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
-    """Shapes separated by semicolons, sizes by commas, blanks or x; brackets may stand around them.
+    """Parse shapes that are separated by semicolons, with sizes separated by commas, blanks or x; brackets are
+    optional.
 
-    ``1,3,224,224``, ``[1, 3, 224, 224]``, ``1x3x224x224`` and ``1,128;1,128`` (two inputs) are all understood;
-    nothing, ``()`` and ``[]`` are scalars.
+    ``1,3,224,224``, ``[1, 3, 224, 224]``, ``1x3x224x224`` and ``1,128;1,128`` (two inputs) are all valid; an empty
+    text, ``()`` and ``[]`` are scalars.
 
     Raises:
-        UsageError: a size that is not a number of 1 and up.
+        UsageError: a size is not a positive integer.
     """
     shapes = []
     for part in text.split(";"):
@@ -68,10 +69,10 @@ def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def parse_input_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...] | dict[str, tuple[int, ...]]:
-    """Shapes of inputs as in `parse_shapes`, by the names of the inputs where they begin with these: ``a:1,64;b:``.
+    """Parse shapes of inputs as `parse_shapes` does; return them by name if each begins with a name: ``a:1,64;b:``.
 
     Raises:
-        UsageError: one of them cannot be read, or only some have a name.
+        UsageError: a shape cannot be parsed, or only some shapes have a name.
     """
     parts = [part.rpartition(":") for part in text.split(";")] if text else []
     names = [name.strip() for name, colon, _ in parts if colon]
@@ -82,10 +83,10 @@ def parse_input_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...] | 
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Seconds of 90s, 10m or 2h; a number alone is seconds.
+    """Parse 90s, 10m or 2h into seconds; a number without a unit is in seconds.
 
     Raises:
-        UsageError: anything else.
+        UsageError: the text is anything else.
     """
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", text.strip().lower(), re.ASCII)
     if found is None or float(found[1]) <= 0:
@@ -94,10 +95,10 @@ def parse_duration(option: str, text: str) -> float:
 
 
 def parse_latency_us(option: str, text: str) -> float:
-    """Microseconds of ``5ms``, ``800us`` or ``1.5s``; infinity of nothing.
+    """Parse ``5ms``, ``800us`` or ``1.5s`` into microseconds; an empty text is infinity.
 
     Raises:
-        UsageError: anything else.
+        UsageError: the text is anything else.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
     if text and not found:
@@ -106,10 +107,11 @@ def parse_latency_us(option: str, text: str) -> float:
 
 
 def parse_percent(option: str, text: str) -> float:
-    """A share of 5% or 0.05.
+    """Parse 5% or 0.05 into a share.
 
     Raises:
-        UsageError: anything else, more than 1000 %, or more than 1 without a sign, which may be meant as percent.
+        UsageError: the text is anything else, more than 1000 %, or more than 1 without a percent sign, which is
+            ambiguous.
     """
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)", text.strip(), re.ASCII)
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
@@ -121,10 +123,10 @@ def parse_percent(option: str, text: str) -> float:
 
 
 def parse_limit(option: str, text: str) -> tuple[float, float]:
-    """A share of ``5%`` and no time, or no share and the microseconds of ``2ms``.
+    """Parse ``5%`` into a share and 0 us, or ``2ms`` into a share of 0 and microseconds.
 
     Raises:
-        UsageError: anything else.
+        UsageError: the text is anything else.
     """
     if re.search(r"\ds$|[um]s$", text.strip()):
         return 0.0, parse_latency_us(option, text)
@@ -132,7 +134,7 @@ def parse_limit(option: str, text: str) -> tuple[float, float]:
 
 
 def parse_names(option: str, text: str) -> tuple[str, ...]:
-    """Names separated by commas.
+    """Parse names that are separated by commas.
 
     Raises:
         UsageError: there is none.
@@ -144,7 +146,7 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
 
 
 def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shapes as in `parse_shapes`, each with a dtype behind a colon where it is not float32: ``1,64;1,64:int8``."""
+    """Parse shapes as `parse_shapes` does, each with a dtype after a colon unless it is float32: ``1,64;1,64:int8``."""
     tensors = []
     for part in text.split(";"):
         sizes, _, dtype = part.partition(":")
@@ -154,12 +156,12 @@ def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], 
 
 
 def parse_trials_from(option: str, text: str) -> bool:
-    """Whether the trials that ship count; raises UsageError for anything but shipped and none."""
+    """Return whether included trials are used; raises UsageError for any text but ``shipped`` and ``none``."""
     if text not in ("shipped", "none"):
         raise UsageError(f"{option} {text!r}: give shipped or none")
     return text == "shipped"
 
 
 def or_nothing(parse: Callable[[str, str], tuple[T, ...]]) -> Callable[[str, str], tuple[T, ...]]:
-    """A reader that takes an empty text for no values."""
+    """Return a parser that accepts an empty text as no values."""
     return lambda option, text: parse(option, text) if text else ()

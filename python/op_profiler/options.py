@@ -1,7 +1,8 @@
-"""`Option`: the declaration of an option, once, at the field of the request that it sets.
+"""`Option`: the declaration of an option, at the field of the request that the option sets.
 
-The command line, the functions of `op_profiler.api`, their help and the reference follow from them. A request may have
-others within it; its options are then those of all of them. Nothing here is heavy, and nothing is of one command.
+The command line, the functions of `op_profiler.api`, their help and the reference are generated from these
+declarations. A request may contain other requests; its options include theirs. This module imports nothing heavy and is
+independent of commands.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ class Option:
     """Declaration of an option.
 
     Attributes:
-        help: what it is. ``{tuners}`` stands for the names of the registry of tuners.
-        panel: of the help where it stands.
-        name: keyword argument of functions, where that is not the name of the field.
-        flags: on the command line, where that is not the name with dashes.
-        parse: makes the value of a flag and its text, which `UsageError` refuses; None where the type does.
-        shown: text of the default, for `parse`; None: left out, so that the request decides.
+        help: help text. ``{tuners}`` is replaced by the names of the registry of tuners.
+        panel: panel of the help in which the option is shown.
+        name: keyword argument of functions, if it differs from the name of the field.
+        flags: flags on the command line, if they differ from the name with dashes.
+        parse: converts the text after a flag to a value, or raises `UsageError`; None if the type does so.
+        shown: text of the default value, for `parse`; None: the option is omitted, and the request decides.
         least, most: smallest and largest number.
-        metavar: what a help shows in place of the value, where that is not the type.
-        argument: it is given by its place, not by a flag.
+        metavar: placeholder for the value in the help, if it is not the type.
+        argument: the option is a positional argument without a flag.
     """
 
     help: str
@@ -54,17 +55,17 @@ DbOption = typing.Annotated[str, Option("Dataset: the path of a SQLite file (.db
 
 @dataclasses.dataclass(frozen=True)
 class Within:
-    """Marks a field that may be None as a request whose options are also those of the request that it is in."""
+    """Marks a field that may be None as a request whose options also belong to the request that contains it."""
 
     request: type
 
 
 class Only:
-    """Marks a parameter that is a request: only these options of it can be given.
+    """Marks a parameter that is a request: only these of its options can be given.
 
     Args:
-        names: of the options.
-        defaults: of further ones, where they are others than those of the request.
+        names: names of the options.
+        defaults: further options, with defaults that differ from those of the request.
     """
 
     def __init__(self, *names: str, **defaults: Any) -> None:
@@ -83,13 +84,13 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """The flag that messages name."""
+        """The flag that messages show."""
         return self.option.flags[0] if self.option.flags else "--" + self.name.replace("_", "-")
 
 
 @functools.cache
 def options_of(request: type) -> Mapping[str, Field]:
-    """The options of a request and of those within it, by their names."""
+    """Return the options of a request and of the requests within it, by name."""
     found: dict[str, Field] = {}
     for field, option, inner, hint in _fields(request):
         if inner is not None:
@@ -128,10 +129,10 @@ def _parted(hint: object) -> tuple[Any, tuple[Any, ...]]:
 
 
 def made(request: type[T], values: Mapping[str, Any]) -> T:
-    """A request of the values of its options; those that are missing have their defaults.
+    """Create a request from the values of its options; options without a value have their defaults.
 
     Raises:
-        UsageError: of its method ``of_options``, which may make it of the fields that were given.
+        UsageError: raised by the request's method ``of_options``, if it has one.
     """
     fields: dict[str, Any] = {}
     kind: type = request
@@ -147,12 +148,12 @@ def made(request: type[T], values: Mapping[str, Any]) -> T:
 def with_options(
     function: Callable[..., T], parameter: Callable[[Field], inspect.Parameter], value: Callable[[Field, Any], Any]
 ) -> Callable[..., T]:
-    """A function whose parameters that are requests are replaced by their options.
+    """Return a function in which parameters that are requests are replaced by their options.
 
     Args:
-        function: a parameter of its own stands for an option of the same name.
-        parameter: of an option.
-        value: of an option, of what was given; None leaves it out.
+        function: if it has a parameter with the name of an option, that parameter replaces the option.
+        parameter: returns the parameter for an option.
+        value: returns the value for an option from what was given; None omits the option.
     """
     signature = _signature(function)
     requests: dict[str, tuple[type, dict[str, Field]]] = {}

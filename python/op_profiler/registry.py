@@ -1,16 +1,16 @@
-"""`Registry`: implementations that a user chooses by name, such as model sources, targets, tuners and policies.
+"""`Registry`: implementations that a user selects by name, such as model sources, targets, tuners and policies.
 
-A registry says where an implementation is and what it is for, in one line. It imports an implementation when that is
-asked for and not before, so that a command's help lists what there is within a fraction of a second.
+A registry stores where an implementation is, and describes it in one line. It imports an implementation only when it is
+used, so that the help of a command can list all names within a fraction of a second.
 
-A package from outside adds an implementation with an entry point of the group ``op_profiler.<kind>``, in its
+Another package adds an implementation with an entry point of the group ``op_profiler.<kind>`` in its
 ``pyproject.toml``::
 
     [project.entry-points."op_profiler.tuners"]
     my_search = "my_package.search:make_tuner"
 
-`REGISTRIES` lists the kinds. What an implementation has to do is told by the contract that its registry names, and
-checked by the suites in `op_profiler.testing`.
+`REGISTRIES` lists the kinds. The contract of a registry defines what an implementation must provide; the test suites in
+`op_profiler.testing` check it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REGISTRIES = {
 
 
 class Entry(NamedTuple):
-    """Where an implementation is, as ``module:attribute``, and what it is for, in one line without a full stop."""
+    """Location of an implementation, as ``module:attribute``, and its description in one line without a full stop."""
 
     path: str
     help: str
@@ -69,15 +69,17 @@ class _Plugin(NamedTuple):
 
 
 class Registry(Generic[T]):
-    """The implementations of one kind by name. Iterating gives the names: those built in as they are declared, then
-    those of other packages, sorted.
+    """The implementations of one kind by name.
+
+    Iterating yields the names: first the built-in ones in the order of their declaration, then those of other packages,
+    sorted.
 
     Args:
         kind: one of `REGISTRIES`.
-        noun: what messages call one of them, such as ``model source``.
-        contract: the public type that all of them are of, as ``module:attribute``.
-        entries: those built in.
-        unlisted: more of them, which the package uses itself: `get` knows them, and nobody is told of them.
+        noun: name of one implementation in messages, such as ``model source``.
+        contract: the public type of all implementations, as ``module:attribute``.
+        entries: the built-in implementations.
+        unlisted: further implementations for internal use: `get` returns them, but they are not listed.
     """
 
     def __init__(
@@ -100,14 +102,14 @@ class Registry(Generic[T]):
 
     @property
     def built_in(self) -> Mapping[str, Entry]:
-        """Those of this package, as they are declared."""
+        """Entries of this package, in the order of their declaration."""
         return self._entries
 
     def help(self, name: str) -> str:
-        """What it is for, in one line; of another package's, what that package says of itself, and its name.
+        """Return the description of an implementation in one line; for other packages, their summary and name.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no implementation with this name.
         """
         built_in = self._own.get(name)
         if built_in is not None:
@@ -117,24 +119,26 @@ class Registry(Generic[T]):
         return f"{plugin.distribution.metadata.json.get('summary', 'not described')} (of {plugin.package})"
 
     def check(self, name: str, hint: str = "") -> None:
-        """Refuse a name that is not known; imports nothing.
+        """Check that a name is known, without importing its implementation.
 
         Args:
-            hint: a sentence that is added to the message.
+            hint: a sentence that is added to the error message.
 
         Raises:
-            UnknownNameError: there is none of this name; lists those that there are, the nearest first.
+            UnknownNameError: there is no implementation with this name; the message lists the names, the most similar
+                first.
         """
         if name not in self:
             known = f"There are: {', '.join(self)}."
             raise UnknownNameError(self.noun, name, self, f"{known} {hint}" if hint else known)
 
     def get(self, name: str) -> T:
-        """The implementation of a name; imports it.
+        """Import and return the implementation with a name.
 
         Raises:
-            UnknownNameError: there is none of this name.
-            OpProfilerError: it is another package's, which cannot be imported; says which and why.
+            UnknownNameError: there is no implementation with this name.
+            OpProfilerError: it belongs to another package and cannot be imported; the message names the package and the
+                error.
         """
         plugins = self._plugins  # looked at first: what one says about names that are taken is said to all who ask
         built_in = self._own.get(name)
@@ -153,7 +157,7 @@ class Registry(Generic[T]):
         return implementation
 
     def available(self) -> Iterator[tuple[str, T]]:
-        """Name and implementation of all that can be imported. What cannot is another package's, and is logged."""
+        """Yield name and implementation of all that can be imported; errors of other packages are logged."""
         for name in self:
             try:
                 yield name, self.get(name)
@@ -180,14 +184,14 @@ class Registry(Generic[T]):
 
 
 def registry_of(kind: str) -> Registry[Any]:
-    """The registry of one of `REGISTRIES`."""
+    """Return the registry of one of `REGISTRIES`."""
     module, attribute = REGISTRIES[kind].split(":")
     found: Registry[Any] = getattr(importlib.import_module(module), attribute)
     return found
 
 
 def registries() -> dict[str, Registry[Any]]:
-    """The registry of every kind."""
+    """Return the registries of all kinds."""
     return {kind: registry_of(kind) for kind in REGISTRIES}
 
 

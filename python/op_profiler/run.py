@@ -21,7 +21,7 @@ _MOST_LINES = 20
 
 
 class Run(ModelReport):
-    """One model of a collection; its text, and its display in a notebook, is the command's table.
+    """Result of a collection of one model, whose text and notebook display are the tables of ``op-profiler collect``.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -47,7 +47,7 @@ class Run(ModelReport):
             return dataset.to_pandas(" or ".join(f"model_key = '{key}'" for key in sorted(keys)))
 
     def report(self, path: str | Path) -> None:
-        """Write what is known of the model as one HTML page, which needs no network.
+        """Write all results of the model as one HTML page, which needs no network.
 
         Raises:
             OpProfilerError: there is nothing to report, or the file cannot be written.

@@ -16,7 +16,7 @@ def test_a_search_asks_about_a_thousand_networks_at_once() -> None:
     end = next(at for at, line in enumerate(lines) if line and not line.startswith("    "))
     names: dict[str, Any] = {}
     exec(textwrap.dedent("\n".join(lines[:end])), names)
-    found = names["found"]
+    found = names["predictions"]
     assert len(found) == 1000 and len({one.network.name for one in found}) == 1000
     assert not any(one.unsupported for one in found)
     assert 0 < names["best"].total_us < max(one.total_us for one in found)

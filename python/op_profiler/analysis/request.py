@@ -26,13 +26,15 @@ class AnalyzeRequest:
     """Measurements and factors to analyze; without names, all factors."""
 
     db: Annotated[
-        str | None, Option(f"SQLAlchemy address of a dataset. Default: {DEFAULT_DB} and the results that ship.")
+        str | None, Option(f"Dataset (SQLAlchemy URL). Default: {DEFAULT_DB} and the trials included with the package.")
     ] = None
-    file: Annotated[Path | None, Option("A Parquet file of op-profiler export, instead of --db.")] = None
+    file: Annotated[Path | None, Option("Parquet file written by op-profiler export, to analyze instead of --db.")] = (
+        None
+    )
     factors: Annotated[
         tuple[str, ...],
         Option(
-            "What may decide the latency, by commas: input_size, batch, input_channels, output_channels, kernel, "
+            "Factors to analyze, separated by commas: input_size, batch, input_channels, output_channels, kernel, "
             "stride, flops, bytes, arithmetic_intensity, template, tile, split, fuse, reorder, compute_at, vectorize, "
             "unroll, parallel, threads, cache, precision, past (tokens in a decoder's cache), one axis such as tile.oc "
             "or split.ic; or all.",
@@ -42,7 +44,8 @@ class AnalyzeRequest:
         ),
     ] = ()
     anchor: Annotated[
-        str | None, Option("Only operators around this op, e.g. nn.conv2d. Default: each op by itself.")
+        str | None,
+        Option("Analyze only operators whose heaviest op is this one, such as nn.conv2d. Default: each op separately."),
     ] = None
     include_noisy: Annotated[bool, Option("Also use times that were disturbed (background load, unsteady rounds).")] = (
         False

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def from_python(function: Callable[..., T]) -> Callable[..., T]:
-    """A function whose requests are given by keyword arguments, which its docstring lists."""
+    """Turn the fields of a function's requests into keyword arguments, and add them to its docstring."""
     fields: list[Field] = []
 
     def parameter(field: Field) -> inspect.Parameter:
@@ -63,7 +63,7 @@ def _described(field: Field) -> str:
 
 
 def model_request(request: ModelRequest, model: LiveModel | Run, inputs: object = None) -> ModelRequest:
-    """A request for a model; a pair of a module and its inputs is one too."""
+    """Return the request for a model; a pair of a module and its inputs is also a model."""
     if isinstance(model, Run):
         return model.request.build.model
     if isinstance(model, tuple):

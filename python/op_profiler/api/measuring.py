@@ -44,9 +44,9 @@ def _collected(request: CollectRequest, model: ModelRequest) -> Run:
 
 @from_python
 def collect(model: LiveModel, inputs: object = None, *, request: CollectRequest) -> Run:
-    """Measure every operator of a model, as the compiler emits it, and the whole model beside them.
+    """Measure every operator of a model, as the compiler emits it, and the whole model in the same run.
 
-    What the dataset holds already is not measured again.
+    Results that the dataset already contains are not measured again.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -57,20 +57,20 @@ def collect(model: LiveModel, inputs: object = None, *, request: CollectRequest)
 
     Args:
         model: a torch module, an ``onnx.ModelProto``, a name, source:name, or a path.
-        inputs: of a module: example tensors, by place or by name.
+        inputs: example tensors of a torch module, as a sequence in the order of its arguments or as a dict by name.
 
     Returns:
-        Operators, times in microseconds by thread count, and `error` where the model has none, or not all of them.
+        Operators, and times in microseconds by thread count. `error` is set if times are missing.
 
     Raises:
-        OpProfilerError: the request cannot work, or the dataset cannot be used.
+        OpProfilerError: the request is not valid, or the dataset cannot be used.
     """
     return _collected(request, model_request(request.build.model, model, inputs))
 
 
 @from_python
 def tune(model: LiveModel, inputs: object = None, *, request: CollectRequest, search: TuneRequest) -> Run:
-    """Search for better schedules of a model's heavy operators, then measure it with them as `collect` does.
+    """Search for better schedules of a model's heavy operators, then measure the model with them as `collect` does.
 
     >>> import op_profiler
     >>> run = op_profiler.tune("mlp", trials=10, threads=[1], schedules="records", db="sqlite:///mlp.db")
@@ -81,10 +81,10 @@ def tune(model: LiveModel, inputs: object = None, *, request: CollectRequest, se
         model, inputs: as for `collect`.
 
     Returns:
-        As `collect`; `studies` has what the search found, `base` the model with default schedules.
+        As for `collect`; `studies` has the results of the search, and `base` the model with default schedules.
 
     Raises:
-        OpProfilerError: the request cannot work, or the dataset cannot be used.
+        OpProfilerError: the request is not valid, or the dataset cannot be used.
     """
     search.check()
     studied = dataclasses.replace(request, studies=dataclasses.replace(request.studies, tune=search))
@@ -98,9 +98,9 @@ def sample(
     wanted: SampleRequest,
     request: SampledRequest,
 ) -> SampleReport:
-    """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes.
+    """Measure operators outside of networks: from a grid, drawn at random, or those of models at other sizes.
 
-    A second call with the same arguments goes on where the first was interrupted.
+    If a call is interrupted, a second call with the same arguments resumes it.
 
     >>> import op_profiler
     >>> report = op_profiler.sample(10, kinds=["softmax"], rounds=3, threads=[1], db="sqlite:///sampled.db")
@@ -108,13 +108,13 @@ def sample(
     (True, [])
 
     Args:
-        count: operators to measure in all; whole batches are measured, so there may be a few more.
+        count: number of operators to measure in total; since whole batches are measured, there may be a few more.
 
     Returns:
-        How many batches and operators were measured, and what failed.
+        Number of measured batches and operators, and the failures.
 
     Raises:
-        OpProfilerError: the request cannot work, or the dataset cannot be used.
+        OpProfilerError: the request is not valid, or the dataset cannot be used.
     """
     from op_profiler.collection.sampling import run
 
@@ -130,9 +130,9 @@ def sample(
 
 @from_python
 def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> Calibrated:
-    """Measure the operators that tell most about this machine; predictions are for it from then on.
+    """Measure the most informative operators on this machine, so that predictions are for this machine from then on.
 
-    A second call with the same arguments goes on where the first was interrupted.
+    If a call is interrupted, a second call with the same arguments resumes it.
 
     >>> import op_profiler
     >>> found = op_profiler.calibrate(budget_seconds="1s", rounds=3, threads=[1], db="sqlite:///calibrated.db")
@@ -142,10 +142,10 @@ def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> Calibr
     Args:
 
     Returns:
-        How many operators can be used, of which device, and the file that says so to later predictions.
+        Number of usable operators, their device, and the file in which later predictions find the dataset.
 
     Raises:
-        OpProfilerError: too little could be measured, the request cannot work, or the dataset cannot be used.
+        OpProfilerError: too little could be measured, the request is not valid, or the dataset cannot be used.
     """
     from op_profiler.collection.sampling.calibrate import calibrate as run
 
@@ -161,8 +161,9 @@ def corun(
     model: Annotated[ModelRequest, Only("importer", "batch_size", "sequence_length")],
     request: CorunRequest,
 ) -> CorunResult:
-    """Run the operators of one model or several side by side on this processor: plan it, measure it beside one after
-    the other, and compare the outputs. It needs a C compiler.
+    """Plan which operators of one or several models run side by side, and compare the plan with sequential execution.
+
+    The models run on this processor. A C compiler is required.
 
     >>> import op_profiler
     >>> result = op_profiler.corun("lstm", policy="greedy", rounds=5)
@@ -172,13 +173,13 @@ def corun(
     ['stages', 'tried', 'tuned_stages']
 
     Args:
-        models: each as for `collect`, a pair of a module and its inputs, or what `collect` returned.
+        models: each as for `collect`, a pair of a module and its inputs, or a run that `collect` returned.
 
     Returns:
-        The plan, its time and that of sequential in microseconds, and whether the outputs agree.
+        The plan, the times of the plan and of sequential execution in microseconds, and whether the outputs agree.
 
     Raises:
-        OpProfilerError: a model, a policy or a setting stands in the way; or a kernel fails, with its name.
+        OpProfilerError: a model, a policy or an option is not valid, or a kernel fails; the message names the kernel.
     """
     request = dataclasses.replace(request, models=tuple(model_request(model, one) for one in models))
     request.check()
@@ -196,9 +197,9 @@ def explain(
         Only("schedules", "against", "top", "trials_from", "db"),
     ],
 ) -> ModelExplanation:
-    """Tell why operators take as long as they do: what each loses to what, how sure that is, and what to try.
+    """Explain why the operators of a model are slow: what each loses time to, how certain that is, and what to try.
 
-    It measures them here and reads their machine code.
+    The model is measured on this machine, and the machine code of its kernels is analyzed.
 
     >>> import op_profiler
     >>> found = op_profiler.explain("mlp", top=1, threads=[1])
@@ -206,14 +207,15 @@ def explain(
     1
 
     Args:
-        model: as for `collect`; the run of a model; or the 16 hex digits of an operator of the dataset.
+        model: as for `collect`; a run that `collect` returned; or the key of an operator in the dataset (16 hex
+            digits).
         inputs: as for `collect`.
 
     Returns:
         The operators that take most time, each with its losses in microseconds.
 
     Raises:
-        OpProfilerError: the model or the machine stands in the way.
+        OpProfilerError: the model cannot be explained, or not on this machine.
     """
     from op_profiler.comparison.peers.baselines import explain_against
 
@@ -240,7 +242,8 @@ def compare_peers(
         Only("against", "threads", "seconds"),
     ],
 ) -> PeerComparison:
-    """Compare a model with the same one in other runtimes, measured in turns, and find the layers that lose most.
+    """Compare a model with the same model in other runtimes, in alternating rounds, and find the layers that lose most
+    time.
 
     >>> import op_profiler, torch
     >>> module, inputs = torch.nn.Linear(64, 64), torch.zeros(1, 64)
@@ -252,11 +255,11 @@ def compare_peers(
         model, inputs: as for `collect`.
 
     Returns:
-        Times of each runtime and of the layers in microseconds; whether the outputs agree; what was not measured, and
-        why.
+        Times of the runtimes and of the layers in microseconds; whether the outputs agree; which runtimes were not
+        measured, and why.
 
     Raises:
-        OpProfilerError: a runtime is not installed, or the model or the machine stands in the way.
+        OpProfilerError: a runtime is not installed, or the model cannot be built or measured.
     """
     from op_profiler.comparison.peers.measuring import compare_with_peers
 

@@ -47,17 +47,17 @@ def predict(
     2
 
     Args:
-        model: as for `collect`; or a list of them, in which a module stands in a pair with its inputs: all are
-            predicted in one call, as an architecture search does.
+        model: as for `collect`; or a list of models, which are predicted in one call, as an architecture search does.
+            In a list, a torch module is a pair of the module and its inputs.
         inputs: as for `collect`.
-        threads: that it runs with; None for 1, or for what the kernels of a GPU bring.
+        threads: thread count to predict for; None for 1, or for a GPU.
 
     Returns:
         Times in microseconds with intervals; for a list, one prediction a model.
         With `prefill`, the seconds to the first token and the tokens per second of one model.
 
     Raises:
-        OpProfilerError: a model cannot be lowered, or no predictor answers.
+        OpProfilerError: a model cannot be lowered, or there is no predictor for the request.
     """
     many = isinstance(model, list)
     models = model if isinstance(model, list) else [(model, inputs)]
@@ -91,7 +91,7 @@ def evaluate(
     *,
     request: Annotated[EvaluateRequest, Only("db", "library", "splits", "predictors", "device", "compiler", "seed")],
 ) -> list[Score]:
-    """Score predictors on what was held out, split by split, and how often their intervals hold.
+    """Report the error of predictors on held-out measurements, and the share of prediction intervals that hold.
 
     >>> import op_profiler
     >>> (score,) = op_profiler.evaluate(splits="random", predictors="roofline", device="emeraldrapids")
@@ -101,7 +101,7 @@ def evaluate(
     Args:
 
     Returns:
-        A score by split and predictor, in this order; ``model`` has a second one, of its operators.
+        A score for each split and predictor, in this order. The split ``model`` has a second score, for its operators.
 
     Raises:
         OpProfilerError: there is no such split or predictor, or there is nothing to hold out.
@@ -122,7 +122,8 @@ def schedule(
         Only("device", "k", "verify", "trials_from", "db"),
     ],
 ) -> list[Answer]:
-    """Return the best known schedules of a model's heavy operators; of one never tuned, those predicted to be the best.
+    """Return the best known schedules of a model's heavy operators, or the best predicted ones of operators never
+    tuned.
 
     >>> import op_profiler
     >>> found = op_profiler.schedule("mlp", k=2, device="AMD EPYC")
@@ -130,13 +131,15 @@ def schedule(
     True
 
     Args:
-        model: as for `collect`; the run of a model; or the 16 hex digits of an operator of the dataset.
+        model: as for `collect`; a run that `collect` returned; or the key of an operator in the dataset (16 hex
+            digits).
         inputs: as for `collect`.
-        threads: that it runs with; None for all usable cores.
-        cache: that an operator meets: ``hot``, ``cold`` (its weights), or ``model`` (the records' decision).
+        threads: thread count that the schedules are for; None for the number of cores.
+        cache: cache state that the schedules are for: ``hot``, ``cold`` (the weights are flushed before each call), or
+            ``model`` (the caches inside a model).
 
     Returns:
-        One answer an operator, its schedules with predicted and measured microseconds.
+        One answer for each operator: its schedules with predicted and measured microseconds.
 
     Raises:
         OpProfilerError: there is no such model or operator, or it cannot be measured.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @from_python
 def compare(*, request: CompareRequest) -> Comparison:
-    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has.
+    """Compare two runs: which operators became faster or slower, and which changes exceed the noise between runs.
 
     >>> import op_profiler
     >>> before, after = (
@@ -31,12 +31,12 @@ def compare(*, request: CompareRequest) -> Comparison:
     >>> [(row.name, row.threads) for run, row in found.rows][:1]  # the whole model comes first
     [(None, 1)]
 
-    What `collect` returned is a run, too.
+    `before` and `after` may also be the results of `collect`, as here.
 
     Args:
 
     Returns:
-        Operators and whole models of both, with the ratios of their times.
+        The operators and whole models of both runs, with the changes of their times.
 
     Raises:
         OpProfilerError: there are no such runs, or they cannot be compared.
@@ -53,9 +53,10 @@ def compare(*, request: CompareRequest) -> Comparison:
 
 @from_python
 def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
-    """Find how latency goes with each factor, and from where on more of it stops paying (the turnaround point).
+    """Report how latency correlates with each factor, and beyond which value of it no more time is saved.
 
-    Factors of a schedule and settings are compared within an operator, sizes between operators.
+    Factors of schedules and settings are compared within an operator, sizes between operators. The smallest value
+    beyond which no larger one saves time is the turnaround point.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -66,7 +67,7 @@ def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
     Args:
 
     Returns:
-        Correlations by anchor and factor, turnaround points by operator, and those predicted for other operators.
+        Correlations by anchor and factor, turnaround points by operator, and predicted ones for other operators.
 
     Raises:
         OpProfilerError: there is no such factor or anchor, or no measurement can be used.
@@ -77,7 +78,7 @@ def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
 
 @from_python
 def export(path: str | Path, *, request: ExportRequest) -> Exported:
-    """Write the dataset as one flat table, one row a measurement; or what of it fits into a format of others.
+    """Write the dataset as one flat table with a row for each measurement, or in a format of another project.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -85,20 +86,20 @@ def export(path: str | Path, *, request: ExportRequest) -> Exported:
     True
 
     Args:
-        path: file to write, or the folder of several.
+        path: file to write, or folder for several files.
 
     Returns:
-        How many rows were written, and what of them did not fit.
+        Number of rows that were written, and what the format could not express.
 
     Raises:
-        OpProfilerError: the dataset cannot be read, or its rows cannot be written so.
+        OpProfilerError: the dataset cannot be read, or its rows cannot be written in this format.
     """
     return request.write(Path(path))
 
 
 @from_python
 def import_results(file: str | Path, *, request: ImportRequest) -> Imported:
-    """Take measurements of others into the dataset; what cannot be read or looks wrong is counted, never dropped.
+    """Add measurements from a file to the dataset; rows that cannot be read or look wrong are counted and reported.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -107,10 +108,10 @@ def import_results(file: str | Path, *, request: ImportRequest) -> Imported:
     True
 
     Args:
-        file: to read.
+        file: file to read.
 
     Returns:
-        How many measurements were stored, and what became of the other rows.
+        Number of measurements that were stored, and counts of the other rows by reason.
 
     Raises:
         OpProfilerError: an option does not fit the format, or nothing in the file could be imported.

@@ -1,4 +1,4 @@
-"""What a built model depends on, checked before anything heavy is loaded."""
+"""`BuildRequest`: everything that a built model depends on, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ CompilerOption = Annotated[str, Option("Compiler that generates the kernels: {co
 CheckOutputsOption = Annotated[
     CheckOutputs,
     Option(
-        "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once for "
-        "each model, always, or never. If the outputs differ, the model is refused; never accepts it, with a note.",
+        "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once "
+        "(before the first measurement of a model), always, or never. If the outputs differ, the model is refused; "
+        "with never, a model that differed in an earlier comparison is measured, with a note.",
         MODEL,
     ),
 ]
@@ -50,9 +51,9 @@ class BuildRequest:
     """One model, and what it is built for.
 
     Attributes:
-        place: of the machine that it is to run on; None for this one.
-        threads: thread counts that it is to run at; records of the largest count are preferred.
-        cache: state of the caches that its operators are to meet; records of it are preferred.
+        place: address of the machine that the model will run on; None for this machine.
+        threads: thread counts that the model will run at; records for the largest count are preferred.
+        cache: cache state that its operators will be measured in; records for it are preferred.
     """
 
     model: ModelRequest = ModelRequest()
@@ -93,8 +94,8 @@ class BuildRequest:
     threads: Annotated[
         tuple[int, ...],
         Option(
-            "Thread counts to measure at, such as 1,2,4. Default: the powers of two up to the number of usable cores, "
-            "and that number; 1,2 on pynq; 1 on other boards.",
+            "Thread counts to measure at, such as 1,2,4. Default: the powers of two below the number of cores, and the "
+            "number of cores (1,2,4,6 on six cores); 1,2 on pynq; 1 on other boards.",
             MEASURING,
             parse=parse_counts,
         ),
@@ -102,8 +103,8 @@ class BuildRequest:
     cache: Annotated[
         Cache,
         Option(
-            "Content of the caches before each timed call: model (what the previous operators left), hot (what a call "
-            "of the same operator left) or cold (the operator's tensors are flushed).",
+            "Content of the caches before each timed call: model (as the previous operators of the model left it), hot "
+            "(the same operator has just run) or cold (the operator's tensors are flushed).",
             MEASURING,
         ),
     ] = "model"
@@ -113,21 +114,21 @@ class BuildRequest:
     def of_options(
         cls, *, target: str = "llvm", place: Place | None = None, threads: tuple[int, ...] | None = None, **fields: Any
     ) -> BuildRequest:
-        """At the thread counts that the target is usually measured at, where none are given."""
+        """Return a request; without `threads`, at the default thread counts of the target."""
         kind = kind_of(target)
         place = place.with_key(kind.name) if place is not None else None
         threads = kind.default_thread_counts(place) if threads is None else threads
         return cls(target=target, place=place, threads=threads, **fields)
 
     def check(self, *, dry_run: bool = False, tuned: bool = False) -> None:
-        """Refuse what cannot work, in the order in which a user would want to hear of it.
+        """Check that the options are valid; the most important problem is reported first.
 
         Args:
-            dry_run: it is compiled for and not measured.
-            tuned: a search comes first, which makes the folder of the records where there is none.
+            dry_run: the model is compiled for the target, but not measured.
+            tuned: a search comes first, which creates the folder of the records if it is missing.
 
         Raises:
-            UsageError: an option is out of range; names what it may be.
+            UsageError: an option is out of range; the message gives the range.
         """
         from op_profiler.building.input_arrays import read_arrays
 
@@ -147,10 +148,10 @@ class BuildRequest:
         self.kind.check_threads(self.threads, self.place)
 
     def check_anywhere(self) -> None:
-        """Refuse what no machine can do, whatever files, packages and cores it has.
+        """Check the options as far as they do not depend on the files, packages and cores of a machine.
 
         Raises:
-            UsageError: as `check`.
+            UsageError: as for `check`.
         """
         COMPILERS.check(self.compiler)
         compiler = COMPILERS.get(self.compiler)
@@ -183,16 +184,16 @@ class BuildRequest:
 
     @property
     def conditions(self) -> records.Conditions:
-        """The schedule records that were found for these are the best for it."""
+        """Conditions for which the schedule records of the build should have been found."""
         return records.Conditions(max(self.threads), self.cache)
 
     def usable_records(self) -> UsableRecords:
-        """The schedule records that a build finds today."""
+        """Schedule records that a build uses today."""
         named = None if self.schedules in (records.AUTO, records.NONE) else self.schedules
         return UsableRecords.of_file(self.record_file(), self.conditions, named)
 
     def record_file(self) -> Path | None:
-        """The file of the schedule records for this target and processor; None where they are switched off."""
+        """File of the schedule records for this target and processor; None if records are switched off."""
         kind = self.kind
         folder = kind.name if self.compiler == DEFAULT_COMPILER else f"{self.compiler}/{kind.name}"
         name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
@@ -200,12 +201,12 @@ class BuildRequest:
         return record_files.record_file(self.schedules, folder, name, COMPILERS.get(self.compiler).record_form)
 
     def base_key(self, content: str, machine: str, label: str = "") -> str:
-        """Identity of what is measured, as far as it is known without building it.
+        """Return the identity of the model as far as it is known without building it.
 
         Args:
-            content: of the model (`ImportedModel.content`).
-            machine: `Device.identity` of the one that it is measured on.
-            label: of the run, which is a model of its own in the dataset.
+            content: content of the model (`ImportedModel.content`).
+            machine: `Device.identity` of the machine that measures it.
+            label: label of the run; a labelled run is a separate model in the dataset.
         """
         identity = [
             content,
@@ -223,11 +224,11 @@ class BuildRequest:
         return _digest([key, label]) if label else key
 
     def model_key(self, base_key: str, asked: Iterable[str]) -> str:
-        """Identity of the built model: with the schedule records that its build finds today.
+        """Return the identity of the built model, which includes the schedule records that its build uses today.
 
         Args:
-            asked: computations that a build looks for records of; those that have none leave no trace in the key, so
-                that it is the `base_key` where nothing has one.
+            asked: computations for which a build looks up records. Computations without a record do not change the key,
+                so it is the `base_key` if there are no records.
         """
         found = self.usable_records().digest(asked)
         if not found:
@@ -245,6 +246,6 @@ def _digest(identity: list[str]) -> str:
 
 
 def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is not among the known ones, naming the nearest."""
+    """Check that a value is among the known ones; the error message names the most similar one."""
     if value not in known:
         raise UnknownNameError(kind, value, known)

@@ -13,7 +13,7 @@ from op_profiler.cli import options
 
 EXAMPLES = """Examples:
 
-op-profiler analyze                                                (every factor, of all that is known)
+op-profiler analyze                                                (every factor, in all measurements)
 
 op-profiler analyze --factor threads,tile,input_size --anchor nn.conv2d
 
@@ -25,14 +25,14 @@ op-profiler analyze --file results/schedule_trials.parquet --plots pictures --fo
 
 def analyze(
     request: AnalyzeRequest,
-    plots: Annotated[Path | None, typer.Option(help="Folder for pictures, PNG and SVG.")] = None,
-    format: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    plots: Annotated[Path | None, typer.Option(help="Also write plots to this folder, as PNG and SVG.")] = None,
+    format: Annotated[str, typer.Option("--format", help="Output format: table, csv or json.")] = "table",
     report: options.Report = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """How latency goes with each factor, and from where on more of it stops paying (the turnaround point).
+    """Report how latency correlates with each factor, and beyond which value of it no more time is saved.
 
-    Factors of a schedule and settings are compared within an operator, sizes between operators.
+    Factors of schedules and settings are compared within an operator, sizes between operators.
     """
     from op_profiler.analysis.analyze import analyze as run
     from op_profiler.analysis.table import reasons_text

@@ -12,22 +12,25 @@ from op_profiler.errors import UsageError
 
 EXAMPLES = """Examples:
 
-op-profiler cache                  (what is kept, how much, and what for)
+op-profiler cache                  (contents, sizes and purposes)
 
-op-profiler cache --clear          (remove built and lowered models; they are made again when they are needed)
+op-profiler cache --clear          (remove built and lowered models; they are built again when needed)
 
-op-profiler cache --clear --all    (remove everything, downloads too)
+op-profiler cache --clear --all    (remove everything, including downloads)
 
-OP_PROFILER_CACHE names the folder, OP_PROFILER_CACHE_GIB how much built and lowered models may take (8; 0 keeps none).
+OP_PROFILER_CACHE sets the folder. OP_PROFILER_CACHE_GIB sets the largest size of all built and lowered models (default:
+8; 0 stores none).
 """
 
 
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove built and lowered models.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="With --clear: remove all the rest too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With --clear: also remove everything else, such as downloads.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what the cache folder holds, or remove it."""
+    """List the contents of the cache folder, or remove them."""
     from op_profiler import cache as kept
     from op_profiler.cache import cache_folder
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op-profiler calibrate                                  (three minutes; then predict answers for this machine)
+op-profiler calibrate                                  (three minutes; predict then reports times of this machine)
 
 op-profiler calibrate --budget 10m --threads 1,2
 
@@ -35,9 +35,10 @@ op-profiler calibrate --share mine.parquet               (also writes what other
 
 op-profiler calibrate --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times     (every machine of a cluster)
 
-The same command goes on where it was interrupted. What is collected into the same dataset later counts too.
+If the command is interrupted, run it again to resume. Predictions also use everything that is collected into the same
+dataset later.
 
-Exit codes: as those of sample; 5 where too little could be measured.
+Exit codes: those of sample; 5 if too little could be measured.
 """
 
 
@@ -57,7 +58,7 @@ def calibrate(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure the operators that tell most about this machine; predictions are for it from then on."""
+    """Measure the most informative operators on this machine, so that predictions are for this machine from then on."""
     from op_profiler.collection.sampling.calibrate import calibrate as calibration
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen

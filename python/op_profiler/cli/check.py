@@ -16,19 +16,20 @@ from op_profiler.options import Only
 
 EXAMPLES = """Examples:
 
-op-profiler check resnet-18                                (predicts, measures for up to a minute, compares)
+op-profiler check resnet-18                                (predict, measure for up to a minute, compare)
 
 op-profiler check mlp --threads 2 --json
 
-op-profiler evaluate --live                                (the coverage of all checks on this machine)
+op-profiler evaluate --live                                (results of all checks on this machine)
 
-Exit codes: 0 the interval of the network holds, or was disturbed; 1 it does not; 2 wrong usage; 4 the model cannot be
-lowered; 5 it cannot be measured, or the predictor or the tally cannot be used.
+Exit codes: 0 the measured time of the network lies in the interval, or its measurement was disturbed; 1 it lies
+outside; 2 wrong usage; 4 the model cannot be lowered; 5 it cannot be measured, or the predictor or the file of checks
+cannot be used.
 """
 
 
 def check(
-    model: Annotated[str, typer.Argument(help="A name, source:name, or the path of a model file.")],
+    model: Annotated[str, typer.Argument(help="Name, source:name or path of a model file.")],
     request: Annotated[
         CheckRequest,
         Only(
@@ -39,10 +40,10 @@ def check(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict a model, then measure it on this machine: does the 90 % interval of the network and each operator hold?
+    """Predict a model, measure it on this machine, and report which 90 % intervals contain the measured times.
 
-    A tally in the user's data folder keeps the outcome. Where too few intervals hold on this machine, later predictions
-    have wider ones.
+    The results are stored in the user's data folder. If too few intervals hold on this machine, later predictions have
+    wider intervals.
     """
     from op_profiler.collection.checking import check as run
     from op_profiler.report import checked as texts

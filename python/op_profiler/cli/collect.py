@@ -38,7 +38,7 @@ op-profiler collect resnet-18 --iftune true --trials 64 --ifcompare true
 
 op-profiler collect resnet-18 --threads 1 --sweep core_set=0,1
 
-op-profiler collect --modelsource local                    (all default models, one after the other; resumable)
+op-profiler collect --modelsource local                    (all default models; resumes if interrupted)
 
 op-profiler collect resnet-18 --remeasure noisy
 
@@ -79,8 +79,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
     prefill: Annotated[
         str | None,
         typer.Option(
-            help="Measure a decoder that processes this many tokens at once, starting with an empty KV cache: 128,512. "
-            "Needs --compiler relax and a decoder of transformers (llama, mistral, qwen2) or a folder with a "
+            help="Measure a step of a decoder that processes this many tokens (such as 128,512), with an empty KV "
+            "cache. Needs --compiler relax and a decoder of transformers (llama, mistral, qwen2) or a folder with a "
             "config.json.",
             rich_help_panel=MODEL,
         ),
@@ -88,14 +88,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
     decode: Annotated[
         str | None,
         typer.Option(
-            help="Measure a decoder that processes this many tokens (usually 1) after the tokens in its KV cache. "
-            "Needs --past.",
+            help="Measure a step of a decoder that processes this many tokens (usually 1), with as many tokens in the "
+            "KV cache as --past gives.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     past: Annotated[
         str | None,
-        typer.Option(help="Tokens in the KV cache before a --decode step: 512,2048.", rich_help_panel=MODEL),
+        typer.Option(help="Tokens in the KV cache before a --decode step, such as 512,2048.", rich_help_panel=MODEL),
     ] = None,
     refetch: Annotated[
         bool,

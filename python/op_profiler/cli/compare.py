@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op-profiler collect resnet-18 --label before     (then change something, and --label after)
+op-profiler collect resnet-18 --label before     (change something, then collect with --label after)
 
 op-profiler compare before after
 
@@ -33,15 +33,15 @@ op-profiler compare last_week.db sqlite:///results/op_profiler.db --model resnet
 
 op-profiler compare base change --rerun --db sqlite:///runs.db --markdown summary.md --report comparison.html
 
-op-profiler compare relay relax --model resnet-18     (the runs of each compiler in --db)
+op-profiler compare relay relax --model resnet-18     (the runs of both compilers in --db)
 
 op-profiler compare before after --json
 
 op-profiler compare resnet18 --against onnxruntime,torch,ncnn,openvino --threads 1     (a model in other runtimes)
 
-Exit codes: 0 compared; 1 something really became slower by more than --fail-above; 2 wrong usage, or runs that cannot
-be compared; 3 a runtime of --against is not installed; 4 a model cannot be built; 5 the machine, the disk or a dataset
-stands in the way.
+Exit codes: 0 compared; 1 an operator or a model became slower by more than --fail-above, beyond the noise; 2 wrong
+usage, or runs that cannot be compared; 3 a runtime of --against is not installed; 4 a model cannot be built;
+5 a problem of the machine, the disk or a dataset.
 """
 _OF_RUNS = ("after", "model", "rerun", "db", "fail_above", "markdown", "report")
 _OF_PEERS = ("batch_size", "input_names", "input_shapes", "sequence_length", "compiler", "schedules", "check_outputs")
@@ -63,13 +63,16 @@ def compare(
     fail_above: Annotated[
         str | None,
         typer.Option(
-            help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%, or 2ms "
-            "of one call.",
+            help="Exit with code 1 if an operator or a whole model became slower by more than this, beyond the noise: "
+            "5%, or 2ms per call.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write it as Markdown, for a pull request.", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(
+            help="Also write the comparison to this file as Markdown, for a pull request.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     report: options.Report = None,
     as_json: options.Json = False,

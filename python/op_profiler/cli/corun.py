@@ -41,27 +41,33 @@ op-profiler corun transformers:bert --sequence-length 64 --merge --policy thread
 op-profiler corun resnet-18 mobilenet --policy greedy,ios --cluster tcp://127.0.0.1:8786 --each    (on every machine)
 
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
-nash, exhaustive, collaborate (stages and schedules tuned together, with measurements: takes minutes), and auto, which
-measures the plans of the others, those that are predicted best, and never returns one that measured slower than
-sequential; exhaustive is not among them, and collaborate only where operators compete for a resource for which
-tuning them together has measured faster.
+nash, exhaustive, collaborate (stages and schedules are tuned together with measurements, which takes minutes), and
+auto. auto measures the plans that are predicted best and never returns a plan that measured slower than sequential. It
+does not try exhaustive, and tries collaborate only if operators compete for a resource for which tuning them together
+was faster in measurements.
 
-Exit codes: 0 done; 1 the outputs are not those of sequential; 2 wrong usage, or a plan that does not fit; 4 a model
-cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed (named).
+Exit codes: 0 done; 1 the outputs differ from those of sequential; 2 wrong usage, or a plan for other models; 4 a model
+cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed.
 """
 
 
 def corun(  # noqa: PLR0913 - the options are the interface
-    models: Annotated[list[str], typer.Argument(help="One or several: a name, source:name, or the path of a file.")],
+    models: Annotated[
+        list[str], typer.Argument(help="One or several models: name, source:name or path of a model file.")
+    ],
     request: CorunRequest,
     model: Annotated[ModelRequest, Only("importer", "modelsource", "batch_size", "sequence_length")],
     machines: ClusterRequest,
-    save_plan: Annotated[Path | None, typer.Option(help="Write the plan.", rich_help_panel=OUTPUT)] = None,
+    save_plan: Annotated[Path | None, typer.Option(help="Write the plan to this file.", rich_help_panel=OUTPUT)] = None,
     report: options.Report = None,
-    trace: Annotated[Path | None, typer.Option(help="Write a timeline for Perfetto.", rich_help_panel=OUTPUT)] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a timeline for Perfetto to this file.", rich_help_panel=OUTPUT)
+    ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", help="Write the result as JSON; - for standard output.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--json", help="Write the result to this file as JSON; - is standard output.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:

@@ -39,7 +39,7 @@ op-profiler dataset remove resnet-18 01fb2f460b48bde7 --yes
 
 op-profiler dataset allow rack --writes --db postgresql://me@host/times          (a role for workers)
 
-op-profiler dataset allow guest --db postgresql://me@host/times                  (a role that reads)
+op-profiler dataset allow guest --db postgresql://me@host/times                  (a role that can read)
 
 Exit codes: 0 done; 2 wrong usage; 5 a database or a file stands in the way, and nothing was changed.
 """
@@ -52,11 +52,12 @@ def show(
     context: typer.Context,
     db: options.Db = DEFAULT_DB,
     failures: Annotated[
-        bool, typer.Option("--failures", help="Every failure: when, what, and how the machine was.")
+        bool,
+        typer.Option("--failures", help="List every failure with its time, its error and the state of the machine."),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """List the contents of a dataset: models, devices, failures, times with background load or not converged, size."""
+    """List the contents of a dataset: models, devices, failures, disturbed and unconverged times, size."""
     from op_profiler.dataset import Dataset
 
     if context.invoked_subcommand is not None:
@@ -84,25 +85,29 @@ def show(
 def merge(
     sources: Annotated[
         list[str],
-        typer.Argument(help="Datasets (their files or addresses), or paths of Parquet files or folders; only read."),
+        typer.Argument(help="Datasets to read: files or addresses of databases, or Parquet files or folders."),
     ],
     into: Annotated[
         str,
         typer.Option(
-            help="Where all goes: file.db, an address, file.parquet, or a folder. Made where it does not exist."
+            help="Dataset to write: file.db, an address, file.parquet, or a folder. It is created if it does not exist."
         ),
     ],
     partition_by: Annotated[
         str,
-        typer.Option(help="Columns, by commas, that part a folder of Parquet files. Default: as the folder is."),
+        typer.Option(
+            help="Columns, separated by commas, by which a folder of Parquet files is partitioned. Default: those of "
+            "the existing folder."
+        ),
     ] = "",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Put all that some datasets hold into one, in one transaction.
+    """Merge datasets into one, in one transaction.
 
-    Nothing is stored twice. Of two rows of the same measurement the better one stays: a time before a failure, complete
-    before a check point, converged and without background load before others, then the newer one.
+    No row is stored twice. Of two rows of the same measurement, the better one is kept: a time rather than a failure, a
+    complete run rather than a checkpoint, a converged time without background load rather than others, then the newer
+    one.
     """
     from op_profiler.dataset.formats.combined import combine
     from op_profiler.report.status import Status
@@ -160,13 +165,14 @@ def _counted(rows: dict[str, int]) -> str:
 @app.command(cls=Command, epilog=EXAMPLES)
 def remove(
     models: Annotated[
-        list[str], typer.Argument(help="Names, source:name or keys, as 'op-profiler dataset' lists them.")
+        list[str],
+        typer.Argument(help="Models to remove: name, source:name or key, as 'op-profiler dataset' lists them."),
     ],
     db: options.Db = DEFAULT_DB,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Take out models with all that was measured in them; what holds in any model (hot, cold, trials) stays."""
+    """Remove models with the times measured inside them; times in isolation (hot, cold, trials) are kept."""
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.maintain import contents, remove_models
 
@@ -188,14 +194,16 @@ def remove(
 
 @app.command(cls=Command, epilog=EXAMPLES)
 def allow(
-    role: Annotated[str, typer.Argument(help="Name of a PostgreSQL role; made where it does not exist.")],
-    writes: Annotated[bool, typer.Option("--writes/--reads", help="Let it write too, or only read.")] = False,
+    role: Annotated[str, typer.Argument(help="Name of a PostgreSQL role. It is created if it does not exist.")],
+    writes: Annotated[
+        bool, typer.Option("--writes/--reads", help="Whether the role may also write, or only read.")
+    ] = False,
     db: options.Db = DEFAULT_DB,
     as_json: options.Json = False,
 ) -> None:
-    """Let others use a dataset in PostgreSQL: prints the address for the role, with the password of a new one.
+    """Give a role access to a dataset in PostgreSQL, and print the address to use, with the password of a new role.
 
-    Only the role that made the tables brings them to a newer version. Run this again after that.
+    Only the role that created the tables can upgrade them to a newer version. After an upgrade, run this command again.
     """
     from op_profiler.dataset.roles import allow as allow_role
 

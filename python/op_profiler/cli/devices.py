@@ -23,31 +23,38 @@ EXAMPLES = """Examples:
 
 op-profiler devices --local
 
-op-profiler devices --local --probe          (measure its peak FLOP/s and bandwidth; stored with the device)
+op-profiler devices --local --probe          (measure the peak FLOP/s and bandwidth, and store them)
 
 op-profiler devices --local --json
 
 op-profiler devices --host 127.0.0.1 --port 9190
 
-TVM's RPC runs code for whoever connects: keep trackers and servers on networks where everybody may run code on them.
+TVM's RPC runs code for everyone who can connect: keep trackers and servers on networks where everybody may run code on
+them.
 """
 _PLACE = options_of(Place)
 
 
 def devices(
-    local: Annotated[bool, typer.Option("--local", help="This machine (the default).")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Show this machine (the default).")] = False,
     host: Annotated[str | None, typer.Option(help=_PLACE["host"].option.help, rich_help_panel=DEVICE)] = None,
     port: Annotated[int | None, typer.Option(help=_PLACE["port"].option.help, rich_help_panel=DEVICE)] = None,
     target: Annotated[str, typer.Option(help="Target of the machines behind RPC.")] = "pynq",
     device_key: Annotated[
-        str | None, typer.Option(help="Only machines with this key; for a server, its key. Default: the target's name.")
+        str | None,
+        typer.Option(
+            help="Show only machines of the tracker with this key; or the key of a server. Default: the target's name."
+        ),
     ] = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Measure this processor's peaks again: seconds, on a quiet machine.")
+        bool,
+        typer.Option(
+            "--probe", help="Measure the peaks of this processor again. Takes seconds and needs an idle machine."
+        ),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
+    """Show this machine and the TVM build in use, or the machines of a tracker with their properties."""
     kind = kind_of(target)
     place = Place.of_options(host, port, device_key)
     if place is not None and local:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op-profiler evaluate                                       (what ships of this processor, or of the nearest)
+op-profiler evaluate                                       (included data of this or the most similar processor)
 
-op-profiler evaluate --device emeraldrapids --split model    (what ships of another processor)
+op-profiler evaluate --device emeraldrapids --split model    (included data of another processor)
 
 op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
 
-op-profiler evaluate --live                                (of the predictions that were checked on this machine)
+op-profiler evaluate --live                                (predictions checked by op-profiler check on this machine)
 
 op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
 
@@ -39,12 +39,15 @@ Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of
 def evaluate(
     request: EvaluateRequest,
     live: Annotated[
-        bool, typer.Option("--live", help="The coverage of all predictions that op-profiler check compared here.")
+        bool,
+        typer.Option(
+            "--live", help="Print the share of intervals that held in all runs of op-profiler check on this machine."
+        ),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
+    """Report the error of predictors on held-out measurements, and the share of prediction intervals that hold."""
     if live:
         _live(as_json=as_json)
         return

@@ -14,11 +14,11 @@ from op_profiler.options import MEASURING, Only
 
 EXAMPLES = """Examples:
 
-op-profiler explain resnet-18                                      (the operators that take most of its time)
+op-profiler explain resnet-18                                      (the operators that take most of the model's time)
 
 op-profiler explain transformers:bert --sequence-length 64 --threads 1 --top 3
 
-op-profiler explain 4f0c2a9be1d37c55 --db sqlite:///mine.db        (one operator of the dataset, in its model)
+op-profiler explain 4f0c2a9be1d37c55 --db sqlite:///mine.db        (one operator, in a model that calls it)
 
 op-profiler explain model.onnx --schedules none --json
 
@@ -31,7 +31,8 @@ the machine or the dataset stands in the way.
 
 def explain(
     subject: Annotated[
-        str, typer.Argument(help="A name, source:name, the path of a model file, or the 16 hex digits of an operator.")
+        str,
+        typer.Argument(help="Name, source:name or path of a model file; or the key of an operator (16 hex digits)."),
     ],
     request: Annotated[
         ExplainRequest,
@@ -41,17 +42,17 @@ def explain(
     threads: Annotated[
         str | None,
         typer.Option(
-            help="Thread counts to compare, 1 is always among them; explained is the largest. Default: as collect.",
+            help="Thread counts to compare with one thread; the largest is explained. Default: as for collect.",
             rich_help_panel=MEASURING,
         ),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Why operators take as long as they do: what each loses to what, how sure that is, and what to try.
+    """Explain why the operators of a model are slow: what each loses time to, how certain that is, and what to try.
 
-    It measures them here and reads their machine code, with llvm-mca where it is installed. Where the dataset has the
-    model, it keeps what was found, and op-profiler report shows it.
+    The command measures the model on this machine and analyzes the machine code of its kernels, with llvm-mca if it is
+    installed. If the dataset contains the model, the explanation is stored there, and op-profiler report shows it.
     """
     from op_profiler import json_text
     from op_profiler.comparison.peers.baselines import explain_against

@@ -33,11 +33,13 @@ def export(
     request: ExportRequest,
     file: Annotated[Path | None, typer.Argument(help="File to write; the same as --output.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
-    columns: Annotated[bool, typer.Option("--columns", help="List the columns with their meaning, and stop.")] = False,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="List the columns with their meaning; write nothing.")
+    ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the dataset as one flat table, one row a measurement; or what of it fits into a format of others."""
+    """Write the dataset as one flat table with a row for each measurement, or in a format of another project."""
     from op_profiler.dataset.flat import flat_table
     from op_profiler.dataset.formats import exporting
 

@@ -15,7 +15,7 @@ EXAMPLES = """Examples:
 
 op-profiler scheduler                                             (listens on this machine only, port 8786)
 
-op-profiler worker tcp://127.0.0.1:8786                           (on this machine; on others tls://, see the tutorial)
+op-profiler worker tcp://127.0.0.1:8786                           (on the same machine; others need tls://)
 
 op-profiler collect --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
@@ -27,19 +27,19 @@ op-profiler fleet tcp://127.0.0.1:8786                            (machines, and
 
 op-profiler certificates tls --host rack1 --host rack2            (for a cluster over a network; see the tutorial)
 
-Whoever reaches a scheduler can run code on every machine of its cluster.
+Everyone who can reach a scheduler can run code on every machine of its cluster.
 """
 
-Address = Annotated[str, typer.Argument(help="Of the scheduler: tcp://HOST:PORT, or tls://HOST:PORT.")]
+Address = Annotated[str, typer.Argument(help="Address of the scheduler: tcp://HOST:PORT or tls://HOST:PORT.")]
 
 
 def scheduler(
     host: Annotated[
-        str, typer.Option(help="Address to listen at; others than this machine's own need certificates.")
+        str, typer.Option(help="Address to listen on. Addresses other than 127.0.0.1 need certificates.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any.")] = 8786,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8786,
 ) -> None:
-    """Hand out work to the workers of a cluster, until Ctrl-C."""
+    """Distribute requests to the workers of a cluster, until Ctrl-C."""
     from op_profiler.fleet.nodes import run_scheduler
 
     run_scheduler(host, port, _say)
@@ -49,16 +49,16 @@ def worker(
     address: Address,
     boards: Annotated[
         list[str] | None,
-        typer.Option(help="KIND@HOST:PORT: boards that this machine reaches; several times for several kinds."),
+        typer.Option(help="KIND@HOST:PORT: boards that this machine can reach. Repeat the option for several kinds."),
     ] = None,
     targets: Annotated[
         str | None,
         typer.Option(
-            help="Kinds of targets to measure, by commas, of those that are here or that --boards names. Default: all."
+            help="Kinds of targets to measure, separated by commas. Default: all that this machine or --boards has."
         ),
     ] = None,
 ) -> None:
-    """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
+    """Measure the requests of a cluster on this machine, one at a time, until Ctrl-C."""
     from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
@@ -82,13 +82,15 @@ def fleet(address: Address, as_json: options.Json = False) -> None:
 
 
 def certificates(
-    folder: Annotated[Path, typer.Argument(help="To make them in. Copy it to every machine of the cluster.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to create. Copy it to every machine of the cluster.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="Name or address of a machine; once for each. Default: localhost and 127.0.0.1."),
+        typer.Option(
+            help="Name or address of a machine. Repeat the option for each. Default: localhost and 127.0.0.1."
+        ),
     ] = None,
 ) -> None:
-    """Make the certificates of a cluster; who has them may give it work."""
+    """Create the certificates of a cluster; everyone who has them can send it requests."""
     from op_profiler.fleet import settings
     from op_profiler.fleet.certificates import make
 

@@ -24,7 +24,7 @@ op-profiler import --format autotvm tuned.json --device "Xeon Gold 6148" --db sq
 
 op-profiler import --format tinynas conv_data.out --device V100
 
-op-profiler import operators.parquet                    (the name tells the format)
+op-profiler import operators.parquet                    (the extension selects the format)
 """
 _SILENT_SECONDS = 2.0
 _EVERY_SECONDS = 0.5
@@ -36,7 +36,7 @@ def import_(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Take measurements of others into the dataset; what cannot be read or looks wrong is counted, never dropped."""
+    """Add measurements from a file to the dataset; rows that cannot be read or look wrong are counted and reported."""
     from op_profiler.dataset.formats.importing import refuse_nothing
 
     with _Counting(quiet=quiet) as counting:

@@ -19,10 +19,10 @@ op-profiler models --modelsource transformers --json
 
 
 def models(
-    modelsource: Annotated[str | None, typer.Option(help="Only this source: {frontends}.")] = None,
+    modelsource: Annotated[str | None, typer.Option(help="List only the models of this source: {frontends}.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""
+    """List the models of each source; an asterisk marks those that collect measures if no model is named."""
     found = {modelsource: FRONTENDS.get(modelsource)} if modelsource else dict(FRONTENDS.available())
     if as_json:
         print(json_text.dumps({source: frontend.names() for source, frontend in found.items()}))

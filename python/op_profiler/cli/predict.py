@@ -22,12 +22,11 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 EXAMPLES = """Examples:
 
-op-profiler predict resnet-18                              (for this machine after op-profiler calibrate, otherwise for
-                                                            the nearest processor with shipped data; see the first line)
+op-profiler predict resnet-18                              (the first line of the output names the device)
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
-op-profiler predict resnet-18 --device emeraldrapids       (for a processor with shipped data, on any machine)
+op-profiler predict resnet-18 --device emeraldrapids       (for another processor, from included data)
 
 op-profiler predict resnet-18 mobilenet nets/*.onnx --below 5ms --device znver4,emeraldrapids
 
@@ -38,7 +37,7 @@ op-profiler predict @candidates.txt --format csv           (one model per line; 
 
 op-profiler predict 'search:candidates[*]' --below 5ms     (all torch modules of a list in search.py)
 
-op-profiler predict resnet-18 --target cuda                (for the GPU with shipped data; needs a TVM with CUDA)
+op-profiler predict resnet-18 --target cuda                (for a GPU, from included data; needs a TVM with CUDA)
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
@@ -46,7 +45,7 @@ op-profiler predict model.tflite --format csv              (one row per convolut
 
 op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
 
-op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db     (from times of Relax's kernels)
+op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db    (from measurements of Relax)
 
 op-profiler predict llama --prefill 512 --decode 128 --db steps.db    (seconds to the first token, tokens per second)
 

@@ -15,11 +15,11 @@ EXAMPLES = """Examples:
 
 op-profiler report resnet-18                                  (writes report.html; open it in any browser)
 
-op-profiler report resnet-18 mobilenet --output both.html     (one page, with both to choose from)
+op-profiler report resnet-18 mobilenet --output both.html     (two models on one page)
 
-op-profiler report resnet-18 --json                           (the page in short, for an assistant)
+op-profiler report resnet-18 --json                           (a summary of the page, for an assistant)
 
-op-profiler report 11c2f265f199 --db sqlite:///other.db       (the beginning of a model's key)
+op-profiler report 11c2f265f199 --db sqlite:///other.db       (the first digits of a model's key)
 
 Exit codes: 0 written; 2 wrong usage, or no such model in the dataset; 5 the dataset or the file cannot be used.
 """
@@ -31,8 +31,8 @@ def report(
         list[str],
         typer.Argument(
             metavar="MODEL|KEY...",
-            help="Names of collected models, source:name, or the beginnings of their keys, six digits or more. Of "
-            "several with one name, the last one that has times, on every device that has it.",
+            help="Collected models: name, source:name, or the first six or more digits of the key. If several models "
+            "have the same name, the latest one with times is shown, on every device that measured it.",
         ),
     ],
     db: options.Db = DEFAULT_DB,
@@ -42,15 +42,17 @@ def report(
     predictor: Annotated[
         str,
         typer.Option(
-            help="Whose estimates stand beside the times: {predictors}, or a file.", rich_help_panel="Predictor"
+            help="Predictor whose estimates are shown next to the times: {predictors}, or a file.",
+            rich_help_panel="Predictor",
         ),
     ] = "default",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions.
+    """Write all results of models as one HTML page: operators, graph, roofline, timeline, searches, predictions.
 
-    With --json it prints the page in short, for assistants and scripts, and writes no file unless --output is given.
+    With --json, the command prints a summary of the page for assistants and scripts, and writes no file unless --output
+    is given.
     """
     from op_profiler import json_text
     from op_profiler.dataset import Dataset

@@ -25,25 +25,25 @@ EXAMPLES = """Examples:
 
 op-profiler sample --config collector/configs/conv.in --target llvm --budget 10m
 
-op-profiler sample --count 3000                       (operators of all kinds, log-uniform sizes; resumable)
+op-profiler sample --count 3000                       (operators of the usual kinds, sizes drawn log-uniformly)
 
 op-profiler sample --kinds dense,softmax --count 200 --threads 1
 
-op-profiler sample --kinds conv2d_nhwc,attention,int8 --count 200      (kinds that are drawn where named)
+op-profiler sample --kinds conv2d_nhwc,attention,int8 --count 200      (kinds that are drawn only on request)
 
-op-profiler sample --kinds all --budget 8h --rounds 9                  (every kind and precision: for a predictor)
+op-profiler sample --kinds all --budget 8h --rounds 9                  (all kinds and precisions, to fit a predictor)
 
 op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,224 --sequence-lengths 32,128
 
-op-profiler sample --adaptive --budget 30m            (where the predictor knows least)
+op-profiler sample --adaptive --budget 30m            (where predictions are least certain)
 
-op-profiler sample --cached --count 500               (weights that stay in the cache)
+op-profiler sample --cached --count 500               (operators whose weights stay in the cache)
 
 op-profiler sample --count 3000 --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
-The same command goes on where it was interrupted: what the dataset holds is not measured again.
+If the command is interrupted, run it again: it measures only what the dataset does not contain.
 
-Exit codes: as those of collect; 1 if an operator or a batch failed (recorded in the dataset).
+Exit codes: those of collect; 1 if an operator or a batch failed (recorded in the dataset).
 """
 
 
@@ -58,7 +58,7 @@ def sample(
     report: options.Report = None,
     as_json: options.Json = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be measured; measure nothing.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--dry-run", help="Print what would be measured; measure nothing.", rich_help_panel=OUTPUT)
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:

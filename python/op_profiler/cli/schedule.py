@@ -35,13 +35,13 @@ EXAMPLES = """Examples:
 
 op-profiler schedule resnet-18                                     (every heavy op of the model)
 
-op-profiler schedule mobilenet --verify 8                          (measure the eight that look best)
+op-profiler schedule mobilenet --verify 8                          (measure the 8 schedules that are predicted best)
 
-op-profiler schedule 4f0c2a9be1d37c55 --k 5 --json                 (one operator of the dataset, by its key)
+op-profiler schedule 4f0c2a9be1d37c55 --k 5 --json                 (one operator, by its key)
 
-op-profiler schedule resnet-18 --threads 1 --cache cold            (for other conditions than all cores, hot)
+op-profiler schedule resnet-18 --threads 1 --cache cold            (default: all cores, hot caches)
 
-op-profiler schedule --evaluate                                    (how good the ranking is on held-out operators)
+op-profiler schedule --evaluate                                    (accuracy of the predictions on held-out operators)
 """
 
 
@@ -53,19 +53,28 @@ def schedule(
     ],
     subject: Annotated[
         str | None,
-        typer.Argument(help="A name, source:name, the path of a model file, or the 16 hex digits of an operator."),
+        typer.Argument(help="Name, source:name or path of a model file; or the key of an operator (16 hex digits)."),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads to run with. Default: all usable cores.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Thread count that the schedule is for. Default: the number of cores.")
+    ] = None,
     cache: Annotated[
-        str, typer.Option(help="Caches that it meets: model (the records' decision), hot or cold (its weights).")
+        str,
+        typer.Option(
+            help="Cache state that the schedule is for: model (the caches inside a model), hot, or cold (the weights "
+            "are flushed before each call)."
+        ),
     ] = "hot",
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Pairwise accuracy and top-k of the ranking on held-out operators.")
+        bool,
+        typer.Option(
+            "--evaluate", help="Report the pairwise and top-k accuracy of the predicted ranking on held-out operators."
+        ),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
+    """Print the best known schedule of an operator, or the best predicted ones if it was never tuned."""
     from op_profiler.report.status import Status
 
     if subject is None and not evaluate:

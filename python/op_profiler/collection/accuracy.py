@@ -1,4 +1,4 @@
-"""Accuracy of a model in another precision: its outputs against float32, for the same inputs."""
+"""Accuracy of a model in another precision: its outputs compared with float32, for the same inputs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def told_accuracy(
     inputs: Mapping[str, np.ndarray],
     announce: Callable[..., None],
 ) -> dict[str, float | bool] | None:
-    """`accuracy_of` a model against float32; None where that is what it is in, or where it has no other precision.
+    """Return `accuracy_of` a model against float32; None if the model is in float32, or exists in no other precision.
 
     Args:
-        content: of the model (`ImportedModel.content`).
-        outputs: of a run with `inputs`.
-        announce: told before a model in float32 is built.
+        content: content of the model (`ImportedModel.content`).
+        outputs: outputs of a run with `inputs`.
+        announce: called before a model in float32 is built.
     """
     if FRONTENDS.get(build.model.source).has_precisions:
         return None
@@ -50,12 +50,12 @@ def told_accuracy(
 
 
 def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> dict[str, float | bool]:
-    """Figures over all outputs, in float64; of a softmax's output, over the logits that it stands for.
+    """Compare outputs with a reference, over all outputs, in float64; outputs of a softmax are compared as logits.
 
     Returns:
         ``relative_error``: norm of the difference over norm of the reference; ``largest_error``: largest difference
-        over largest value; ``cosine``: similarity of the directions; ``same_top1``: whether the largest entry of the
-        first output, over its last axis, is everywhere at the same place. NaN where an output is not finite.
+            over largest value; ``cosine``: cosine similarity; ``same_top1``: whether the largest entry of the first
+            output, over its last axis, is at the same index everywhere. NaN if an output is not finite.
     """
     pairs = [_comparable(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(outputs, reference)]
     ours = np.concatenate([a.ravel() for a, _ in pairs])
@@ -91,7 +91,7 @@ def _top1(output: np.ndarray) -> np.ndarray:
 
 
 class References:
-    """Outputs in float32, kept in the cache folder, so that a model is built for them once."""
+    """Outputs of models in float32, stored in the cache folder, so that each model is built in float32 only once."""
 
     def __init__(self, model_fingerprint: str, inputs: Mapping[str, np.ndarray]) -> None:
         digest = hashlib.sha256(model_fingerprint.encode())
@@ -104,7 +104,7 @@ class References:
         self._inputs = inputs
 
     def keep(self, outputs: Sequence[np.ndarray]) -> None:
-        """Remember what a run in float32 gave."""
+        """Store the outputs of a run in float32."""
         if not self._path.is_file():
             self._write(outputs)
 

@@ -12,15 +12,21 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """A prediction, and how long its measurement may take."""
+    """Options of a check: a prediction, and the time limit of its measurement."""
 
     predicted: PredictRequest = PredictRequest()
     seconds: Annotated[
-        int, Option("Time to measure for, beyond building the model; at least 3 rounds.", MEASURING, least=1, most=3600)
+        int,
+        Option(
+            "Time to measure, without building the model; at least 3 rounds are measured.",
+            MEASURING,
+            least=1,
+            most=3600,
+        ),
     ] = 60
 
     def check(self) -> None:
-        """Refuse what cannot be measured here.
+        """Check that the options are valid, and that this machine can measure the model.
 
         Raises:
             OpProfilerError: an option is out of range, or there is no such model.

@@ -1,4 +1,4 @@
-"""Predicts a model first, then measures it on this machine, and compares: ``op-profiler check``."""
+"""``op-profiler check``: predicts a model, then measures it on this machine, and compares the two."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _WALKS_OF_A_ROUND = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What came of a check.
+    """Result of a check.
 
     Attributes:
-        origin: whose times were predicted, in a sentence.
-        network: None where the network has no total.
-        operators: the slowest first.
+        origin: a sentence about the device of the predicted times.
+        network: result for the network; None if the network has no predicted total.
+        operators: results of the operators, the slowest first.
         not_compared: names of operators without an estimate or without a measurement.
     """
 
@@ -56,16 +56,16 @@ class Checked:
 
     @property
     def held(self) -> bool:
-        """Whether the network's interval holds; without one, whether all operators' do."""
+        """Whether the network's interval holds; without one, whether those of all operators hold."""
         return all(one.verdict != "did not hold" for one in ([self.network] if self.network else self.operators))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for scripts."""
+        """Return plain values for JSON."""
         return dataclasses.asdict(self) | {"held": self.held}
 
 
 def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> Checked:
-    """Predict, measure into a dataset of its own, compare, and add to the tally.
+    """Predict a model, measure it into a temporary dataset, compare the times, and store the result as checks.
 
     Args:
         request: that was checked.
@@ -73,7 +73,7 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
 
     Raises:
         MeasureError: nothing could be measured.
-        OpProfilerError: the model cannot be lowered, no predictor answers, or the tally cannot be written.
+        OpProfilerError: the model cannot be lowered, there is no predictor, or the checks cannot be stored.
     """
     tell_background(binding_order()[: max(request.predicted.threads or (1,))], note)
     asked = dataclasses.replace(request.predicted, target="llvm")

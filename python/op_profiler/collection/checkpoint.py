@@ -1,4 +1,4 @@
-"""Samples of a run that was killed, restored from the dataset so that the next run adds to them."""
+"""Samples of a run that was killed, restored from the dataset so that the next run continues with them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def restored(session: Session, stored: dict[str, Measurement], timing: ModelTiming) -> Samples:
-    """Samples of one thread count from what an earlier process stored; no rounds where they do not fit together. The
-    counts of failed and of discarded rounds go on in either case.
+    """Return the samples of one thread count that an earlier process stored; without rounds if they are inconsistent.
 
-    Hot and cold operators may have been timed in some of the rounds only (`Rounds._wanted`). In which is not told, and
-    nothing depends on it: they come back in the first ones. What a call took then was taken off; what it takes now is
-    put in its place, as it will be taken off of all rounds.
+    The counts of failed and of discarded rounds are restored in either case. Operators with hot and cold caches may
+    have been timed in only some of the rounds (`Rounds._wanted`). These rounds are not stored, and nothing depends on
+    them, so the samples are restored to the first rounds. The stored samples are without the call overhead of that run.
+    Today's overhead is added, because it will be subtracted from all rounds.
 
     Args:
-        stored: by workload key.
+        stored: measurements by workload key.
     """
     whole, failed = timing.whole_model, timing.details.get("failed_rounds", {})
     rounds, discarded = len(whole.samples_us), whole.discarded_rounds or 0

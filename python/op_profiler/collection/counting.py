@@ -1,4 +1,4 @@
-"""Performance counters of a model's calls, read after the rounds or later for stored measurements."""
+"""Performance counters of a model's calls, read after the rounds, or later for stored measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Count = Callable[[Sequence[int]], Counted]
 
 
 def count(machine: Machine, model: TimedModel, keys: Sequence[str], threads: Sequence[int]) -> Counted:
-    """Count in walks that nothing times.
+    """Count the events of each kernel in separate passes that are not timed.
 
     Args:
         keys: workload key of each kernel of the model, in order.
@@ -48,13 +48,13 @@ def counting(
     launches: Sequence[int] = (),
     announce: Callable[..., None] = lambda **event: None,
 ) -> Count | None:
-    """Return a function that reads the counters of a loaded model; None where the request has no counters.
+    """Return a function that reads the counters of a loaded model; None if the request has no counters.
 
     Args:
         keys: workload key of each kernel of the model, in order.
-        recipe: of the model, which a GPU counts in another process; None where there is none.
-        launches: by how many launches a GPU runs each kernel of the model.
-        announce: told the stage when it begins; ncu takes its time.
+        recipe: how to build the model again, to count it on a GPU in another process; None if it cannot be built again.
+        launches: number of launches of each kernel of the model on a GPU.
+        announce: called when the stage begins, because ncu takes long.
     """
     if not request.measuring.counters:
         return None

@@ -1,8 +1,8 @@
-"""Denormal numbers in the inputs of operators, which processors compute with in microcode.
+"""Denormal numbers in the inputs of operators, which processors handle in microcode.
 
-An operation on one of them takes a hundred cycles and more (Dooley & Kale, Quantifying the interference caused by
-subnormal floating-point values, OSIHPA 2006). A mask of -100 before a softmax makes some, since exp(-100) is 4e-44. The
-time of an operator that reads them is one of these values, not of its shapes.
+An operation on a denormal number takes a hundred cycles or more (Dooley & Kale, Quantifying the interference caused by
+subnormal floating-point values, OSIHPA 2006). A mask of -100 before a softmax creates some, since exp(-100) is 4e-44.
+The time of an operator that reads denormal numbers depends on its values, not only on its shapes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _SMALLEST_ITEM_BYTES = 4
 
 
 def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]) -> dict[str, float]:
-    """Return the share of denormal values in an operator's outputs, 0 to 1, by workload key; the largest over its
-    calls. Operators without any are left out.
+    """Return the share of denormal values in each operator's outputs, by workload key; operators without any are
+    omitted.
+
+    The share is between 0 and 1, the largest over the operator's calls.
 
     Args:
-        operators: of each call.
-        outputs: what each call wrote.
+        operators: operator of each call.
+        outputs: output of each call.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Shares of a GPU's peaks that kernels reach: one more run of the model under ncu."""
+"""Shares of a GPU's peaks that kernels reach, measured in another run of the model under ncu."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PROGRAM = "import sys; del sys.path[0]; from op_profiler.collection.gpu_countin
 def count_on_gpu(
     recipe: Recipe | None, keys: Sequence[str], launches: Sequence[int], threads: Sequence[int]
 ) -> Counted:
-    """Count a model's kernels under ncu; see `op_profiler.collection.counting.count`.
+    """Count the events of a model's kernels under ncu; see `op_profiler.collection.counting.count`.
 
     Args:
-        recipe: of the model; None where it could not be measured as a whole.
-        keys: workload key of each of its operators' calls, in order.
-        launches: of kernels, by each call.
-        threads: what the results stand at; a GPU has one count.
+        recipe: how to build the model again; None if it could not be measured as a whole.
+        keys: workload key of each operator call of the model, in order.
+        launches: number of launches of each call.
+        threads: thread counts of the results; on a GPU there is one.
     """
     try:
         if recipe is None:

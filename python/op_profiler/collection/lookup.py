@@ -1,4 +1,4 @@
-"""Look-up of the stored model that matches a request, and of what the dataset has of it."""
+"""Look-up of the stored model that matches a request, and of its stored results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A stored model.
+    """A stored model that matches a request.
 
     Attributes:
-        key: of the model in the dataset.
-        answered: thread counts of the request at which nothing needs to be measured.
+        key: key of the model in the dataset.
+        answered: requested thread counts at which nothing has to be measured.
     """
 
     key: str
@@ -30,10 +30,10 @@ class Found:
 
 
 def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str | None) -> Found | None:
-    """The stored model that a build would give; None where there is none. Nothing is built for it.
+    """Return the stored model that a build of the request would give; None if there is none. Nothing is built.
 
-    A build asks for the schedule records of some computations. A stored model is what a build would give as long as the
-    records of those that its own build asked for are the same today, none among them.
+    A build looks up schedule records for some of its computations. A stored model matches if these records are the same
+    today as when it was built, or are still missing.
 
     Args:
         base_key: `CollectRequest.base_key`.
@@ -49,14 +49,15 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str |
 
 
 def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Found]:
-    """Return the stored results of a request by machine; empty where the dataset cannot be read, or where only lowering
-    identifies the model.
+    """Return the stored model that matches a request, by machine.
+
+    Empty if the dataset cannot be read, or if the model must be lowered to identify it.
 
     Args:
-        machines: `Device.identity` of those that are looked for.
+        machines: `Device.identity` of the machines to look up.
 
     Raises:
-        OpProfilerError, OSError: a file that the model or its input is made of cannot be read here.
+        OpProfilerError, OSError: a file of the model or of its inputs cannot be read on this machine.
     """
     model = request.build.model
     content = FRONTENDS.get(model.source).fingerprint(model)

@@ -1,4 +1,4 @@
-"""Operators as models of their own, for models that do not build or run as a whole."""
+"""Operators as separate models, for models that cannot be built or run as a whole."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ _MECHANISM = "repeat, outside the model"
 def measure_alone(
     request: CollectRequest, occurrence: Occurrence, target: Target, machine: Machine
 ) -> tuple[Schedule, list[OperatorResult]]:
-    """One operator at every thread count, and the schedule that the compiler took; a failure is a result too.
+    """Measure one operator at every thread count; return its schedule and the results, which may be failures.
 
-    Without its model an operator meets its own previous call in the caches where those of the model were asked for; the
-    settings say so in `cache_mechanism`. These runs, a moment each, do not tell what is usual on the machine.
+    Without its model, an operator finds the data of its own previous call in the caches, although the cache state
+    ``model`` was requested; `cache_mechanism` of the settings records this. These short runs do not contribute to the
+    machine's reference state.
 
     Raises:
-        BoardLostError: the machine went away meanwhile.
+        BoardLostError: the connection to the board was lost.
     """
     operator = occurrence.operator
     schedule = UNKNOWN
@@ -69,7 +70,7 @@ def measure_alone(
 
 
 def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
-    """The thread counts that a machine does not give, and what it answers instead."""
+    """Return the thread counts that a machine cannot provide, with its error messages."""
     refused = {}
     for threads in counts:
         try:
@@ -82,7 +83,7 @@ def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
 
 
 def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
-    """The record of an operator that has no time, one for each thread count."""
+    """Return the results of an operator that has no time, one for each thread count."""
     failed = Measurement(error=reason)
     return [OperatorResult(operator, request.settings(n), failed) for n in request.build.threads]
 
@@ -90,7 +91,8 @@ def failed_operator(request: CollectRequest, operator: Operator, reason: str) ->
 def whole_model_failed(
     request: CollectRequest, threads: int, reason: str, occurrences: Sequence[Operator], stored: dict[str, Measurement]
 ) -> tuple[Settings, ModelTiming]:
-    """The timing of a model that does not run: no whole, and a sum only where every operator has a time."""
+    """Return the timing of a model that cannot run: no time of the whole model, and a sum only if all operators have
+    times."""
     times = [stored[o.key].median_us if o.key in stored else None for o in occurrences]
     missing = tuple(dict.fromkeys(o.key for o, t in zip(occurrences, times) if t is None))
     timing = ModelTiming(

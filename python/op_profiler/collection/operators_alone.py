@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class OperatorsAlone:
-    """Measures each operator in isolation; an operator that does not build or run is recorded with its error.
+    """Measures each operator in isolation; the error of an operator that cannot be built or run is stored.
 
     Args:
-        worker: that carries out the task.
-        occurrences: the operators of the model.
+        worker: worker that carries out the task.
+        occurrences: operators of the model.
     """
 
     def __init__(self, worker: WorkerBase, occurrences: Sequence[Occurrence]) -> None:
@@ -29,7 +29,7 @@ class OperatorsAlone:
         self._operators = [occurrence.operator for occurrence in occurrences]
 
     def measure(self) -> None:
-        """Measure and store all of them."""
+        """Measure all operators and store the results."""
         worker, losses = self._worker, -1
         distinct = {o.operator.key: o for o in self._occurrences}
         while losses != worker.losses:  # after a loss from the start: the machine that came then may be another

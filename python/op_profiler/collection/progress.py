@@ -1,4 +1,4 @@
-"""`Progress`: the display of a running collection, as its parts see it."""
+"""`Progress`: the interface through which a running collection reports its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Progress(Protocol):
         """Begin the display for this number of models."""
 
     def step(self, description: str, done_models: float) -> None:
-        """Show what is done at the moment, and the number of finished models, with a fraction for the present one."""
+        """Show the current step, and the number of finished models, with a fraction for the current model."""
 
     def stop(self) -> None:
         """End the display."""
@@ -23,12 +23,12 @@ class Progress(Protocol):
         """Print a note that needs no action."""
 
     def problem(self, text: str) -> None:
-        """Print an error, or what helps to find its cause."""
+        """Print an error, or information that helps to find its cause."""
 
 
 @contextlib.contextmanager
 def shown(progress: Progress, models: int) -> Iterator[None]:
-    """Show how far so many models are while the block runs."""
+    """Show the progress over this number of models while the block runs."""
     progress.start(models)
     try:
         yield

@@ -28,9 +28,9 @@ _LABEL = re.compile(r"\w([\w./+-]{0,62}\w)?")
 RemeasureOption = Annotated[
     str,
     Option(
-        "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (background "
-        "load, unsteady, cores slower or further apart than usual, or not converged) or all. Failures that the machine "
-        "caused are always retried.",
+        "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (under "
+        "background load, unsteady, not converged, or with cores that were slower or more unequal than usual) or all. "
+        "Failures that the machine caused are always retried.",
         MEASURING,
     ),
 ]
@@ -41,8 +41,9 @@ class Measuring:
     """Options of measuring a built model.
 
     Attributes:
-        resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
-        rounds: how often everything is timed at most; None for the usual limits.
+        resources: values to which resources of this machine are set during the measurement, by their names in
+            `Settings`.
+        rounds: largest number of rounds; None for the default limits.
     """
 
     coverage: Annotated[
@@ -70,17 +71,17 @@ class Measuring:
         str,
         Option(
             "Measure energy, if the machine has a counter: of the model and its heavy operators (operators), of the "
-            "model only (model), or not at all (none). Each measurement adds half a second. No energy is added to "
-            "stored results; --remeasure all measures them again.",
+            "model only (model), or not at all (none). Each measurement adds half a second. Results that "
+            "were stored without energy are not measured again; use --remeasure all.",
             MEASURING,
         ),
     ] = ENERGY[0]
 
     def check(self, build: BuildRequest) -> None:
-        """Refuse what cannot work for a build.
+        """Check that a build can be measured with these options.
 
         Raises:
-            UsageError: an option is out of range; names what it may be.
+            UsageError: an option is out of range; the message gives the range.
         """
         from op_profiler.resources import resource_to_sweep
 
@@ -89,7 +90,7 @@ class Measuring:
             build.kind.check_resource(resource_to_sweep(name))
 
     def check_anywhere(self, build: BuildRequest) -> None:
-        """Refuse what no machine can do; raises UsageError as `check`."""
+        """Check the options as far as they do not depend on the machine; raises UsageError as `check`."""
         if self.remeasure:
             one_of("--remeasure", self.remeasure, REMEASURE)
         one_of("--energy", self.energy, ENERGY)
@@ -103,13 +104,13 @@ class Measuring:
 
     @property
     def core_set(self) -> tuple[int, ...] | None:
-        """Cores that kernels have to run on; None if any."""
+        """Cores that kernels must run on; None for any cores."""
         found = self.resources.get("core_set")
         return found if isinstance(found, tuple) else None
 
     @property
     def resources_label(self) -> str:
-        """The values of resources for a title, with a comma in front of each; empty where there are none."""
+        """Values of resources for a title, each after a comma; empty without any."""
         return "".join(f", {name} {value}" for name, value in self.resources.items())
 
 
@@ -118,7 +119,7 @@ class TuneRequest:
     """Options of the search for schedules.
 
     Attributes:
-        seed: of everything that is drawn.
+        seed: seed of the random draws.
     """
 
     tuner: Annotated[
@@ -147,10 +148,10 @@ class TuneRequest:
     ] = False
 
     def check(self) -> None:
-        """Refuse what cannot work.
+        """Check that the options are valid.
 
         Raises:
-            UsageError: an option is out of range; names what it may be.
+            UsageError: an option is out of range; the message gives the range.
         """
         if self.tuner is not None:
             TUNERS.check(self.tuner)
@@ -170,7 +171,7 @@ class Studies:
     compare: Annotated[
         bool,
         Option(
-            "true or false: compare the model's time under default and under recorded schedules, measured in turns.",
+            "true or false: compare the model's time under default and under recorded schedules, in alternating runs.",
             TUNING,
             name="ifcompare",
             parse=parse_bool,
@@ -191,7 +192,7 @@ class Studies:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectRequest:
-    """One model, what it is built for, and what is done with it."""
+    """Options of a collection of one model: its build, how it is measured, and which studies follow."""
 
     build: BuildRequest = BuildRequest()
     measuring: Measuring = Measuring()
@@ -210,10 +211,10 @@ class CollectRequest:
     ] = ""
 
     def check(self) -> None:
-        """Refuse what cannot work, in the order in which a user would want to hear of it.
+        """Check that the options are valid; the most important problem is reported first.
 
         Raises:
-            UsageError: an option is out of range; names what it may be.
+            UsageError: an option is out of range; the message gives the range.
         """
         self._check_studies()
         if self.studies.vendor:
@@ -223,10 +224,12 @@ class CollectRequest:
         self._check_label()
 
     def check_for_cluster(self) -> None:
-        """Refuse what no machine of a cluster can do, before it is sent; the one that carries it out `check`s the rest.
+        """Check the options as far as they do not depend on the machine, before the request is sent to a cluster.
+
+        The machine that measures the request runs `check`.
 
         Raises:
-            UsageError: as `check`.
+            UsageError: as for `check`.
         """
         self._check_studies()
         self.build.check_anywhere()
@@ -240,7 +243,7 @@ class CollectRequest:
             raise UsageError(f"--label: times with {self.build.cache} caches hold in every run; leave out one of both")
 
     def base_key(self, content: str, machine: str) -> str:
-        """`BuildRequest.base_key` of this run."""
+        """Return `BuildRequest.base_key` for this request."""
         return self.build.base_key(content, machine, self.label)
 
     def _check_studies(self) -> None:
@@ -299,11 +302,12 @@ class CollectRequest:
         return resources | {"core_set": tuple(cores[:threads])}
 
     def machine(self) -> str | None:
-        """Return `Device.identity` of the machine to measure on; None for one behind RPC, which only answers when it is
-        opened.
+        """Return `Device.identity` of the machine to measure on; None for a board or a GPU behind RPC.
+
+        The identity of a device behind RPC is known only when it is opened.
 
         Raises:
-            MeasureError: a GPU that does not tell which one it is.
+            MeasureError: the GPU does not report its UUID.
         """
         if self.dry_run and not self.build.on_host:
             return ""  # compiled for, and nowhere measured

@@ -1,4 +1,4 @@
-"""`Results`: writes a model's identity, operators, times and failures to the dataset."""
+"""`Results`: stores a model, its operators, times and failures in the dataset."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Results:
     """Results of one model so far, and the dataset that stores them.
 
     Attributes:
-        device: the one that the model is measured on; None until its machine is open.
-        schedules: what the build gave to the operators, by workload key.
-        launches: grid and block of each launch of a GPU, by workload key.
-        code: of the kernels, by workload key.
-        reads: for each call in execution order the calls whose outputs it reads.
-        details: of the build, stored with the time of the model.
-        recipe: how to build it again; None where it is not built as a whole.
-        request: the one of the task; from `identify` on with those thread counts only that are still to be measured.
-        model_key: of the model in the dataset, known from `identify` on.
-        earlier: what the dataset has of it already.
+        device: device that the model is measured on; None until its machine is open.
+        schedules: schedules of the operators in the build, by workload key.
+        launches: grid and block of each launch on a GPU, by workload key.
+        code: code of the kernels, by workload key.
+        reads: for each call in execution order, the calls whose outputs it reads.
+        details: details of the build, stored with the time of the model.
+        recipe: how to build the model again; None if it is not built as a whole.
+        request: request of the task; after `identify`, only with the thread counts that must still be measured.
+        model_key: key of the model in the dataset, known after `identify`.
+        earlier: results of the model that the dataset already contains.
     """
 
     def __init__(self, dataset: Dataset, task: WorkerTask) -> None:
@@ -56,11 +56,13 @@ class Results:
         self._task = task
 
     def identify(self, content: str, asked: Iterable[str]) -> None:
-        """Find the model in the dataset. It is identified once the build has requested records and the machine is open.
+        """Find the model in the dataset.
+
+        The model can be identified once its build has looked up schedule records and the machine is open.
 
         Args:
-            content: of the model (`ImportedModel.content`).
-            asked: computations that the build looked for records of.
+            content: content of the model (`ImportedModel.content`).
+            asked: computations for which the build looked up records.
         """
         ordered, build = self._task.request, self._task.request.build
         machine = self.device.identity if self.device is not None else ordered.machine() or ""
@@ -71,8 +73,11 @@ class Results:
         self._narrow(tuple(n for n in ordered.build.threads if not self.earlier.answers(n)))
 
     def leave_out(self, machine: Machine) -> bool:
-        """Leave out the thread counts that the machine does not give, and record that; and those that another process
-        measured while this one waited for its turn. Whether any is left."""
+        """Remove the thread counts that need no measurement, and return whether any is left.
+
+        These are the thread counts that the machine cannot provide, which are stored as failures, and those that
+        another process measured while this one waited for its turn.
+        """
         refused = refused_threads(machine, self.request.build.threads)
         for threads, reason in refused.items():
             self.record_whole(*whole_model_failed(self.request, threads, reason, [], {}))
@@ -90,12 +95,12 @@ class Results:
         model: ImportedModel,
         notes: Sequence[str],
     ) -> None:
-        """The model and its operators with their positions, before anything is measured.
+        """Store the model and its operators with their positions, before anything is measured.
 
         Args:
-            operators: in the order in which the model calls them.
-            layers: of the user's model that went into each of the calls.
-            notes: what the user should know of the model and of its build.
+            operators: operators in the order in which the model calls them.
+            layers: for each call, the layers of the user's model that it computes.
+            notes: notes for the user on the model and its build.
         """
         positions: dict[str, list[int]] = {}
         by_key: dict[str, Operator] = {}
@@ -134,7 +139,7 @@ class Results:
         self._dataset.repeated(store)
 
     def keep(self, results: Sequence[ThreadResult]) -> None:
-        """Store what is there; called during the rounds too, so that a kill costs a second or two at most."""
+        """Store the results so far; called during the rounds too, so that a kill loses a second or two at most."""
 
         def store() -> None:
             for result in results:
@@ -145,7 +150,7 @@ class Results:
         self._dataset.repeated(store)
 
     def record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
-        """Store the model's time or failure; whether it was taken."""
+        """Store the time or failure of the whole model; return whether it was stored."""
         assert self.device is not None
         return self._dataset.record_model_timing(
             self.model_key,
@@ -161,11 +166,12 @@ class Results:
         )
 
     def record(self, results: Sequence[OperatorResult], *, complete: bool = True, replace: bool = False) -> None:
-        """Store operators, failures too.
+        """Store the times and failures of operators.
 
         Args:
-            complete: False for a check point of a measurement that is still going on.
-            replace: they were measured beside a whole model whose time was stored, so they belong to it.
+            complete: False for a checkpoint of a measurement that is still running.
+            replace: the operators were measured in the same run as a whole model whose time was stored, so they replace
+                older times.
         """
         assert self.device is not None
         rows = [

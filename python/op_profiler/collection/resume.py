@@ -20,11 +20,12 @@ _COVERAGE_BEFORE_IT_WAS_STORED = 0.95
 
 
 def to_repeat(measurement: Measurement, remeasure: str, *, settled: bool = False) -> bool:
-    """Whether something is measured again although the dataset has it.
+    """Return whether a stored measurement is measured again.
 
     Args:
-        remeasure: as in `CollectRequest`; what failed because of the machine is tried again in any case.
-        settled: what the rounds waited for settled. This need not have: light operators may never do.
+        remeasure: as in `CollectRequest`; failures that the machine caused are always retried.
+        settled: whether the rounds already converged, as far as they wait for convergence. This measurement need not
+            have converged: light operators may never do.
     """
     if measurement.error is not None:
         return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")
@@ -39,7 +40,8 @@ class StoredResults:
 
     Attributes:
         model_key: identity of the lowered model in the dataset.
-        run_id: of the run that asks. What it stored itself is never repeated; None: nothing is, whoever stored it.
+        run_id: identifier of the requesting run, whose own results are never repeated; None: no stored result is
+            repeated.
     """
 
     dataset: Dataset
@@ -52,17 +54,17 @@ class StoredResults:
         return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=asked)
 
     def timing(self, threads: int) -> StoredTiming | None:
-        """The whole model at a thread count, complete or not."""
+        """Return the timing of the whole model at a thread count, complete or not."""
         return self.dataset.find_model_timing(
             self.model_key, threads=threads, cache=self.request.build.cache, resources=self.request.asked(threads)
         )
 
     def answers(self, threads: int) -> bool:
-        """Whether nothing needs to be done at a thread count."""
+        """Return whether nothing has to be done at a thread count."""
         return self.measured(threads) and not self.uncounted(threads)
 
     def uncounted(self, threads: int) -> bool:
-        """Whether times are stored at a thread count, but requested counters are not."""
+        """Return whether times are stored at a thread count, but requested counters are not."""
         timing = self.timing(threads)
         if not self.request.measuring.counters or timing is None:
             return False
@@ -70,7 +72,7 @@ class StoredResults:
         return self.measured(threads) and whole.error is None and whole.counters_missing is None
 
     def measured(self, threads: int) -> bool:
-        """Whether nothing needs to be timed at a thread count."""
+        """Return whether nothing has to be timed at a thread count."""
         timing = self.timing(threads)
         if timing is None or not timing.complete:
             return False
@@ -92,7 +94,8 @@ class StoredResults:
         return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
 
     def replaced(self, threads: int) -> bool:
-        """Whether stored results at a thread count are measured again, so that even a slower time replaces them."""
+        """Return whether stored results at a thread count are measured again, so that even a slower time replaces
+        them."""
         timing = self.timing(threads)
         return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
@@ -118,7 +121,7 @@ class StoredResults:
         return {key: row.measurement for key, row in self._stored(threads).items() if row.complete}
 
     def kept(self, threads: int) -> set[str]:
-        """Workload keys of what needs not be measured again at a thread count."""
+        """Return the workload keys of the operators that are not measured again at a thread count."""
         timing = self.timing(threads)
         if timing is not None and self._disturbed_pair(timing):
             return set()
@@ -134,9 +137,9 @@ class StoredResults:
         return {n: {k: m for k, m in rows.items() if k in kept[n] and not m.error} for n, rows in complete.items()}
 
     def samples(self, session: Session) -> dict[int, Samples]:
-        """Samples that a process of the same request stored before it was killed.
+        """Return the samples that a process of the same request stored before it was killed.
 
-        Rounds visit all thread counts, so the samples are of use only if each count has as many of them.
+        Rounds visit all thread counts, so the samples are used only if every thread count has the same number of them.
         """
         from op_profiler.collection.checkpoint import restored
         from op_profiler.measure.samples import Samples

@@ -1,4 +1,4 @@
-"""Git revisions of this project and of the user's current folder, stored with each run."""
+"""Git revisions of op_profiler and of the user's current folder, stored with each run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _PATIENCE_SECONDS = 10.0
 
 @functools.cache
 def project_revision() -> str:
-    """Git's of the checkout that this package runs from, else the version of the package."""
+    """Return the git revision of the checkout that this package runs from, or the version of the package without
+    one."""
     found = _revision(Path(op_profiler.__file__).parent) if is_checkout() else None
     return found or op_profiler.__version__
 

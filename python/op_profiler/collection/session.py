@@ -44,7 +44,7 @@ _LEAST_US = 0.001
 
 @dataclasses.dataclass(frozen=True)
 class OperatorResult:
-    """One operator at one thread count."""
+    """Result of one operator at one thread count."""
 
     operator: Operator
     settings: Settings
@@ -67,15 +67,15 @@ Checkpoint = Callable[[float, Callable[[], list[ThreadResult]]], None]
 
 
 class Session:
-    """One loaded model under one request.
+    """Measurement of one loaded model under one request.
 
     Args:
-        model: on its device, ready to run.
-        kernel_operators: the operator behind each kernel of `model`, in the same order.
-        count: what takes counters of each kernel after the rounds.
-        known: by thread count and workload key, what needs not be timed again (hot and cold operators that another
-            model brought in); it counts in the sum.
-        remembered: whether the state of the machine in this run tells later runs what is usual.
+        model: model on its device, ready to run.
+        kernel_operators: operator of each kernel of `model`, in the same order.
+        count: function that reads the counters of each kernel after the rounds.
+        known: measurements that need not be repeated (operators with hot and cold caches that were measured in another
+            model), by thread count and workload key; they are included in the sum.
+        remembered: whether the state of the machine in this run contributes to its reference state.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class Session:
         self._host: HostState | None = None
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
-        """Run every kernel once with TVM's own checks, in order; remember what fails.
+        """Run every kernel once with TVM's own checks, in order, and record those that fail.
 
         Args:
-            step: called before each kernel, so that the last call tells which one took the process down.
+            step: called before each kernel, so that the last call shows which kernel crashed the process.
         """
         for index, group in enumerate(self.groups):
             step(self.operators[group])
@@ -122,10 +122,11 @@ class Session:
                 self.errors[int(group)] = error
 
     def measure(self, samples: dict[int, Samples], checkpoint: Checkpoint) -> list[ThreadResult]:
-        """Run the rounds.
+        """Run the rounds and return the results.
 
         Args:
-            samples: by thread count, empty or what an earlier process of the same request left; added to.
+            samples: samples by thread count, empty or those of an earlier process of the same request; new samples are
+                added.
             checkpoint: called after each window of rounds.
         """
         threads = self.request.build.threads

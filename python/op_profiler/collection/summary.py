@@ -23,11 +23,11 @@ _UNKNOWN = Agreement(outputs_reference="")
 
 @dataclasses.dataclass(frozen=True)
 class ThreadReport:
-    """One model at one thread count.
+    """Results of one model at one thread count.
 
     Attributes:
-        measurements: by workload key.
-        measured, reused: operators that this run timed, and that it found in the dataset.
+        measurements: measurements by workload key.
+        measured, reused: number of operators that this run timed, and that were read from the dataset.
     """
 
     settings: Settings | None
@@ -38,7 +38,7 @@ class ThreadReport:
 
     @property
     def failed(self) -> int:
-        """Number of operators that have a recorded failure in place of a time."""
+        """Number of operators that have a failure instead of a time."""
         return sum(1 for m in self.measurements.values() if m.error is not None)
 
     @property
@@ -61,26 +61,26 @@ class ThreadReport:
 
 @dataclasses.dataclass(frozen=True)
 class ModelReport:
-    """One model of a collection.
+    """Results of one model of a collection.
 
     Attributes:
         model_key: identity of the lowered model in the dataset.
-        operators: each distinct operator and how often the model calls it.
-        threads: by thread count; empty in a dry run and where the model could not be lowered.
-        error: why the model has no numbers, or not all of them.
-        error_code: the exit code that goes with `error`.
-        notes: what the user should know about the model.
-        agreement: of its outputs with those of its own framework; None where that is not known.
-        base: the same model with default schedules, where studies were asked for.
-        studies: what they found.
-        batch_size: of the model as it was lowered; None where it could not be.
-        launches: by workload key, grid and block of each launch on a GPU.
-        templates: by workload key, of the schedules that a dry run built kernels with; of those that were built.
-        layers: by workload key, the layers of the user's model in each call; of those where they are known.
-        kept_failures: of what has a time from before.
-        run_id: identifier of the run, under which it stored what it measured.
-        stage_seconds: how long each stage of its worker processes took, studies among them; empty where the dataset
-            had it all.
+        operators: each distinct operator with its number of calls in the model.
+        threads: results by thread count; empty in a dry run, and if the model could not be lowered.
+        error: reason why times of the model are missing.
+        error_code: exit code for `error`.
+        notes: notes for the user on the model.
+        agreement: agreement of the outputs with those of the model's own framework; None if unknown.
+        base: the same model with default schedules, if studies were requested.
+        studies: results of the studies.
+        batch_size: batch size of the lowered model; None if it could not be lowered.
+        launches: grid and block of each launch on a GPU, by workload key.
+        templates: templates of the schedules in a dry run, by workload key, of the kernels that were built.
+        layers: layers of the user's model in each call, by workload key, where known.
+        kept_failures: failures of operators that have a time from an earlier run.
+        run_id: identifier of the run, under which its results are stored.
+        stage_seconds: duration of each stage of the worker processes, including studies; empty if everything was read
+            from the dataset.
     """
 
     request: CollectRequest
@@ -108,7 +108,7 @@ class ModelReport:
 
     @property
     def exit_code(self) -> int:
-        """Exit code for this model: `error_code` after an error, `EXIT_FAILURES_RECORDED` if an operator or a study
+        """Exit code for this model: `error_code` after an error, `EXIT_FAILURES_RECORDED` if an operator or study
         failed."""
         if self.error is None and self.studies is not None and self.studies.failed:
             return EXIT_FAILURES_RECORDED
@@ -130,12 +130,12 @@ class ModelReport:
         return None if mine is None or not total else mine * counts[key] / total
 
     def by_layer(self, threads: int, depth: int | None = None) -> list[LayerTime]:
-        """The time of the model's layers at a thread count, the slowest first; see `time_by_layer`."""
+        """Return the time of the model's layers at a thread count, the slowest first; see `time_by_layer`."""
         calls = {operator.key: count for operator, count in self.operators}
         return time_by_layer(self.threads[threads].measurements, calls, self.layers, depth)
 
     def ranked(self) -> list[tuple[Operator, int]]:
-        """Operators by falling share; those without a time, by falling FLOPs, last."""
+        """Operators by falling share of the time; operators without a time come last, by falling FLOPs."""
 
         def rank(item: tuple[Operator, int]) -> tuple[float, float]:
             share = self.share(item[0].key)
@@ -156,7 +156,7 @@ class ModelReport:
         return chosen or self.ranked()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One plain object a thread count; a single one without times for a dry run or a failed model."""
+        """Return a plain object for each thread count; one without times for a dry run or a failed model."""
         request = self.request
         base: dict[str, Any] = {
             "model": request.build.model.title,
@@ -238,10 +238,10 @@ class LayerTime:
     """Total time of the kernels of a layer.
 
     Attributes:
-        layer: empty for what belongs to no layer that is known.
+        layer: name of the layer; empty for kernels whose layer is unknown.
         us: microseconds in one run of the model.
-        calls: kernels that are called.
-        share: of the sum of all operators.
+        calls: number of kernel calls.
+        share: share of the sum of all operators.
     """
 
     layer: str
@@ -256,13 +256,13 @@ def time_by_layer(
     layers: Mapping[str, CallLayers],
     depth: int | None = None,
 ) -> list[LayerTime]:
-    """The layers of a model, the slowest first; the time of a kernel is that of the layer of its anchor.
+    """Return the times of a model's layers, the slowest first; a kernel counts for the layer of its anchor.
 
     Args:
-        measurements: of the model's operators, by workload key; what has no time is left out.
-        calls: how often the model calls each operator.
-        layers: of each of the calls, by workload key.
-        depth: parts of a layer's path that are kept; None for all.
+        measurements: measurements of the model's operators, by workload key; operators without a time are omitted.
+        calls: number of calls of each operator in the model.
+        layers: layers of each call, by workload key.
+        depth: number of parts of a layer's path that are kept; None for all.
     """
     times: dict[str, list[float]] = {}
     for key, measurement in measurements.items():
@@ -276,7 +276,7 @@ def time_by_layer(
 
 
 def attributed(times: list[LayerTime]) -> float | None:
-    """Share of the time that belongs to a known layer; None where there is no time."""
+    """Return the share of the time that belongs to a known layer; None if there is no time."""
     return sum(one.share for one in times if one.layer) if times else None
 
 

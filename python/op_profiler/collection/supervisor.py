@@ -1,4 +1,4 @@
-"""`Collection`: looks up stored results, and starts and watches a worker process for each remaining model."""
+"""`Collection`: looks up stored results, and starts and supervises a worker process for each remaining model."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _TIMES_AS_LONG = {"tune": 6.0}
 
 
 class Collection:
-    """The models of one command, collected into one dataset.
+    """Collection of the models of one command into one dataset.
 
     Args:
-        db: SQLAlchemy address; the dataset is created where it does not exist.
+        db: SQLAlchemy URL; the dataset is created if it does not exist.
 
     Attributes:
-        deviation: how far the machine was off what is usual on it while this collection measured: the largest share
-            that a probe of its steadiness took longer, or less where it is negative. None where that is not known.
+        deviation: largest deviation of a reference kernel from the machine's reference state during this collection, as
+            a share of its usual time; negative if it was faster. None if unknown.
     """
 
     def __init__(self, db: str) -> None:
@@ -72,7 +72,7 @@ class Collection:
 
     @property
     def dataset(self) -> Dataset:
-        """Opened when first needed, which is after every request was checked."""
+        """The dataset, opened at its first use, after every request was checked."""
         if self._dataset is None:
             self._dataset = Dataset.open(self._db)
         return self._dataset
@@ -81,8 +81,8 @@ class Collection:
         """Collect one model after the other.
 
         Raises:
-            OpProfilerError: a single request cannot work, or the dataset cannot be used. Among several requests, one
-                that cannot work becomes a report with its error, and the others go on.
+            OpProfilerError: the only request is not valid, or the dataset cannot be used. If there are several
+                requests, an invalid one becomes a report with its error, and the others are collected.
         """
         for request in requests:
             request.check()
@@ -265,7 +265,7 @@ class Collection:
 
 
 def describe_machine(request: CollectRequest, progress: Progress) -> Device:
-    """The machine that a request is measured on; of several boards, one that is free.
+    """Return the machine that a request is measured on; if there are several boards, one that is free.
 
     Raises:
         OpProfilerError: there is none, or it does not answer.

@@ -13,14 +13,13 @@ from op_profiler.resources import resource_to_sweep
 
 
 def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return every combination of resource values; a single empty one without words.
+    """Return every combination of resource values; one empty combination without `words`.
 
     Args:
         words: each ``NAME=VALUE,VALUE,...``.
 
     Raises:
-        UsageError: a word is none of these, a resource is there twice or cannot be set here, or a value is none of its
-            range.
+        UsageError: a word has another form, a resource occurs twice or cannot be set here, or a value is out of range.
     """
     values: dict[str, list[Any]] = {}
     for word in words:
@@ -36,10 +35,12 @@ def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def swept(request: CollectRequest, combinations: Sequence[dict[str, Any]]) -> list[CollectRequest]:
-    """The request once for every combination; of its thread counts, those for which a set of cores is large enough.
+    """Return a copy of the request for every combination of resource values.
+
+    Thread counts for which a core set is too small are removed.
 
     Raises:
-        UsageError: no thread count is.
+        UsageError: no thread count is left.
     """
     requests = []
     counts = request.build.threads

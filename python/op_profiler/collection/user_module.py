@@ -1,4 +1,4 @@
-"""A compiled function of the user, timed on a board and stored as an operator, such as one on an FPGA."""
+"""A compiled function of the user, timed on a board and stored as an operator; for example, a function on an FPGA."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Tensors = Sequence[tuple[tuple[int, ...], str]]
 def measure_module(
     path: Path, entry: str, target: str, compiler: str, place: Place, tensors: Tensors, db: str
 ) -> dict[str, Any]:
-    """Time a function with random tensors and store it; the board is a device of core type ``IP``.
+    """Time a function with random tensors and store the result; the device has core type ``IP``.
 
     Args:
-        path: a module that TVM's runtime can load on the board (.so), or link there (.o, .tar).
-        compiler: whose runtime the board has.
+        path: a module that TVM's runtime can load (.so) or link (.o, .tar) on the board.
+        compiler: compiler whose runtime runs on the board.
         tensors: shape and dtype of every argument, the output last.
 
     Returns:

@@ -1,8 +1,9 @@
-"""The process that lowers, compiles and measures one model, and writes what it measured to the dataset.
+"""The worker process that lowers, compiles and measures one model, and stores the results in the dataset.
 
-A process of its own, because a compiler or a kernel that crashes must cost one operator and not the run, because TVM
-reads its environment once, and because whatever TVM prints from C++ ends up in this process's log, off the screen.
-It announces what it is about to do, one JSON object a line; the last announcement before a crash tells what crashed.
+It is a separate process for three reasons: if a compiler or a kernel crashes, only one operator is lost and not the
+run; TVM reads its environment only once; and everything that TVM prints from C++ goes to the log of this process, not
+to the screen. Before each step the process announces it as a JSON object on a line; the last announcement before a
+crash shows what crashed.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ _CHECKPOINT_SECONDS = 1.0
 
 
 class CollectionWorker(WorkerBase):
-    """Carries out one task."""
+    """Worker that carries out one task."""
 
     checking: str | None = None
     _next_checkpoint = 0.0
 
     def run(self) -> None:
-        """Lower, compile, measure, store.
+        """Lower, compile and measure the model, and store the results.
 
         Raises:
-            OpProfilerError: the model, the machine or the dataset does not allow it.
+            OpProfilerError: a problem of the model, the machine or the dataset.
         """
         if self.task.work == "describe":
             self.announce(result=[self._description()], done=True)
@@ -278,5 +279,5 @@ class CollectionWorker(WorkerBase):
 
 
 def main() -> int:
-    """Entry of the process."""
+    """Run the task; entry point of the process."""
     return carry_out(WorkerTask, lambda task, announce: CollectionWorker(task, announce).run())

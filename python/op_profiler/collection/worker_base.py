@@ -1,4 +1,4 @@
-"""`WorkerBase`: the job, machine, dataset and announcements that all kinds of workers share."""
+"""`WorkerBase`: task, machine, dataset and announcements that all kinds of workers share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_LOSSES = 10
 
 
 class WorkerBase:
-    """One task under way.
+    """A worker with one task.
 
     Args:
-        announce: sends one event, before what it announces begins.
+        announce: sends an event before the step that it announces begins.
     """
 
     def __init__(self, task: WorkerTask, announce: Callable[..., None]) -> None:
@@ -40,7 +40,7 @@ class WorkerBase:
         self.results: Results
 
     def machine(self) -> Machine:
-        """The machine to measure on, which the dataset then has."""
+        """Return the machine to measure on, and store it in the dataset."""
         machine = self.job.machine
         if machine is not self._known:
             self._known = machine
@@ -50,7 +50,7 @@ class WorkerBase:
 
     @property
     def device(self) -> Device:
-        """The machine that was opened last."""
+        """Device of the machine that was opened last."""
         assert self.results.device is not None
         return self.results.device
 
@@ -60,7 +60,8 @@ class WorkerBase:
         self.announce(model_key=self.results.model_key)
 
     def lost(self, error: BoardLostError) -> None:
-        """Close a lost board, so that it or another one of its key is requested next; raise after too many losses."""
+        """Close a lost board, so that it or another board with its key is requested next; raise after too many
+        losses."""
         self.job.close()
         self.losses += 1
         if self.losses >= _MOST_LOSSES:

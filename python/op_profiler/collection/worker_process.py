@@ -40,17 +40,17 @@ _WORKER = "op_profiler.collection.worker"
 
 @dataclasses.dataclass
 class WorkerOutcome:
-    """The end of a worker process, and what it announced.
+    """End of a worker process, and what it announced.
 
     Attributes:
-        stage: what it did last.
-        seconds: how long each stage took so far.
-        operator: workload key of the operator that it announced last in that stage.
-        one_by_one: why the model cannot be measured as a whole; None if it can.
-        excluded: operators, by workload key, that take their machine down, and how.
-        crash: the signal or exit code that ended it unannounced.
-        result: of work that answers with one.
-        model_key: identity of the model in the dataset, once that is known.
+        stage: last stage of the process.
+        seconds: duration of each stage so far.
+        operator: workload key of the operator that was announced last in that stage.
+        one_by_one: reason why the model cannot be measured as a whole; None if it can.
+        excluded: operators that crash their machine, by workload key, with a description of the crash.
+        crash: signal or exit code of an unexpected end.
+        result: result of work that returns one.
+        model_key: identity of the model in the dataset; empty until it is known.
     """
 
     stage: str = "starting"
@@ -68,17 +68,17 @@ class WorkerOutcome:
     _since: float = dataclasses.field(default_factory=time.perf_counter)
 
     def begin(self, stage: str) -> None:
-        """The time since the last stage began was that one's."""
+        """Begin a stage; the time since the last call belongs to the previous stage."""
         now = time.perf_counter()
         self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + now - self._since
         self.stage, self._since = stage, now
 
 
 def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
-    """One worker process from its start to its end.
+    """Run a worker process from its start to its end.
 
     Args:
-        span: the part of the model's work that this is, from 0 to 1.
+        span: begin and end of this process within the progress of the model, from 0 to 1.
     """
     outcome = WorkerOutcome()
     with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:

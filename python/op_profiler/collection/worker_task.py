@@ -1,4 +1,4 @@
-"""`WorkerTask`: the message from a supervisor to a worker process."""
+"""`WorkerTask`: the message that a supervisor sends to a worker process."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ class WorkerTask:
     """A task for a worker, sent as JSON.
 
     Attributes:
-        request: with all thread counts; the worker knows which are still to be measured once it knows the machine.
+        request: request with all thread counts; once the worker knows the machine, it removes those that need no
+            measurement.
         work: ``measure`` the model; only ``describe`` the machine; ``tune`` its operators; ``compare`` it under default
-            and under recorded schedules; time the operators in the ``vendor``'s kernels as well. All but the first
-            answer with a result.
-        operators: workload keys of those that the work is about; for all work but the first.
-        one_by_one: measure each operator as a model of its own, since the model as a whole cannot run.
-        excluded: workload keys that are not to be touched, and how they took a worker down.
+            and under recorded schedules; also time the operators in the ``vendor``'s kernels. All but ``measure``
+            return a result.
+        operators: workload keys of the operators to work on; for all work but ``measure``.
+        one_by_one: measure each operator as a separate model, since the model cannot run as a whole.
+        excluded: workload keys of operators to skip, with the crash that each caused.
         reason: why the operators are measured one by one.
-        run_id: identifier of the run; what is stored under it is not measured again.
+        run_id: identifier of the run; results that are stored under it are not measured again.
     """
 
     request: CollectRequest

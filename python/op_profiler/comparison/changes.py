@@ -1,20 +1,22 @@
 """Intervals of changes, and the decision which of many changes are real.
 
-All is done with logarithms of after over before. The deviation of an estimate is that of another comparison of the same
-two things, never that of samples inside one run, which know nothing of where another run lies in memory and in which
-state it finds the machine. Student's t is used with as many degrees of freedom as the deviation is known by.
+All computations use the logarithm of the time after over the time before. The standard deviation of an estimate is that
+between repeated comparisons of the same two things. The spread of samples inside one run is not used: it does not
+include the effects of other addresses in memory and of another state of the machine in the next run. Intervals use
+Student's t with as many degrees of freedom as the deviation was estimated with.
 
-Of hundreds of operators that did not change, one in twenty would look changed at 95 %. So p-values are adjusted by
-Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`): of the changes that are called real, 2 % are
-not, on average; and where nothing changed, anything is called real in 2 % of the comparisons only. (Not in 5 %: what is
-compared with every change of a project would cry wolf each month, and p-values as small as these come out of ten pairs
-of times half as large as they are.) Holm's procedure keeps the second promise too, but finds less where many operators
-changed, as after a new compiler. Benjamini and
-Yekutieli's variant for any dependence costs a factor of the logarithm; the operators of one run depend on each other
-through the state of the machine, which moves them the same way, and under that Benjamini and Hochberg's holds (1, 2).
+Of hundreds of unchanged operators, one in twenty would appear changed at the 95 % level. P-values are therefore
+adjusted by Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`). On average, 2 % of the changes
+that are called real are not real; and if nothing changed, 2 % of the comparisons call some change real. (A level of 5 %
+would raise a false alarm every month in a project that compares each of its changes, and p-values this small come out
+half as large as they really are if they are computed from ten pairs of times.) Holm's procedure also guarantees the
+second property, but detects less if many operators changed, for example after an update of the compiler. Benjamini and
+Yekutieli's variant for arbitrary dependence costs a logarithmic factor. The operators of one run depend on each other
+through the state of the machine, which shifts them in the same direction; under this dependence, Benjamini and
+Hochberg's procedure is valid (1, 2).
 
-The intervals are the ones that belong to it (3): with R of m changes real, all are at the level 1 - 0.02 R / m. A
-change is then real exactly where its interval leaves out zero.
+The intervals are those that belong to the procedure (3): if R of m changes are real, the level of all intervals is 1 -
+0.02 R / m. A change is then real if and only if its interval excludes zero.
 
 1. Benjamini, Hochberg: Controlling the false discovery rate. J. R. Stat. Soc. B 57 (1995).
 2. Benjamini, Yekutieli: The control of the false discovery rate under dependency. Ann. Stat. 29 (2001).
@@ -40,13 +42,13 @@ McLaughlin, Sankhya A 25, 1963)."""
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """One change before it is judged.
+    """One estimated change, before the decision whether it is real.
 
     Attributes:
         before_us, after_us: times, microseconds.
         log_ratio: natural logarithm of after over before.
-        deviation: standard deviation of that between comparisons; None where it is not known.
-        degrees: of freedom that `deviation` is known by.
+        deviation: standard deviation of `log_ratio` between comparisons; None if unknown.
+        degrees: degrees of freedom of `deviation`.
     """
 
     before_us: float
@@ -58,14 +60,14 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One change among all that are compared together.
+    """One change, judged together with all changes of the comparison.
 
     Attributes:
         before_us, after_us: times, microseconds.
-        change: share of the time before: 0.05 is 5 % slower, -0.05 faster.
-        low, high: its interval, adjusted for the number of comparisons; None where it is not known.
-        p_value: adjusted as well.
-        real: whether it is; None where that cannot be told.
+        change: change as a share of the time before: 0.05 is 5 % slower, -0.05 is 5 % faster.
+        low, high: interval of `change`, adjusted for the number of comparisons; None if unknown.
+        p_value: p-value of no change, adjusted in the same way; None if unknown.
+        real: whether the change is real; None if this cannot be decided.
     """
 
     before_us: float
@@ -78,18 +80,19 @@ class Change:
 
     @property
     def slower(self) -> bool:
-        """Whether it really is."""
+        """Whether the change is real and a slow-down."""
         return self.real is True and self.change > 0
 
 
 def of_pairs(before_us: np.ndarray, after_us: np.ndarray) -> Estimate | None:
-    """The change of something that was measured in turns, in several places of memory.
+    """Estimate a change from pairs of times that were measured alternately, each pair at other addresses in memory.
 
     Args:
-        before_us, after_us: shape (pairs,), each pair of the same moments; what is not above zero is left out.
+        before_us, after_us: shape (pairs,), microseconds; the two times of a pair were measured together. Pairs with a
+            time that is not finite and positive are ignored.
 
     Returns:
-        None where fewer than four pairs are left.
+        The estimate; None if fewer than four pairs are left.
     """
     from scipy.stats import mstats
 
@@ -115,10 +118,10 @@ def of_pairs(before_us: np.ndarray, after_us: np.ndarray) -> Estimate | None:
 
 
 def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], float]:
-    """All that are compared together.
+    """Decide which of the changes that are compared together are real.
 
     Returns:
-        A change for each estimate that is not None, and the level of their intervals (1 - `FALSE_SHARE` or more).
+        A change for each estimate that is not None, and the level of all intervals (1 - `FALSE_SHARE` or more).
     """
     from scipy import stats
 
@@ -145,8 +148,11 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
 
 
 def half_width(estimate: Estimate, comparisons: int) -> float:
-    """Return the half width of an estimate's interval among this many comparisons if no change is real; inf without a
-    deviation."""
+    """Return the half width of an estimate's interval if no change is real; infinite without a deviation.
+
+    Args:
+        comparisons: number of changes that are compared together.
+    """
     from scipy import stats
 
     if estimate.deviation is None:
@@ -155,7 +161,7 @@ def half_width(estimate: Estimate, comparisons: int) -> float:
 
 
 def _p_value(estimate: Estimate) -> float:
-    """Two-sided, of no change."""
+    """Return the two-sided p-value of no change."""
     from scipy import stats
 
     assert estimate.deviation is not None

@@ -18,10 +18,10 @@ MOST_ROWS = 50_000
 
 
 def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Comparison:
-    """Compare runs, as they were stored or measured again in turns.
+    """Compare runs by their stored times, or by times that are measured again alternately.
 
     Args:
-        announce: told what takes long.
+        announce: called with a text before each step that takes long.
 
     Raises:
         OpProfilerError: there are no such runs, or they cannot be compared.
@@ -49,7 +49,7 @@ def _drawn(
     compared: Callable[[TimedRun, TimedRun], RunComparison],
     announce: Callable[[str], None],
 ) -> list[RunComparison]:
-    """Pairs compared one after the other, so that the times of two runs are held and no more."""
+    """Compare one pair of runs after the other, so that only the times of two runs are in memory."""
     draw, drafts = GroupDraw(MOST_ROWS), dict[str, RunComparison]()
     for number, (before, after) in enumerate(pairs, 1):
         if not draw.takes(before.title):
@@ -68,7 +68,7 @@ def _drawn(
 
 
 def judged(drafts: Sequence[RunComparison]) -> tuple[tuple[RunComparison, ...], float]:
-    """The same with all changes judged together, and the level of their intervals."""
+    """Return the comparisons with all changes judged together, and the level of their intervals."""
     changes, level = judge([row.estimate for draft in drafts for row in draft.rows])
     found = iter(changes)
     runs = [

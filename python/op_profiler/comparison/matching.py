@@ -1,4 +1,5 @@
-"""Matching of the operators of two models: by key, else by layers, else by the place of their calls."""
+"""Matching of the operators of two models: by workload key, otherwise by layer, otherwise by the position of their
+calls."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ class ComparedCall:
     """One call of an operator in a model.
 
     Attributes:
-        key: of the operator (workload key).
-        anchor: the heavy op inside.
-        layers: of the user's model, the anchor's first; empty where they are not known.
+        key: workload key of the operator.
+        anchor: heavy op of the operator.
+        layers: layers of the user's model that the call computes, the anchor's first; empty if unknown.
     """
 
     key: str
@@ -28,7 +29,7 @@ class ComparedCall:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """An operator that two models have in common; keys are workload keys."""
+    """A pair of matched operators of two models, as workload keys."""
 
     before: str
     after: str
@@ -36,13 +37,13 @@ class Match:
 
 
 def match(before: Sequence[ComparedCall], after: Sequence[ComparedCall]) -> list[Match]:
-    """Operators of two models that belong together, each at most once, in the order of `before`.
+    """Match the operators of two models, each at most once, in the order of `before`.
 
-    Operators of the same structure are the same. Of the others, those are that have most calls in common: of the same
-    first layer, else at the same place between calls that are the same.
+    Operators with the same key match. Each remaining operator is matched with the one that shares most of its calls:
+    calls with the same first layer, otherwise calls at the same position between calls that match.
 
     Args:
-        before, after: the calls in the order in which the models make them.
+        before, after: the calls of each model in their order.
     """
     same = {call.key for call in before} & {call.key for call in after}
     found = {key: Match(key, key, "key") for key in same}
@@ -64,7 +65,7 @@ def match(before: Sequence[ComparedCall], after: Sequence[ComparedCall]) -> list
 def _of_one_layer(
     before: Sequence[ComparedCall], after: Sequence[ComparedCall], same: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Calls with the same first layer and anchor; of layers that are called more than once the first with the first."""
+    """Yield pairs of calls with the same first layer and anchor; repeated calls of a layer are paired in order."""
     waiting: dict[Hashable, list[str]] = {}
     for call in after:
         if call.layers and call.key not in same:
@@ -77,7 +78,7 @@ def _of_one_layer(
 def _in_one_place(
     before: Sequence[ComparedCall], after: Sequence[ComparedCall], same: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Calls of the same anchor that stand at the same place of the two sequences."""
+    """Yield pairs of calls of the same anchor at the same position of the two sequences."""
     one, other = ([call.key if call.key in same else call.anchor for call in calls] for calls in (before, after))
     matcher = SequenceMatcher(None, one, other, autojunk=False)
     for first, second, length in matcher.get_matching_blocks():

@@ -1,4 +1,4 @@
-"""Comparison of two runs by measuring both again in turns on this machine, with their own kernels."""
+"""Comparison of two runs by measuring the kernels of both again, alternately, on this machine."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MeasuredSide = tuple[Side, list[str]]
 def compare_in_turns(
     before: TimedRun, after: TimedRun, seconds: float, announce: Callable[[str], None]
 ) -> RunComparison:
-    """Not judged yet.
+    """Measure two runs again alternately; the changes are not judged yet.
 
     Args:
-        seconds: to measure, at most.
-        announce: told what takes long.
+        seconds: time limit of the measurement.
+        announce: called with a text before each step that takes long.
 
     Raises:
         OpProfilerError: a run cannot be built again, or not for this machine.

@@ -19,20 +19,20 @@ Method = Literal["stored", "in turns"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A whole model, or one of its operators, at one thread count.
+    """Comparison of a whole model, or of one of its operators, at one thread count.
 
     Attributes:
-        name: of the operator's kernel; None: the whole model.
-        title: what people call the operator; `layer`: where its first call is, empty where that is not known.
-        output: shape of what it writes.
+        name: name of the operator's kernel; None for the whole model.
+        title: readable name of the operator; `layer`: layer of its first call, empty if unknown.
+        output: shape of the operator's output.
         keys: workload keys before and after; empty for the whole model.
-        how: what told that they are the same operator; None for the whole model.
-        calls: how often the model calls it, before and after.
-        share: of the model's time, the larger one of before and after; None where it is not known.
-        schedules: before and after, as text; one where they are the same.
-        estimate: of the change; None where there are no two times.
-        change: judged among all that are compared; None where there are no two times.
-        problem: why there are no two times.
+        how: how the operators were matched; None for the whole model.
+        calls: number of calls in the model, before and after.
+        share: share of the model's time, the larger one of before and after; None if unknown.
+        schedules: schedules before and after as text; one entry if they are the same.
+        estimate: estimated change; None if one of the two times is missing.
+        change: the change, judged among all that are compared; None if one of the two times is missing.
+        problem: reason why a time is missing.
     """
 
     name: str | None
@@ -50,7 +50,7 @@ class Compared:
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         plain = dataclasses.asdict(self)
         del plain["estimate"]
         return plain
@@ -58,7 +58,7 @@ class Compared:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OnlyOne:
-    """An operator that the other run has nothing like; times in microseconds by thread count."""
+    """An operator without a match in the other run, with its times in microseconds by thread count."""
 
     name: str
     title: str
@@ -69,13 +69,13 @@ class OnlyOne:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """Two runs of a model.
+    """Comparison of two runs of a model.
 
     Attributes:
-        warnings: in what the runs differ beside their code, and what disturbed them.
-        rows: the whole model and every operator that both have, at each thread count that both have.
-        only_before, only_after: operators that one run has.
-        foreign_load: whether others used the machine, although that was measured again.
+        warnings: other differences between the runs than their code, and disturbances.
+        rows: the whole model and every matched operator, at each thread count that both runs have.
+        only_before, only_after: operators of one run without a match.
+        foreign_load: whether there was background load, although the pairs under load were measured again.
     """
 
     before: KnownRun
@@ -88,17 +88,17 @@ class RunComparison:
 
     @property
     def title(self) -> str:
-        """The model."""
+        """Name of the model."""
         model = self.after.model
         return f"{model.name}, batch {model.batch_size}, {model.precision}, {model.target}"
 
     @property
     def of_two_compilers(self) -> bool:
-        """Whether another compiler made the kernels after than before."""
+        """Whether different compilers generated the kernels of the two runs."""
         return self.before.compiler != self.after.compiler
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "model": self.title,
             "before": _told(self.before),
@@ -116,10 +116,10 @@ class Comparison:
     """All runs that were compared together.
 
     Attributes:
-        method: ``stored``: times as the runs have them, of different minutes; ``in turns``: both were measured again
-            beside each other.
-        level: of the intervals, adjusted for the number of comparisons.
-        notes: on what was left out.
+        method: ``stored``: by the stored times, measured at different moments; ``in turns``: both runs were measured
+            again alternately.
+        level: level of the intervals, adjusted for the number of comparisons.
+        notes: notes on runs that were not compared.
     """
 
     runs: tuple[RunComparison, ...]
@@ -131,16 +131,21 @@ class Comparison:
 
     @property
     def rows(self) -> Iterator[tuple[RunComparison, Compared]]:
-        """Of all runs."""
+        """Yield the rows of all runs."""
         return ((run, row) for run in self.runs for row in run.rows)
 
     @property
     def judged(self) -> int:
-        """How many changes were compared at once."""
+        """Number of changes that were judged together."""
         return sum(row.change is not None and row.change.real is not None for _, row in self.rows)
 
     def above(self, share: float = 0.0, us: float = 0.0) -> list[tuple[RunComparison, Compared]]:
-        """What really became slower by more than a share of its time, and by more microseconds."""
+        """Return the rows with a real slow-down above both limits.
+
+        Args:
+            share: limit as a share of the time before.
+            us: limit in microseconds per call.
+        """
         return [
             (run, row)
             for run, row in self.rows
@@ -151,7 +156,7 @@ class Comparison:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "method": self.method,
             "level": self.level,

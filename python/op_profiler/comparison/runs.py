@@ -1,4 +1,4 @@
-"""Runs in datasets: each is one collection of a model, with operator times at each thread count."""
+"""Runs in datasets: a run is one collection of a model, with operator times at each thread count."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _PIECE = 1000  # rows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KnownRun:
-    """A run without its times: one collection of a model.
+    """A run (one collection of a model) without its times.
 
     Attributes:
-        where: address of the dataset.
-        processor: that it was measured on.
-        compiler: that made its kernels, by its name.
-        measured_at: when its last part was stored, UTC.
-        project_revision, user_revision: of that part, as of `StoredTiming`.
+        where: URL of the dataset.
+        processor: processor that the run was measured on.
+        compiler: name of the compiler that generated the kernels.
+        measured_at: UTC time at which the last part of the run was stored.
+        project_revision, user_revision: revisions of that part, as of `StoredTiming`.
     """
 
     where: str
@@ -50,18 +50,18 @@ class KnownRun:
 
     @property
     def name(self) -> str:
-        """Label of the run, else the key of its model."""
+        """Label of the run, or the key of its model if it has none."""
         return self.model.label or self.model.key
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Equal for runs of one model that are meant to be compared."""
+        """Value that is equal for runs of the same model."""
         model = self.model
         return model.source, model.name, model.batch_size, model.precision, model.executor
 
     @property
     def title(self) -> str:
-        """The model and its compiler."""
+        """Name of the model and of its compiler."""
         model = self.model
         words = f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}"
         return f"{words}, {self.compiler}"
@@ -72,11 +72,11 @@ class TimedRun:
     """A run with its times.
 
     Attributes:
-        device: that it was measured on.
-        operators: by workload key.
-        calls: in the order in which the model makes them.
-        timings: of the whole model, by thread count.
-        measurements: of the operators in the model, by thread count and workload key.
+        device: device that the run was measured on.
+        operators: operators by workload key.
+        calls: calls in the order in which the model makes them.
+        timings: timings of the whole model, by thread count.
+        measurements: times of the operators in the model, by thread count and workload key.
     """
 
     known: KnownRun
@@ -89,12 +89,12 @@ class TimedRun:
 
     @property
     def name(self) -> str:
-        """Label of the run, else the key of its model."""
+        """Label of the run, or the key of its model if it has none."""
         return self.known.name
 
     @property
     def compiler(self) -> str:
-        """Name of the compiler that made the kernels."""
+        """Name of the compiler that generated the kernels."""
         return self.known.compiler
 
     @functools.cached_property
@@ -104,7 +104,7 @@ class TimedRun:
 
     @functools.cached_property
     def shares(self) -> dict[int, dict[str, float]]:
-        """Share of each operator in the sum of operators, by thread count and workload key; empty where unknown."""
+        """Share of each operator in the sum of all operators, by thread count and workload key; empty if unknown."""
         found: dict[int, dict[str, float]] = {}
         for threads, rows in self.measurements.items():
             times = {
@@ -118,15 +118,15 @@ class TimedRun:
 
 
 def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
-    """The runs that a word on the command line means, the newest first.
+    """Return the runs that an argument of the command line selects, the newest first.
 
     Args:
-        text: the address or the file of a dataset, with all runs in it; or the label or key of a run in `db`, or a
-            compiler, with all its runs there.
-        only: a name, source:name or key of a model: no others.
+        text: the URL or the file of a dataset, which selects all its runs; or the label or key of a run in `db`; or a
+            compiler, which selects all its runs in `db`.
+        only: a name, source:name or key; runs of other models are ignored.
 
     Raises:
-        UnknownNameError: it means nothing.
+        UnknownNameError: `text` selects nothing.
         DatasetError: the dataset cannot be read.
     """
     is_file = is_sqlite_path(text) or Path(text).is_file()  # what looks like one is missed as one
@@ -159,13 +159,14 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
 def pairs_of(
     before: Sequence[KnownRun], after: Sequence[KnownRun]
 ) -> tuple[list[tuple[KnownRun, KnownRun]], list[str]]:
-    """Runs that belong together, and notes on those that are left out.
+    """Pair the runs of two sides, and return notes on the runs that are ignored.
 
-    A run alone on its side meets one that is alone on the other, whatever they are. Of several runs of one model by one
-    compiler on one side the newest counts. It meets one of the same compiler if there is one, else one of another.
+    If both sides have exactly one run, these are a pair, whatever they are. If a side has several runs of one model by
+    one compiler, the newest one is used. It is paired with a run of the same compiler if there is one, and otherwise
+    with one of another compiler.
 
     Raises:
-        UsageError: none belong together.
+        UsageError: there is no pair.
     """
     if len(before) == len(after) == 1:
         return [(before[0], after[0])], []
@@ -188,7 +189,11 @@ def pairs_of(
 
 
 def _newest(side: str, runs: Sequence[KnownRun], notes: list[str]) -> dict[tuple[Any, ...], KnownRun]:
-    """One run of each model and compiler, of those that come the newest first; notes where there are more."""
+    """Return the newest run of each model and compiler, and add notes on older runs.
+
+    Args:
+        runs: the newest first.
+    """
     newest: dict[tuple[Any, ...], KnownRun] = {}
     for run in runs:
         kept = newest.setdefault((run.identity, run.compiler), run)
@@ -202,7 +207,7 @@ def _names(model: ModelIdentity) -> tuple[str, ...]:
 
 
 def _runs(url: str, word: str | None) -> list[KnownRun]:
-    """Those of a dataset that were measured to their end; only those with this label or key."""
+    """Return the complete runs of a dataset; with `word`, only those with this label or key."""
     query, model = queries.runs(), schema.models.c
     if word is not None:
         query = query.where(or_(model.label == word, model.key == word))
@@ -213,7 +218,7 @@ def _runs(url: str, word: str | None) -> list[KnownRun]:
 
 
 def _known(url: str, timings: Sequence[Mapping[str, Any]]) -> KnownRun:
-    """From a model's rows of `queries.runs`."""
+    """Return a run from a model's rows of `queries.runs`."""
     counted = [next(of_count) for _, of_count in itertools.groupby(timings, key=lambda row: row["threads"])]
     newest, first = max(counted, key=lambda row: row["measured_at"]), counted[0]
     return KnownRun(
@@ -225,10 +230,10 @@ def _known(url: str, timings: Sequence[Mapping[str, Any]]) -> KnownRun:
 
 
 def load(known: KnownRun) -> TimedRun:
-    """A run with its times.
+    """Return a run with its times.
 
     Raises:
-        DatasetError: it is there no longer.
+        DatasetError: the run is no longer in the dataset.
     """
     with Dataset.open(known.where, create=False, read_only=True, was_open=True) as dataset:
         return _loaded(dataset, known)

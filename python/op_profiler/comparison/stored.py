@@ -1,10 +1,10 @@
 """Comparison of two runs by their stored times, which were measured at different moments.
 
-Times are those at the machine's usual state (`measure.between_runs`), whose interval is that of what another run finds:
-how far two runs lie apart that nothing changed between. Both runs tell it, so the deviation of a change is the mean of
-both, in squares. What the kernels of the steadiness probe, which never change, took in one run and in the other says
-how far the machine itself moved, and is added. Two compilers make other code of these kernels: nothing is known of the
-machine then.
+The compared times are those at the machine's reference state (`measure.between_runs`). Their intervals are between-run
+intervals: the spread of runs between which nothing changed. Both runs give an estimate of this spread; the deviation of
+a change is the root mean square of the two. The reference kernels, whose code never changes, are timed in both runs.
+The difference between their times shows how much the machine itself changed, and is added to the deviation. Two
+compilers generate different code for the reference kernels, so nothing is known about the machine in that case.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOLD_SHIFT = 0.03
 
 
 def compare_stored(before: TimedRun, after: TimedRun) -> RunComparison:
-    """Not judged yet.
+    """Compare the stored times of two runs; the changes are not judged yet.
 
     Raises:
         UsageError: the runs are of different machines or have no thread count in common.
@@ -68,7 +68,7 @@ def compare_stored(before: TimedRun, after: TimedRun) -> RunComparison:
 
 
 def differences(before: TimedRun, after: TimedRun) -> tuple[str, ...]:
-    """In what two runs differ beside the code of their kernels: as sentences."""
+    """Return other differences between two runs than the code of their kernels, as sentences."""
     found = [f"{what} differs: {one} before, {other} after" for what, one, other in _different(before, after)]
     for side, run, other in (("before", before, after), ("after", after, before)):
         missing = sorted(run.timings.keys() - other.timings.keys())
@@ -78,7 +78,7 @@ def differences(before: TimedRun, after: TimedRun) -> tuple[str, ...]:
 
 
 def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
-    """Operators of a run that are not among these keys."""
+    """Return the operators of a run whose keys are not in `matched`."""
     return tuple(
         OnlyOne(
             name=operator.name,
@@ -97,7 +97,7 @@ def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
 
 
 def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> Compared:
-    """What is known of an operator beside its change."""
+    """Return the row of an operator, with everything that is known except its change."""
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
     operator = after.operators[one.after]
     return Compared(
@@ -116,8 +116,11 @@ def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields
 
 
 def _machine_shift(before: TimedRun, after: TimedRun, threads: int) -> float | None:
-    """How far the kernels that never change moved between two runs: the larger logarithm of after over before, of the
-    probe's two; None where it was not read, with other sizes, or of other code."""
+    """Return by how much the reference kernels changed between two runs, as the logarithm of after over before.
+
+    Of the two reference kernels, the larger change is returned; None if they were not timed, or had other sizes or
+    other code.
+    """
     if _builder(before) != _builder(after):
         return None
     sides = [run.timings[threads].timing.details for run in (before, after)]
@@ -132,7 +135,7 @@ def _machine_shift(before: TimedRun, after: TimedRun, threads: int) -> float | N
 
 
 def _builder(run: TimedRun) -> tuple[str, str | None]:
-    """What made the code of a run's probe."""
+    """Return the compiler and its version that generated the code of a run's reference kernels."""
     return run.device.compiler, run.device.llvm_version
 
 
@@ -157,8 +160,10 @@ def _operator(before: TimedRun, after: TimedRun, one: Match, threads: int, shift
 
 
 def _estimate(before: Measurement, after: Measurement, shift: float | None, degrees: float) -> Estimate | None:
-    """By the times at the usual state where both runs have them, else by the medians, of which nothing is known
-    between runs."""
+    """Estimate a change by the times at the reference state if both runs have them, otherwise by the medians.
+
+    Nothing is known about the spread of medians between runs.
+    """
     if before.error is not None or after.error is not None:
         return None
     times = before.steady_us, after.steady_us
@@ -172,14 +177,14 @@ def _estimate(before: Measurement, after: Measurement, shift: float | None, degr
 
 
 def _spread(measurement: Measurement) -> float | None:
-    """Standard deviation, on a logarithmic scale, of what another run finds."""
+    """Return the standard deviation between runs, on a logarithmic scale."""
     if not measurement.steady_us or not measurement.steady_high_us:
         return None
     return math.log(measurement.steady_high_us / measurement.steady_us) / _TWO_SIDED_95
 
 
 def _degrees(before: StoredTiming, after: StoredTiming) -> float:
-    """Of freedom that the spread of two runs' windows is known by."""
+    """Return the degrees of freedom of the spread, from the number of windows in both runs."""
     windows = [len(one.timing.details.get("gauge_windows_us") or ()) for one in (before, after)]
     return max(_EFFICIENCY * sum(max(count - 1, 0) for count in windows), _FEWEST_DEGREES)
 
@@ -190,19 +195,19 @@ def _problem(before: Measurement, after: Measurement) -> str:
 
 
 def _spoilt(before: StoredTiming, after: StoredTiming) -> str:
-    """What disturbed the runs so that their times are not compared."""
+    """Return what disturbed the runs so much that their times are not compared."""
     reasons = (("before", before.timing.disturbed_by), ("after", after.timing.disturbed_by))
     return "; ".join(f"disturbed {side}: {reason}" for side, reason in reasons if spoils(reason))
 
 
 def _share(run: TimedRun, key: str, threads: int) -> float | None:
-    """Of the time that the run's operators add up to."""
+    """Return the share of an operator in the sum of all operators of the run."""
     shares = run.shares.get(threads)
     return None if shares is None else shares.get(key, 0.0)
 
 
 def _schedules(before: TimedRun, after: TimedRun, one: Match, threads: int) -> tuple[str, ...]:
-    """Template and knobs of both; of the knobs those that differ."""
+    """Return template and knobs of both schedules; of the knobs, only those that differ."""
     rows = before.measurements.get(threads, {}).get(one.before), after.measurements.get(threads, {}).get(one.after)
     if rows[0] is None or rows[1] is None:
         return ()
@@ -259,7 +264,7 @@ def _different(before: TimedRun, after: TimedRun) -> Iterator[tuple[str, object,
 
 
 def _disturbed(before: TimedRun, after: TimedRun) -> Iterator[str]:
-    """What else than the code may have changed the times."""
+    """Yield disturbances of either run that may have changed the times."""
     for side, run in (("before", before), ("after", after)):
         foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
         if foreign:

@@ -1,11 +1,12 @@
-"""Two built models measured in turns: before, after, after, before, with fresh loads for each pair.
+"""Alternating measurement of two built models: before, after, after, before, with both libraries loaded again for each
+pair.
 
-A shared machine is another one from minute to minute, and a model takes other times where its tensors lie in other
-memory (`measure/placements.py`). So does the code of its kernels: small ones differed by 4 % from one load of the same
-library to the next. So both models are loaded in one process, and for each pair of times both libraries are loaded
-anew, with a few copies of the tensors. Inside a pair both are measured round by round, the other way around each time,
-each round from another place on the stack (`measure/stack.py`). A pair gives one change of each operator, and pairs
-differ as two processes do. The changes are averaged over the pairs; their spread tells how sure the average is.
+The state of a shared machine changes from minute to minute. The time of a model also changes with the addresses of its
+tensors (`measure/placements.py`) and of its code: small kernels differed by 4 % from one load of the same library to
+the next. Both models are therefore loaded in one process, and for each pair of times both libraries are loaded again,
+with a few copies of the tensors. Within a pair, the two models are measured round by round in alternating order, each
+round at another position on the stack (`measure/stack.py`). Each pair gives one change of each operator, and pairs
+differ as two processes do. The changes are averaged over the pairs; their spread gives the uncertainty of the average.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Side:
     """One of the two models.
 
     Attributes:
-        load: loads its library anew, with copies of its tensors to go through.
-        groups: for each of its kernels the number of its operator, shape (kernels,).
+        load: loads the library again, with several copies of the model's tensors.
+        groups: number of the operator of each kernel, shape (kernels,).
     """
 
     load: Callable[[], LoadedModel]
@@ -60,8 +61,8 @@ class PairedTimes:
     """Times at one thread count in microseconds, one row per pair.
 
     Attributes:
-        whole: shape (pairs, 2): before, after.
-        operators: of each side, shape (pairs, operators); NaN where an operator failed.
+        whole: times of the whole model, shape (pairs, 2): before, after.
+        operators: for each side, shape (pairs, operators); NaN if an operator failed.
     """
 
     whole: np.ndarray
@@ -70,9 +71,11 @@ class PairedTimes:
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredTurns:
-    """Attributes:
-    times: by thread count.
-    foreign_load: whether pairs were kept although others used the machine.
+    """Result of an alternating measurement.
+
+    Attributes:
+        times: times of all pairs, by thread count.
+        foreign_load: whether pairs were kept although there was background load.
     """
 
     times: dict[int, PairedTimes]
@@ -80,12 +83,12 @@ class MeasuredTurns:
 
 
 class Turns:
-    """Measures two models.
+    """Alternating measurement of two models.
 
     Args:
-        threads: counts, each of which every pair is measured at.
-        matched: numbers of the operators of both sides that are compared.
-        comparisons: that will be judged together.
+        threads: thread counts; every pair is measured at each of them.
+        matched: pairs of operator numbers, one of each side, that are compared.
+        comparisons: number of changes that will be judged together.
     """
 
     def __init__(
@@ -107,11 +110,12 @@ class Turns:
         self._pairs: list[Times] = []
 
     def measure(self, seconds: float) -> MeasuredTurns:
-        """Measure pairs until the changes of the whole model and of what takes 5 % of it are known to 1 %, or for so
-        many seconds.
+        """Measure pairs until the important changes are known to 1 %, or until the time limit.
+
+        Important are the change of the whole model, and of every operator that takes 5 % of its time.
 
         Args:
-            seconds: with loading; at most, once there are `FEWEST_PAIRS`.
+            seconds: time limit, including the time to load libraries; at least `FEWEST_PAIRS` pairs are measured.
         """
         meter = self._machine.meter(max(self._threads))
         started = time.monotonic()
@@ -131,7 +135,7 @@ class Turns:
         return MeasuredTurns({n: self._times(n) for n in self._threads}, foreign_load)
 
     def _loaded(self, number: int) -> Pair:
-        """Both models anew; one of them first in every second pair, since memory is dealt out in order."""
+        """Load both models again; in every second pair the other one first, because memory is allocated in order."""
         before, after = (side.load for side in self._sides)
         if number % 2:
             second = after()
@@ -139,9 +143,10 @@ class Turns:
         return before(), after()
 
     def _quiet_times(self, pair: Pair, number: int, meter: LoadMeter | None) -> tuple[Times, bool]:
-        """Of a pair, and whether others used the machine meanwhile.
+        """Return the times of a pair, and whether there was background load.
 
-        Then it is measured again, once: a load that lasts disturbs both sides, and another pair tells more.
+        A pair under load is measured again once. A load that persists disturbs both sides, and another pair is then
+        more useful than another repetition.
         """
         found, foreign = self._measured(pair, number, meter)
         return self._measured(pair, number, meter) if foreign else (found, foreign)
@@ -155,15 +160,14 @@ class Turns:
         return found, load is not None and load.disturbs
 
     def _times_of(self, pair: Pair, threads: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Medians over the copies: of the places on the stack that they are called from, a rare one costs three times
-        the time."""
+        """Return medians over the copies: at a few positions on the stack, a kernel takes three times as long."""
         self._machine.threads.use(threads)
         rows = [self._times_of_copies(_moved(pair, number + i), number + i) for i in range(COPIES)]
         before, after = (np.median([row[which] for row in rows], axis=0) for which in (0, 1))
         return before, after
 
     def _times_of_copies(self, copies: Pair, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """Medians over the rounds."""
+        """Return medians over the rounds."""
         for which in _order(turn):  # both find the caches as the other one left them
             copies[which].run_model()
         rows: tuple[list[list[float]], list[list[float]]] = ([], [])
@@ -207,11 +211,12 @@ class Turns:
 
 
 def _order(turn: int) -> tuple[int, int]:
-    """Which side comes first in a turn."""
+    """Return which side comes first in a turn."""
     return (0, 1) if turn % 2 == 0 else (1, 0)
 
 
 def _moved(pair: Pair, turn: int) -> Pair:
-    """Copies of both; one of them is made first in every second turn, since memory is dealt out in order."""
+    """Copy the tensors of both models; in every second turn of the other one first, because memory is allocated in
+    order."""
     copies = {which: pair[which].moved() for which in _order(turn)}
     return copies[0], copies[1]

@@ -29,11 +29,12 @@ Positions = tuple[int, ...]
 
 
 class Dataset(OpenDatabase):
-    """An open dataset; made by `Dataset.open`.
+    """An open dataset; use `Dataset.open` to open one.
 
-    Any number of processes may have the same one open and write to it. One object is for one thread, and does not
-    survive a fork: each thread and process opens its own. Every method that writes is a transaction of its own unless
-    it is called inside `transaction`. Every method raises DatasetError, with what to do, when the database fails.
+    Several processes may open the same dataset and write to it at once. A `Dataset` object belongs to one thread and
+    does not survive a fork: each thread and each process opens its own. Every method that writes is a transaction,
+    unless it is called inside `transaction`. Every method raises DatasetError, with the command that helps, if the
+    database fails.
 
     >>> from op_profiler import Dataset, collect
     >>> report = collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -45,18 +46,19 @@ class Dataset(OpenDatabase):
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, read_only: bool = False, was_open: bool = False) -> Dataset:
-        """Open a dataset and bring it to the newest version.
+        """Open a dataset and upgrade it to the newest version.
 
         Args:
             url: ``PATH.db``, ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
-            create: make what is missing: the folder, the file, the tables. Without it they have to exist.
-            read_only: refuse every write, and make nothing.
-            was_open: by this process, or by the one that started it: a server that is started again is waited for.
+            create: create the folder, the file and the tables if they are missing; otherwise they must exist.
+            read_only: refuse every write, and create nothing.
+            was_open: this process, or the one that started it, had the dataset open before; wait for a server that
+                restarts.
 
         Raises:
-            UsageError: not the address of a supported database.
-            MissingPackageError: PostgreSQL without psycopg.
-            DatasetError: it cannot be opened, is none of op_profiler's, or was written by a newer version.
+            UsageError: the URL is not that of a supported database.
+            MissingPackageError: the URL is of PostgreSQL, and psycopg is not installed.
+            DatasetError: the dataset cannot be opened, is no dataset of op_profiler, or was written by a newer version.
         """
         return cls(*open_engine(url, create=create, read_only=read_only, was_open=was_open))
 
@@ -69,7 +71,7 @@ class Dataset(OpenDatabase):
     # Writing
 
     def add_device(self, device: Device) -> None:
-        """Store a device, or renew what may change between two looks at the same one (clock, memory, properties)."""
+        """Store a device, or update those properties of a stored device that may change (clock, memory, properties)."""
         changing = ("clock_mhz", "memory_bytes", "properties")
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct([device]), replace=changing)
@@ -93,14 +95,15 @@ class Dataset(OpenDatabase):
         reads: Sequence[Sequence[int]] | None = None,
         agreement: Agreement | None = None,
     ) -> None:
-        """Store a lowered model; its operators follow with `add_operators`.
+        """Store a lowered model without its operators; `add_operators` stores these.
 
         Args:
-            key: fingerprint of its content and of everything that decides what the compiler makes of it.
-            device_key: the device that it was lowered for, which has to be stored; what was measured on other devices
-                then never counts as this model's.
-            base_key, asked, label, recipe, reads: see `Model`; without `recipe` or `reads` what is there stays.
-            agreement: of its outputs with its own framework's; None: what is there stays.
+            key: fingerprint of the model's content and of everything that changes what the compiler generates from it.
+            device_key: the device that the model was lowered for, which must be stored; measurements of other devices
+                are then never used for this model.
+            base_key, asked, label, recipe, reads: see `Model`; if `recipe` or `reads` is missing, the stored value is
+                kept.
+            agreement: agreement of the model's outputs with those of its own framework; None keeps the stored value.
         """
         row = {
             "key": key,
@@ -137,14 +140,15 @@ class Dataset(OpenDatabase):
         code: Mapping[str, str] | None = None,
         layers: Mapping[str, CallLayers] | None = None,
     ) -> None:
-        """Store all operators of a model in one transaction, in place of those that it had; marks it `extracted`.
+        """Store all operators of a model in one transaction, replacing its stored operators, and mark the model
+        `extracted`.
 
         Args:
-            operators: each distinct operator once, with the places where the model calls it, counted from 0.
-            schedules: by workload key, what the build of the model gave to them, as far as that is known.
-            launches: by workload key, grid and block of each launch of a GPU.
+            operators: each distinct operator once, with the positions at which the model calls it, counted from 0.
+            schedules: by workload key, the schedules that the build of the model uses, where known.
+            launches: by workload key, grid and block of each launch on a GPU.
             code: by workload key, the code of the kernel.
-            layers: by workload key, the layers of each call, as far as they are known.
+            layers: by workload key, the layers of each call, where known.
         """
         operators = list(operators)
         known = {"launches": launches or {}, "code": code or {}, "layers": layers or {}}
@@ -182,14 +186,15 @@ class Dataset(OpenDatabase):
     def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> set[str]:
         """Store measurements and failures in one transaction.
 
-        A measurement that is there already is replaced by one that is better, or as good and newer: complete before a
-        check point, settled and without background load before others. A failure never takes the place of a time.
+        A stored measurement is replaced by a better one, or by a newer one of the same quality. A complete measurement
+        is better than a checkpoint, and a converged one without background load is better than others. A failure never
+        replaces a time.
 
         Args:
-            replace: these were asked for again: every complete time takes the place of what is there.
+            replace: the measurements were requested again, so every complete time replaces a stored one.
 
         Returns:
-            Keys of those that were stored, by `keys.measurement_key`.
+            Keys of the measurements that were stored, as of `keys.measurement_key`.
         """
         rows = list(rows)
         now, newest = utc_now(), all(row.measured_at is None for row in rows)
@@ -221,12 +226,13 @@ class Dataset(OpenDatabase):
         """Store the timing of a whole model, by the rule of `record_all`.
 
         Args:
-            complete: False for a check point of a measurement that is still going on.
+            complete: False for a checkpoint of a measurement that is still running.
             machine_state, measured_at, run_id: see `Row`.
             project_revision, user_revision: see `StoredTiming`.
 
         Returns:
-            Whether it was stored; the operators that were measured beside it then belong in place of older ones.
+            Whether the timing was stored; if so, the operators that were measured in the same run must replace older
+            ones.
         """
         row = convert.timing_columns(timing) | {
             "key": keys.timing_key(model_key, device.key, settings),
@@ -256,8 +262,10 @@ class Dataset(OpenDatabase):
         load_after: float | None = None,
         foreign_load: bool = False,
     ) -> None:
-        """Store operators that ran side by side, in place of what is there of the same group under the same settings,
-        unless that is better: without a failure, or without background load.
+        """Store the times of operators that ran side by side.
+
+        They replace stored times of the same group under the same settings, unless the stored ones are better: without
+        a failure, or without background load.
 
         Args:
             load_before, load_after, foreign_load: see `Corun`.
@@ -277,15 +285,16 @@ class Dataset(OpenDatabase):
     # Reading
 
     def find_model(self, key: str) -> Model | None:
-        """A model by its key; its operators are there only if it is `extracted`."""
+        """Return a model by its key; its operators are stored only if it is `extracted`."""
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
         return convert.build(Model, rows[0]) if rows else None
 
     def models(self, base_key: str | None = None) -> list[Model]:
-        """All models, by name.
+        """Return all models, sorted by name.
 
         Args:
-            base_key: only those that have it; they differ in the schedule records that they were built with.
+            base_key: return only models with this base key; they differ in the schedule records that they were built
+                with.
         """
         table = schema.models
         query = select(table).order_by(table.c.name, table.c.added_at)
@@ -294,7 +303,7 @@ class Dataset(OpenDatabase):
         return [convert.build(Model, row) for row in self.rows(query)]
 
     def model_operators(self, model_key: str) -> list[tuple[Operator, Positions]]:
-        """The operators of a model with the places where it calls them, in the order of their first call."""
+        """Return the operators of a model with the positions of their calls, in the order of their first call."""
         found = [
             (convert.build(Operator, {**row, "name": row["name_in_model"]}), tuple(row["positions"]))
             for row in self.rows(queries.operators(model_key))
@@ -302,7 +311,7 @@ class Dataset(OpenDatabase):
         return sorted(found, key=lambda item: item[1][:1])
 
     def launches_of(self, model_key: str) -> dict[str, list[dict[str, list[int]]]]:
-        """Grid and block of the launches of a model's operators, by workload key; of those where they are known."""
+        """Return grid and block of the launches of a model's operators, by workload key, where known."""
         return {r["operator_key"]: r["launches"] for r in self.rows(queries.known(model_key, "launches"))}
 
     def templates_of(self, model_key: str) -> dict[str, str]:
@@ -310,11 +319,11 @@ class Dataset(OpenDatabase):
         return {r["operator_key"]: r["template"] for r in self.rows(queries.templates(model_key))}
 
     def layers_of(self, model_key: str) -> dict[str, CallLayers]:
-        """The layers of each call of a model's operators, by workload key; of those where they are known."""
+        """Return the layers of each call of a model's operators, by workload key, where known."""
         return {r["operator_key"]: r["layers"] for r in self.rows(queries.known(model_key, "layers"))}
 
     def find_operator(self, key: str) -> Operator | None:
-        """An operator by its workload key."""
+        """Return an operator by its workload key."""
         rows = self.rows(select(schema.operators).where(schema.operators.c.key == key))
         return convert.build(Operator, rows[0]) if rows else None
 
@@ -324,7 +333,7 @@ class Dataset(OpenDatabase):
         return [convert.build(Operator, row) for row in rows]
 
     def find_device(self, key: str) -> Device | None:
-        """A device by its key."""
+        """Return a device by its key."""
         rows = self.rows(select(schema.devices).where(schema.devices.c.key == key))
         return convert.build(Device, rows[0]) if rows else None
 
@@ -345,15 +354,18 @@ class Dataset(OpenDatabase):
         resources: Mapping[str, Any] | None = None,
         origin: Origin | None = None,
     ) -> dict[str, StoredMeasurement]:
-        """Return stored measurements of a model's operators, by workload key; co-runs are not among them.
+        """Return stored measurements of a model's operators, by workload key; times of operators side by side are not
+        included.
 
-        With the cache state ``model`` only what was measured inside this very model counts; with any other, what was
-        measured of the same operator elsewhere counts too, with the model's precision and executor.
+        With the cache state ``model``, only measurements inside this model are returned. With any other cache state,
+        also measurements of the same operator elsewhere, at the model's precision and with its executor.
 
         Args:
-            resources: values asked for, by their names in `Settings`; any core set counts where none is named.
-            origin: where the schedules come from; None means those that the build of this model gave its operators.
-                Where one operator has several, complete ones come before check points, and newer ones before older.
+            resources: requested values by their names in `Settings`; if no core set is named, measurements on any core
+                set are returned.
+            origin: where the schedules come from; None for the schedules that the build of this model uses. If an
+                operator has several measurements, a complete one is preferred to a checkpoint, and a newer one to an
+                older one.
         """
         query = queries.measurements_of(model_key, threads, cache, resources, origin)
         return {row["operator_key"]: convert.stored_measurement(row) for row in self.rows(query)}
@@ -361,30 +373,31 @@ class Dataset(OpenDatabase):
     def trials_of(
         self, operator_key: str, *, template: str, device_key: str, threads: int, cache: Cache
     ) -> list[StoredMeasurement]:
-        """Return every candidate of a template that was tried for an operator on a device and needs no other trial."""
+        """Return every trial of a template for an operator on a device that does not have to be repeated."""
         query = queries.trials_of(operator_key, template, device_key, threads, cache)
         return [convert.stored_measurement(row) for row in self.rows(query)]
 
     def find_model_timing(
         self, model_key: str, *, threads: int, cache: Cache, resources: Mapping[str, Any] | None = None
     ) -> StoredTiming | None:
-        """Return the timing of a whole model; of several, the newest complete one.
+        """Return the timing of a whole model; if there are several, the newest complete one.
 
         Args:
-            resources: as in `measurements_of`.
+            resources: as for `measurements_of`.
         """
         rows = self.rows(queries.model_timing(model_key, threads, cache, resources))
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """Return failures, newest first, of one model or (None) of all, also where another run has a time."""
+        """Return the failures of one model or (None) of all models, newest first, including failures next to a stored
+        time."""
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:
-        """Operators that ran side by side, oldest first.
+        """Return the times of operators side by side, oldest first.
 
         Args:
-            device_key: only those of this device; None: all.
+            device_key: return only those of this device; None returns all.
         """
         return list(coruns.of(self.rows(coruns.select_members(device_key))))
 
@@ -410,5 +423,5 @@ class Dataset(OpenDatabase):
         return pd.DataFrame(flat_rows(self, where=where, table=flat), columns=[column.name for column in flat.columns])
 
     def counts(self) -> dict[str, int]:
-        """Rows of each kind, and of the measurements those that are complete and those that failed."""
+        """Return the number of rows of each kind; for measurements also the numbers of complete and of failed ones."""
         return dict(self.rows(queries.counts())[0])

@@ -27,10 +27,10 @@ InputShapes = Mapping[str, tuple[int, ...]] | tuple[tuple[int, ...], ...]
 
 
 def inputs_of(names: tuple[str, ...], shapes: InputShapes) -> dict[str, Any]:
-    """Fields of `ModelRequest` for names of inputs and their shapes, which may have the names themselves.
+    """Return the fields of `ModelRequest` for names of inputs and their shapes, which may already be by name.
 
     Raises:
-        UsageError: there are names twice.
+        UsageError: names are given twice.
     """
     if not isinstance(shapes, Mapping):
         return {"input_names": names, "input_shapes": shapes}
@@ -41,12 +41,12 @@ def inputs_of(names: tuple[str, ...], shapes: InputShapes) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelRequest:
-    """What a user asked for.
+    """The model that a user requested, with the shapes of its inputs.
 
     Attributes:
-        name: of a model of that source, a path, or an address.
-        past: of a step of a decoder, whose tokens those of `sequence_length` are: the tokens in front of them, which
-            its cache holds (0: a prefill); None for a model as a whole.
+        name: name of a model of the source, a path, or a URL.
+        past: for a step of a decoder with `sequence_length` tokens: number of earlier tokens in its cache (0: a
+            prefill); None for a model as a whole.
     """
 
     source: Annotated[
@@ -70,8 +70,8 @@ class ModelRequest:
     input_shapes: Annotated[
         tuple[tuple[int, ...], ...],
         Option(
-            "Shapes of the inputs, such as 1,3,224,224. Separate several inputs by semicolons. A shape may follow the "
-            "name of its input: in a:1,64;b: the input b is a scalar.",
+            "Shapes of the inputs, such as 1,3,224,224. Separate several inputs by semicolons. Names of inputs may "
+            "precede all shapes, as in a:1,64;b:1,10. An empty shape is a scalar, such as b: for the input b.",
             MODEL,
             flags=("--inputshape",),
             parse=parse_input_shapes,
@@ -93,12 +93,12 @@ class ModelRequest:
     def of_options(
         cls, *, input_names: tuple[str, ...] = (), input_shapes: InputShapes = (), **fields: Any
     ) -> ModelRequest:
-        """With the names and shapes of `inputs_of`."""
+        """Return a request with the names and shapes of `inputs_of`."""
         return cls(**inputs_of(input_names, input_shapes), **fields)
 
     @property
     def title(self) -> str:
-        """Its name, and which step of a decoder it is."""
+        """Name of the model, with the step of a decoder."""
         if self.past is None:
             return self.name
         step = f"decode {self.sequence_length} after {self.past}" if self.past else f"prefill {self.sequence_length}"
@@ -116,30 +116,31 @@ class Frontend(abc.ABC):
 
     @abc.abstractmethod
     def names(self) -> list[str]:
-        """Every name that `load` knows on this machine, sorted; empty where the source takes paths only."""
+        """Return the names of all models that `load` can load on this machine, sorted; empty for sources of paths
+        only."""
 
     def default_names(self) -> list[str]:
-        """The models that are collected when no name is given; empty where the source has none."""
+        """Return the models that are collected if no name is given; empty if the source has none."""
         return []
 
     def takes_sequence_length(self, name: str) -> bool:
-        """Whether a number of tokens decides the shapes of a model's inputs; told without loading it."""
+        """Return, without loading the model, whether a number of tokens determines the shapes of its inputs."""
         return False
 
     def takes_past(self, name: str) -> bool:
-        """Whether steps of it can be measured over a cache of past tokens; told without loading it."""
+        """Return, without loading the model, whether its steps can be measured with past tokens in a cache."""
         return False
 
     def has_framework(self, request: ModelRequest) -> bool:
-        """Whether a framework beside the compiler runs the model, so that both can be compared."""
+        """Return whether another framework than the compiler can run the model, so that outputs can be compared."""
         return True
 
     def check(self, request: ModelRequest) -> None:
-        """Refuse a request that cannot work, cheaply.
+        """Check a request without loading the model.
 
         Raises:
             UsageError: the name is empty, or the model has no such input or no sequence.
-            UnknownNameError: no such model; names the nearest ones.
+            UnknownNameError: there is no such model; the message lists similar names.
             MissingPackageError: the package that the model needs is not installed.
             ModelError: the file is missing, empty or of an unknown kind.
         """
@@ -162,10 +163,12 @@ class Frontend(abc.ABC):
 
     @abc.abstractmethod
     def fingerprint(self, request: ModelRequest) -> str | None:
-        """Hash of all that decides the lowered module: the content of files, versions of packages, the request.
+        """Return a hash of everything that determines the lowered module: content of files, versions of packages, the
+        request.
 
-        Two requests with the same fingerprint lower to the same operators. Computed without lowering; None where only
-        lowering tells, as of a program of the user's, which may read and import anything.
+        Two requests with the same fingerprint lower to the same operators. The hash is computed without lowering. It is
+        None if the model must be lowered to identify it, for example a Python function of the user, which may read and
+        import anything.
         """
 
     @abc.abstractmethod
@@ -173,5 +176,6 @@ class Frontend(abc.ABC):
         """Lower the model to Relay.
 
         Raises:
-            ModelError: the model cannot be read, or an operator of it is not supported (named in the message).
+            ModelError: the model cannot be read, or one of its operators is not supported; the message names the
+                operator.
         """

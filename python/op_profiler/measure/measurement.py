@@ -30,20 +30,21 @@ class Settings:
     """How an operator runs: requested values, and effective values that were read back from the process.
 
     Attributes:
-        threads: threads asked for; 0 is the runtime's choice.
-        threads_effective: what ``runtime.NumThreads`` answered; None where the target has no threads to read.
-        core_set: cores asked for; empty means: the runtime's choice.
+        threads: requested thread count; 0 lets the runtime decide.
+        threads_effective: value of ``runtime.NumThreads``; None if the target has no threads to read.
+        core_set: requested cores; empty lets the runtime decide.
         core_set_effective: cores that the worker threads may run on, read from the operating system.
         cache: state of the caches before each call. ``model``: as the preceding operators of the model left them;
-            ``hot``: as a previous call of the same operator left them; ``cold``: its tensors flushed.
-        cache_mechanism: how that state was brought about (``in-graph``, ``repeat``, ``clflush``); it cannot be read.
+            ``hot``: as a previous call of the same operator left them; ``cold``: the operator's tensors were flushed.
+        cache_mechanism: how the state of the caches was produced (``in-graph``, ``repeat``, ``clflush``), because it
+            cannot be read.
         parallel_type: ``sequential``, ``stream`` or ``full``.
         streams: device streams.
-        precision: dtype of the arithmetic asked for.
-        executor: ``graph``, ``vm``, or ``kernel`` for an operator that is called alone.
+        precision: requested data type of the arithmetic.
+        executor: ``graph``, ``vm``, or ``kernel`` for an operator that is called in isolation.
         governor: frequency governor of the cores.
         cache_ways: ways of the last-level cache that may be filled.
-        numa_node: node that memory is bound to; effective None: no binding.
+        numa_node: node that memory is bound to; an effective value of None means no binding.
         sm_share_percent: share of a GPU's SMs.
         gpu_clock_mhz: clock of a GPU's SMs.
     """
@@ -108,11 +109,11 @@ class Device:
     Attributes:
         target: the full TVM target string that the code was compiled for.
         host_fingerprint: 16 hex digits; equal on machines of one kind.
-        machine_id: tells machines of one kind apart: of a GPU its UUID, of a host and a board a hash of what is theirs
-            alone. None where it is not known (imported measurements).
-        compiler: that made the code, by its name.
-        core_type: ``common`` (a processor's), ``SM`` (a GPU's) or ``IP`` (of an FPGA, in a module of the user's).
-        properties: further plain JSON values that do not fit a column (driver, SM count, ...).
+        machine_id: distinguishes machines of one kind: the UUID of a GPU; for a host or a board, a hash of its unique
+            properties. None if unknown (imported measurements).
+        compiler: name of the compiler that generated the code.
+        core_type: ``common`` (processor), ``SM`` (GPU) or ``IP`` (a compiled function of the user, as on an FPGA).
+        properties: further plain JSON values without a column (driver, SM count, ...).
     """
 
     kind: str
@@ -137,7 +138,7 @@ class Device:
     def key(self) -> str:
         """16 hex digits; equal for two processes on the same machine with the same compiler and target.
 
-        The clock is left out: it moves between two readings of one machine.
+        The clock is not part of the key, because it changes between two readings.
         """
         fields = _fields_of(self)
         del fields["clock_mhz"], fields["properties"], fields["memory_bytes"]
@@ -151,7 +152,7 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """Key of the machine, whatever code was compiled with; stored times of a model are found by it."""
+        """Key of the machine, independent of compiler and target; used to look up the stored times of a model."""
         return f"{self.host_fingerprint} {self.machine_id}"
 
 
@@ -160,36 +161,37 @@ class Measurement:
     """Times of one operator under one schedule and one set of settings, or the reason why there are none.
 
     Attributes:
-        samples_us: every sample of the rounds that were not discarded, microseconds per call, one row per round and one
-            column per occurrence of the operator in the model (one column outside a model). Empty where `error` is set.
-        min_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences; one round has
+        samples_us: all samples of the rounds that were not discarded, in microseconds per call, one row per round and
+            one column per call of the operator in the model (one column outside of models). Empty if `error` is set.
+        min_us, mean_us, std_us: statistics over the rounds, each round being the mean of its calls; a single round has
             no standard deviation.
         median_us: median over the quiet rounds (`measure.quiet_rounds`).
         ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
-        load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
-        foreign_load: True where samples were taken under background load and repeating did not help.
-        disturbed_by: what else disturbed the run (`measure.disturbance`), repeating did not help; None: nothing known.
-        quiet_share: share (0 to 1) of the run's rounds that are quiet; None where that is not known.
-        discarded_rounds, discarded_share: number of the run's rounds that were disturbed, thrown away and repeated, and
-            their share (0 to 1) of all of its rounds; None where that is not known.
-        energy_mj: energy of one call, None where the device has no counter.
-        energy_cache: state of the caches that it was taken in: ``hot`` for an operator, since a counter needs many
-            calls in a row; None where there is no energy.
-        error: why there is no time; None where there is one.
-        settled: whether the interval of the median became as narrow as the rounds aim at (`Limits.target`); of a whole
-            model, whether those of all heavy operators did too. None where that is not known.
-        call_overhead_us: what was subtracted from every sample, since the call took it and not the operator; None where
-            nothing was subtracted.
-        steady_us: time at the machine's usual state (`measure.between_runs`); None where the run did not tell it.
-        steady_low_us, steady_high_us: 95 % interval of what another run finds for `steady_us`.
-        again_low_us, again_high_us: 95 % interval of what another run finds for `median_us`.
-        cycles, instructions, branch_misses, l1_misses, l2_misses, llc_misses, page_faults, context_switches: of one
-            call in the model, all threads together, counted in walks of their own (`measure.counters`); None where
-            nobody asked, or it could not be counted.
-        dram_percent, sm_percent, tensor_cores_percent: of a GPU's kernel from cold caches, what it reaches of the peak
-            of the memory, the SMs and their tensor cores; None as above.
-        occupancy_percent: of the same, the warps that are active, of those that an SM holds at most.
-        counters_missing: which of them could not be counted, and why; None where nobody asked.
+        load_before, load_after: share (0 to 1) of the cores in use, or of the GPU, that other processes used.
+        foreign_load: True if samples were taken under background load and repeating did not help.
+        disturbed_by: other disturbances of the run (`measure.disturbance`) if repeating did not help; None if none is
+            known.
+        quiet_share: share (0 to 1) of the run's rounds that are quiet; None if unknown.
+        discarded_rounds, discarded_share: number of the run's rounds that were disturbed, discarded and repeated, and
+            their share (0 to 1) of all rounds; None if unknown.
+        energy_mj: energy of one call; None if the device has no counter.
+        energy_cache: state of the caches during the energy measurement: ``hot`` for an operator, because a counter
+            needs many calls in a row; None without an energy.
+        error: reason why there is no time; None if there is one.
+        settled: whether the interval of the median converged (`Limits.target`); for a whole model, whether those of all
+            heavy operators did too. None if unknown.
+        call_overhead_us: call overhead that was subtracted from every sample; None if nothing was subtracted.
+        steady_us: time at the machine's reference state (`measure.between_runs`); None if the run could not determine
+            it.
+        steady_low_us, steady_high_us: interval that contains `steady_us` of 95 % of other runs.
+        again_low_us, again_high_us: interval that contains `median_us` of 95 % of other runs.
+        cycles, instructions, branch_misses, l1_misses, l2_misses, llc_misses, page_faults, context_switches: events of
+            one call in the model, summed over all threads, counted in separate passes (`measure.counters`); None if
+            they were not requested or could not be counted.
+        dram_percent, sm_percent, tensor_cores_percent: share of the peak of the memory, the SMs and their tensor cores
+            that a GPU kernel reaches from cold caches; None as above.
+        occupancy_percent: active warps of the same kernel, as a share of the most warps that an SM can hold.
+        counters_missing: counters that could not be read, and why; None if none were requested.
     """
 
     samples_us: tuple[tuple[float, ...], ...] = ()
@@ -243,13 +245,13 @@ class ModelTiming:
     """Times of the whole model and the sum of its operators, from one run at one thread count.
 
     Attributes:
-        whole_model: latency of the whole model; measured before, between and after the rounds of the operators.
+        whole_model: latency of the whole model, measured in the same rounds as the operators.
         before_us, after_us: median of the whole model before the first and after the last round.
-        sum_of_operators_us: median of the sum over all calls, of the same rounds as the median of the whole model;
-            where not every round timed every operator, the sum of their medians times occurrences. None where one has
-            no time.
-        unmeasured: workload keys that are missing from the sum.
-        coverage: share of the model's time whose operators had to settle; None where that is not known.
+        sum_of_operators_us: sum over all calls in each round, median over the same rounds as for the whole model. If
+            not every round timed every operator: the sum of their medians times their calls. None if an operator has no
+            time.
+        unmeasured: workload keys of operators that are missing from the sum.
+        coverage: share of the model's time whose operators had to converge; None if unknown.
     """
 
     whole_model: Measurement
@@ -262,10 +264,9 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Sum of operators, and of what a device waits for launches, over whole model; None where one of them is
-        missing, or both are no pair (`not_a_pair`).
+        """Sum of operators plus waits for launches, divided by the time of the whole model, both from the same rounds.
 
-        It follows from the two times, which are of the same rounds.
+        None if one of them is missing, or if they cannot be compared (`not_a_pair`).
         """
         return None if self.not_a_pair is not None else self._quotient
 
@@ -277,14 +278,18 @@ class ModelTiming:
 
     @property
     def launch_gap_us(self) -> float | None:
-        """Time in which the whole model waits for launches, from separately timed kernels and launches; None where
-        nothing is launched."""
+        """Time in which the whole model waits for launches, computed from separately timed kernels and launches.
+
+        None on devices without launches.
+        """
         found = self.details.get("launch_gap_us")
         return None if found is None else float(found)
 
     def placement(self, threads: int) -> list[str]:
-        """Remarks on the cores that so many threads ran on (`cores.placement`): that they share physical cores, and of
-        which kind the cores of a hybrid processor are."""
+        """Return remarks on the cores that the threads ran on (`cores.placement`).
+
+        The remarks report threads that share physical cores, and the kind of cores of a hybrid processor.
+        """
         physical, kinds = self.details.get("physical_cores", threads), self.details.get("core_kinds")
         shared = [f"{threads} threads on {physical} physical core{'s' * (physical != 1)}"] if physical < threads else []
         return shared + ([f"on cores of the kind {', '.join(kinds)}"] if kinds else [])
@@ -296,7 +301,7 @@ class ModelTiming:
         return None if found is None else float(found)
 
     def is_short(self, median_us: float | None) -> bool:
-        """Whether a time is of a kernel so short that the systematic error of the device is a large part of it."""
+        """Return whether a time is so short that the systematic error of the device is a large part of it."""
         return self.kernel_uncertainty_us is not None and median_us is not None and median_us < SHORT_KERNEL_US
 
     @property
@@ -312,12 +317,12 @@ class ModelTiming:
 
     @property
     def not_a_pair(self) -> str | None:
-        """Why whole model and sum cannot be compared although both are there; None where they can.
+        """Reason why the whole model and the sum of operators cannot be compared; None if they can.
 
-        They differ by more than their intervals allow, and operators in the sum were measured in another run, or
-        something is known to have disturbed both differently. (A few stalls a round are in the median of the whole, and
-        not in the medians of its operators.) Where neither is so, that they differ is a result. Or `launch_gap_us`
-        follows from the whole model itself.
+        They cannot be compared if they differ by more than their intervals allow and a reason is known: operators in
+        the sum were measured in another run, or a disturbance affected the two differently. (A few stalls per round are
+        in the median of the whole model, but not in the medians of its operators.) A difference without a known reason
+        is a result. They also cannot be compared if `launch_gap_us` was computed from the whole model itself.
         """
         quotient, whole = self._quotient, self.whole_model
         if quotient is None:

@@ -1,4 +1,4 @@
-"""What an operator is: one fused Relay function as the compiler emits it, identified by its structure alone."""
+"""Operators: one fused function as the compiler emits it, identified by its structure alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TensorSpec:
 
 
 def axis_sizes(shape: Sequence[int], layout: str) -> dict[str, int]:
-    """The size of each axis of a tensor, by its capital letter; empty for a layout of another number of axes.
+    """Return the size of each axis of a tensor, by its capital letter; empty if the layout has another number of axes.
 
     Blocks are multiplied into their axis: ``NCHW16c`` of shape (1, 4, 7, 7, 16) gives N 1, C 64, H 7, W 7.
     """
@@ -36,22 +36,22 @@ def axis_sizes(shape: Sequence[int], layout: str) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Operator:
-    """One fused Relay function.
+    """One fused function of a model.
 
     Attributes:
         name: the compiler's name of the kernel, e.g. ``fused_nn_contrib_conv2d_NCHWc_add_nn_relu``.
-        anchor: the heavy op inside, e.g. ``nn.conv2d``; the first op where none is heavy.
+        anchor: the heavy op of the operator, e.g. ``nn.conv2d``; the first op if none is heavy.
         op_names: all fused ops, in execution order.
-        inputs: activations that it reads.
-        params: constants (weights, biases) that it reads.
-        outputs: tensors that it writes.
-        attrs: attributes of each op in `op_names` order, as plain JSON values (strides, padding, ...).
-        layouts: data, kernel and output layout of the anchor, where it has them.
-        structure: the edges between the ops, as text, with the constants whose value decides the code; part of the
+        inputs: activations that the operator reads.
+        params: constants (weights, biases) that the operator reads.
+        outputs: tensors that the operator writes.
+        attrs: attributes of each op in the order of `op_names`, as plain JSON values (strides, padding, ...).
+        layouts: data, kernel and output layout of the anchor, if it has them.
+        structure: the edges between the ops as text, with the constants whose value changes the code; part of the
             identity.
-        flops: floating-point (or integer) operations of one call; a multiply-add counts two.
-        bytes_read, bytes_written: every input and output once, in bytes; of a look-up what it returns, and of a tuple
-            the fields that are taken from it.
+        flops: floating-point (or integer) operations of one call; a multiply-add counts as two.
+        bytes_read, bytes_written: size of every input and output once, in bytes; for a look-up, the size of its result;
+            for a tuple, the size of the fields that are used.
     """
 
     name: str
@@ -70,7 +70,10 @@ class Operator:
     @functools.cached_property
     def key(self) -> str:
         """The workload key: 16 hex digits over op names, shapes, dtypes, layouts, attributes and the constants that
-        decide the code; never over `name`."""
+        change the code.
+
+        `name` is not part of the key.
+        """
         identity = json.dumps(
             [
                 self.op_names,
@@ -89,14 +92,16 @@ class Operator:
 
     @property
     def arithmetic_intensity(self) -> float:
-        """FLOPs per byte moved; 0.0 where nothing is computed."""
+        """FLOPs per byte moved; 0.0 if nothing is computed."""
         moved = self.bytes_read + self.bytes_written
         return self.flops / moved if moved else 0.0
 
     @functools.cached_property
     def inputs_read(self) -> tuple[TensorSpec, ...]:
-        """`inputs` without the fields of a tuple that no op takes, as the other parts of a ``split``. All of them where
-        several tuples leave open whose fields they are."""
+        """`inputs` without the fields of a tuple that no op uses, such as the other parts of a ``split``.
+
+        All inputs if there are several tuples and it is unknown whose fields are used.
+        """
         named = {(number, field) for letter, number, field in PARAMETER.findall(self.structure) if letter == "i"}
         others = {int(number) for number, field in named if not field}  # each is one tensor
         tuples = {int(number) for number, _ in named} - others

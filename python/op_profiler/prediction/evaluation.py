@@ -61,21 +61,30 @@ class EvaluateRequest:
     sets: Annotated[
         tuple[str, ...] | None,
         Option(
-            "In place of a dataset: what others published. {public_sets}. By commas, or all.",
+            "Evaluate on public data sets instead of --db, separated by commas, or all: {public_sets}.",
             flags=("--set",),
             parse=parse_names,
         ),
     ] = None
     sets_from: Annotated[
         Path | None,
-        Option("Of --set: folder with a folder for each set; default: sets in the cache folder.", flags=("--from",)),
+        Option(
+            "Folder that contains a folder for each public set. Default: the folder 'sets' in the cache folder.",
+            flags=("--from",),
+        ),
     ] = None
-    db: Annotated[str | None, Option("Dataset to fit and test on; default: what ships.")] = None
-    library: Annotated[Path | None, Option("In place of a dataset: a convolution library in TinyNAS's format.")] = None
+    db: Annotated[
+        str | None, Option("Dataset to fit and evaluate on. Default: the data included with the package.")
+    ] = None
+    library: Annotated[
+        Path | None, Option("Evaluate on this table of convolutions, in TinyNAS's format, instead of --db.")
+    ] = None
     splits: Annotated[
         tuple[str, ...],
         Option(
-            "random, h, oc, ratio, batch, largest, model (--db only), by commas, or all.",
+            "Which measurements to hold out, separated by commas, or all: random (a random fifth), h (every other "
+            "image size), oc, ratio, batch (certain output channels, channel ratios or batch sizes), largest (the "
+            "largest sizes), model (networks with their families; not with --library).",
             flags=("--split",),
             parse=parse_names,
             shown="all",
@@ -84,15 +93,18 @@ class EvaluateRequest:
     predictors: Annotated[
         tuple[str, ...],
         Option(
-            "With --db: {predictors}. With --library: {library_predictors}. By commas, or all.",
+            "Predictors to evaluate, separated by commas, or all: {predictors}. With --library: {library_predictors}.",
             flags=("--predictor",),
             parse=parse_names,
             shown="default",
         ),
     ] = ("default",)
-    device: Annotated[str | None, Option("Of --db, or of what ships: its key, or part of its name or target.")] = None
-    compiler: Annotated[str, Option("Whose rows of --db: {compilers}.")] = DEFAULT_COMPILER
-    seed: Annotated[int, Option("Of the random split and of the regressors.", least=0, most=2**32 - 1)] = 0
+    device: Annotated[
+        str | None,
+        Option("Device whose measurements are used: the start of its key, or a part of its name or target."),
+    ] = None
+    compiler: Annotated[str, Option("Compiler whose rows of --db are used: {compilers}.")] = DEFAULT_COMPILER
+    seed: Annotated[int, Option("Seed of the random split and of the regressors.", least=0, most=2**32 - 1)] = 0
 
     def check(self) -> None:
         """Refuse what does not go together; raises UsageError."""

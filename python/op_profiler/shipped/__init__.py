@@ -1,8 +1,7 @@
-"""Data that ships with the package: a dataset and a fitted predictor for each of several processors, trials, and
-schedule records.
+"""Included data: a dataset and a fitted predictor for each of several devices, schedule trials, and schedule records.
 
-In a checkout the folders beside this file are links to ``results/`` and ``schedules/`` at the top, where people see and
-edit what ships. In an installed package they are folders, with copies of what a build found there.
+In a checkout, the folders next to this file are links to the top-level folders ``results/`` and ``schedules/``, where
+people find and edit the data. In an installed package they are folders with copies.
 """
 
 from __future__ import annotations
@@ -15,34 +14,37 @@ _FOLDER = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class ShippedProcessor:
-    """Shipped data of one processor or GPU: a folder of ``results/`` with its name as in files of schedule records
-    (`op_profiler.schedules.records.slug`)."""
+    """Included data of one processor or GPU: a folder of ``results/``, named as in files of schedule records.
+
+    See `op_profiler.schedules.records.slug` for the names.
+    """
 
     folder: Path
 
     @property
     def operators(self) -> Path | None:
-        """The Parquet file with the operators of networks and of sampling runs; None where it was removed."""
+        """Parquet file with the operators of networks and of sampling runs; None if it was removed."""
         return _existing(self.folder / "operators.parquet")
 
     @property
     def loops(self) -> Path | None:
-        """The arrays of what the loops of `operators` do; None where it was removed."""
+        """File with the loops of `operators`; None if it was removed."""
         return _existing(self.folder / "operator_loops.npz")
 
     @property
     def predictor(self) -> Path | None:
-        """The predictor that was fitted to `operators`; None where it was removed."""
+        """Predictor that was fitted to `operators`; None if it was removed."""
         return _existing(self.folder / "predictor.zip")
 
 
 def shipped_processors() -> list[ShippedProcessor]:
-    """Return processors with a shipped dataset or predictor, sorted by name."""
+    """Return the processors with an included dataset or predictor, sorted by name."""
     return _ships_in(_FOLDER / "results")
 
 
 def shipped_gpus() -> list[ShippedProcessor]:
-    """Return GPUs with a shipped dataset or predictor, sorted by name; they never stand in for a processor."""
+    """Return the GPUs with an included dataset or predictor, sorted by name; they are never used instead of a
+    processor."""
     return _ships_in(_FOLDER / "results" / "cuda")
 
 
@@ -52,11 +54,12 @@ def _ships_in(folder: Path) -> list[ShippedProcessor]:
 
 
 def nearest_processor(name: str) -> ShippedProcessor | None:
-    """The processor of a name where it ships, else the one whose name shares most words with it, of several the one
-    with the largest dataset; None where nothing ships.
+    """Return the processor with included data whose name is the given one or the most similar to it; None without any.
+
+    Similar names have many words in common; of several, the one with the largest dataset is returned.
 
     Args:
-        name: as the folders have it.
+        name: a name in the form of the folders.
     """
     words = set(name.split("-"))
     return max(
@@ -67,17 +70,17 @@ def nearest_processor(name: str) -> ShippedProcessor | None:
 
 
 def shipped_trials() -> Path | None:
-    """The Parquet file with the trials that the shipped schedules came from; None where it was removed."""
+    """Return the Parquet file with the trials behind the included schedule records; None if it was removed."""
     return _existing((_FOLDER / "results" / "schedule_trials.parquet").resolve())
 
 
 def shipped_schedules() -> Path:
-    """The folder of the schedule records."""
+    """Return the folder of the included schedule records."""
     return (_FOLDER / "schedules").resolve()
 
 
 def is_checkout() -> bool:
-    """Whether what ships may be changed where it lies: an installed package is not for writing."""
+    """Return whether the included data may be changed in place; an installed package must not be written to."""
     return (_FOLDER / "schedules").is_symlink()
 
 

@@ -1,6 +1,6 @@
 """Kinds of targets: this host's processor, its GPU, or another machine behind TVM's RPC.
 
-The contracts are here; each kind has a folder. Nothing heavy is imported before a kind is asked something.
+This package contains the contracts; each kind has its own folder. Nothing heavy is imported before a kind is used.
 """
 
 from __future__ import annotations

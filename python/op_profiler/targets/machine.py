@@ -1,5 +1,5 @@
-"""The contract of a machine, its threads and the models that are loaded on it; and how to reach one behind RPC
-(`Place`)."""
+"""Contracts of a machine, of its threads and of the models loaded on it; and `Place`, the address of a machine
+behind RPC."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
-    """How to reach a machine that is not this one.
+    """Address of a machine behind RPC.
 
     Attributes:
-        key: a server's own where there is no tracker.
+        key: key of the machine at a tracker; without a tracker, the key of the server.
     """
 
     host: Annotated[str, Option("Address of an RPC tracker or an RPC server.", DEVICE)]
@@ -41,10 +41,11 @@ class Place:
 
     @classmethod
     def of_options(cls, host: str | None = None, port: int | None = None, key: str | None = None) -> Place | None:
-        """The machine that is named; None where neither host nor port is given, and an empty key is the usual one.
+        """Return the place of the given options; None if neither host nor port is given. An empty key is the default
+        key.
 
         Raises:
-            UsageError: only one of them is given, the port is none, or a key without them.
+            UsageError: only one of host and port is given, the port is not valid, or only a key is given.
         """
         if host is None and port is None:
             if key is not None:
@@ -57,24 +58,24 @@ class Place:
         return cls(host=str(host).strip(), port=port, key=key or "")
 
     def with_key(self, usual: str) -> Place:
-        """The same, with the usual key where it has none."""
+        """Return the same place with the key `usual` if it has none."""
         return dataclasses.replace(self, key=self.key or usual)
 
 
 class Threads(Protocol):
-    """The threads that kernels run on: set them, and read back what became of it."""
+    """The threads that kernels run on: sets their number, and reads the effective values back."""
 
     def use(self, threads: int) -> None:
-        """Run the next kernels with so many; raises MeasureError where the machine took another number."""
+        """Run the next kernels with this number of threads; raises MeasureError if the machine uses another number."""
 
     def effective_threads(self) -> int | None:
-        """What the runtime answers; None where threads are nothing that can be counted."""
+        """Return the thread count that the runtime reports; None if threads cannot be counted."""
 
     def core_set(self, threads: int) -> tuple[int, ...]:
-        """Cores that `use(threads)` asks for."""
+        """Return the cores that `use(threads)` requests."""
 
     def effective_core_set(self) -> tuple[int, ...]:
-        """Cores read back from the operating system; empty where it cannot be asked."""
+        """Return the cores as read back from the operating system; empty if it cannot be queried."""
 
 
 class TimedModel(Protocol):
@@ -85,68 +86,84 @@ class TimedModel(Protocol):
         """The compiler's hash of each kernel, in execution order."""
 
     def moved(self) -> TimedModel:
-        """A copy of it in other memory, another one at each call, for the next window of rounds; itself where memory is
-        not ours to choose."""
+        """Return a copy of the model at other addresses, another one at each call, for the next window of rounds.
+
+        The model itself is returned if op_profiler cannot choose its addresses.
+        """
 
     def run_model(self) -> None:
         """Run the whole model once, and `move_stack`."""
 
     def move_stack(self) -> None:
-        """What is timed until the next call of this is called from another place on the stack (`measure/stack.py`);
-        nothing where the stack is not ours to choose."""
+        """Change the stack position from which kernels are called until the next call of this method
+        (`measure/stack.py`).
+
+        Nothing happens if op_profiler cannot choose the stack position.
+        """
 
     def time_model(self) -> float:
-        """Microseconds of one run of the whole model; NaN where it can be run kernel by kernel only."""
+        """Return the microseconds of one run of the whole model; NaN if it can run only kernel by kernel."""
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
-        """Run every kernel once in order; microseconds of those that are timed, calls included
-        (`call_overhead_us`), NaN for the rest and for failures."""
+        """Run every kernel once in order, and return their times in microseconds.
+
+        The times include the call overhead (`call_overhead_us`). NaN for kernels that are not timed, and for failures.
+        """
 
     def call_overhead_us(self) -> float | None:
-        """What each time of `walk` holds that the model does not spend when it runs as a whole, microseconds, as it is
-        now; None where times are taken so that they hold no such thing."""
+        """Return the current call overhead in microseconds: the part of each time of `walk` that is not in a run of the
+        model.
+
+        None if the times of `walk` contain no such overhead.
+        """
 
     def launch_gap_us(self) -> float | None:
-        """What a device waits for launches while the model runs as a whole, microseconds, as it is now: told by its
-        kernels and their launches one by one, not by the time of the whole. None where nothing is launched."""
+        """Return the current time in microseconds that a device waits for launches in a run of the whole model.
+
+        It is computed from single kernels and their launches, not from the time of the whole model. None on devices
+        without launches.
+        """
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """Call one kernel so often in a row as `walk` calls it, and wait for the last; False where it failed or cannot
-        be called alone."""
+        """Call one kernel this many times in a row in the way of `walk`, and wait for the last call.
+
+        Returns:
+            False if the kernel failed or cannot be called in isolation.
+        """
 
     def kernel_error(self, index: int) -> str | None:
-        """Run one kernel with checks: None, or what is wrong with it."""
+        """Run one kernel with checks, and return its error; None if there is none."""
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """How `walk` brings the caches into that state; raises MeasureError where it cannot."""
+        """Return how `walk` produces this cache state; raises MeasureError if it cannot."""
 
     def output_arrays(self) -> list[np.ndarray]:
-        """The model's outputs after the last run."""
+        """Return the model's outputs of the last run."""
 
 
 class LoadedModel(TimedModel, Protocol):
-    """A model on a machine whose tensors can be fetched too."""
+    """A model on a machine whose tensors can also be read."""
 
     def moved(self) -> LoadedModel:
-        """As in `TimedModel`."""
+        """Return a copy at other addresses, as in `TimedModel`."""
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
-        """Run the kernels in order; what each of them wrote, fetched before the next one runs."""
+        """Run the kernels in order, and yield the output of each before the next one runs."""
 
 
 class Machine(Protocol):
-    """One machine, from its opening to its `close`."""
+    """One open machine, until its `close`."""
 
     @property
     def device(self) -> Device:
-        """What it is; goes into the dataset."""
+        """Description of the machine for the dataset."""
 
     def steadiness_probe(self) -> SteadinessProbe | None:
-        """Kernels that tell how fast the machine is at the moment; None where there are none."""
+        """Reference kernels that show the current speed of the machine; None without any."""
 
     @property
     def runtime(self) -> RuntimeDevice:
-        """That kernels are given."""
+        """Device that kernels are called with."""
 
     @property
     def threads(self) -> Threads:
@@ -154,32 +171,35 @@ class Machine(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """When rounds on it stop."""
+        """Limits at which rounds on this machine stop."""
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = ...) -> LoadedModel:
-        """Put a model and its inputs on the machine.
+        """Load a model and its inputs on the machine.
 
         Args:
-            copies: in other memory that `LoadedModel.moved` goes through, at most; where memory is not ours to choose
-                there is one.
+            copies: largest number of copies at other addresses for `LoadedModel.moved`; one if op_profiler cannot
+                choose the addresses.
         """
 
     def running_seconds(self) -> float | None:
-        """Seconds that models and kernels ran so far, without what it takes to reach the machine; None: not told."""
+        """Return how long models and kernels have run so far, in seconds, without the time to reach the machine;
+        None if unknown."""
 
     def meter(self, threads: int | None = None) -> LoadMeter | None:
-        """Reads the load that others put on what so many threads use; None where it cannot be read.
+        """Return a meter of the background load on the cores that the threads use; None if the load cannot be read.
 
         Args:
-            threads: None for all that may be used.
+            threads: thread count; None for all available cores.
         """
 
     def conditions(self) -> dict[str, Any] | None:
-        """What it tells of its state at this moment, by names with units: of a GPU clocks, temperature, power, and what
-        holds its clock back. None where it tells nothing."""
+        """Return the current state of the machine by names with units; None if it reports none.
+
+        A GPU reports clocks, temperature, power, and the reasons that limit its clock.
+        """
 
     def energy_mj(self) -> float | None:
-        """A counter of the energy used so far, millijoules; None where there is none."""
+        """Return the energy used so far in millijoules, from a counter; None without one."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release the machine."""

@@ -1,4 +1,4 @@
-"""Opens the machine that a target is measured on: this one, or another behind RPC."""
+"""`open_machine`: opens the machine that a target is measured on: this one, or another behind RPC."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from op_profiler.targets.target import kind_of
 
 
 def open_machine(name: str, target: Target, place: Place | None, cores: Sequence[int] | None = None) -> Machine:
-    """The machine that code for a target runs on.
+    """Open the machine that code for a target runs on.
 
     Args:
         name: the target as the user wrote it.
-        target: what `op_profiler.targets.target.resolve_target` made of it.
-        place: of a machine behind RPC; None for this one.
-        cores: of this machine's processor, those that threads may be bound to; None for all.
+        target: result of `op_profiler.targets.target.resolve_target`.
+        place: address of a machine behind RPC; None for this machine.
+        cores: cores of this machine's processor that threads may be bound to; None for all.
 
     Raises:
         MeasureError: there is no such machine, or it does not answer.

@@ -1,4 +1,4 @@
-"""From a target as the user writes it to its kind, to TVM's target, and to the TVM that compiles for it."""
+"""Conversion of a target as the user writes it to its kind, to TVM's target, and to the TVM that compiles for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from op_profiler.targets.target_kind import TargetKind
 
 
 def kind_of(target: str) -> TargetKind:
-    """The kind of a target as the user wrote it: its first word.
+    """Return the kind of a target as the user wrote it: its first word.
 
     Raises:
         UsageError: the target is empty.
-        UnknownNameError: there is no such kind; tells which there are.
+        UnknownNameError: there is no such kind; the message lists the kinds.
     """
     name = _first_word(target)
     if not name:
@@ -34,45 +34,46 @@ def _first_word(target: str) -> str:
 
 
 def locks_of(targets: Sequence[str]) -> list[str]:
-    """What is measured on for these targets: this machine's processor, its GPU; always in the same order.
+    """Return the names of the locks for measuring these targets (this machine's processor, its GPU), in a fixed order.
 
-    Boards have no lock of ours: their tracker gives them to one at a time.
+    Boards need no lock: their tracker gives a board to one process at a time.
     """
     locks = {kind_of(target).lock() for target in targets}
     return sorted(lock for lock in locks if lock is not None)
 
 
 def options_of(target: str) -> str:
-    """What stands behind the first word."""
+    """Return the text after the first word of a target."""
     return " ".join(target.split()[1:])
 
 
 def use_build_for(*targets: str, compiler: str = DEFAULT_COMPILER) -> None:
     """Let this process, and those that it starts, use a compiler, with the TVM that can compile for these targets.
 
-    The default compiles for processors alone; any other does that too, and a process holds one.
+    The default TVM compiles only for processors; any other TVM also does. A process can load only one.
 
     Raises:
-        OpProfilerError: this process has imported another TVM already.
+        OpProfilerError: this process has already imported another TVM.
     """
     named = next((target for target in targets if kind_of(target).tvm_build != DEFAULT_BUILD), targets[0])
     use_build(compiler, kind_of(named).tvm_build, named)
 
 
 def resolve_target(target: str) -> Target:
-    """The `tvm.target.Target` of a name; what is of no kind here, as in a log of others, is left to TVM.
+    """Return the `tvm.target.Target` for a target string; a string of no known kind, as in foreign logs, is passed to
+    TVM.
 
     Raises:
-        UsageError: TVM does not understand the target string, or LLVM an option in it.
+        UsageError: TVM does not accept the target string, or LLVM does not accept an option in it.
     """
     return kind_of(target).resolve(target) if _first_word(target) in (*TARGETS, "") else tvm_target(target)
 
 
 def tvm_target(text: str) -> Target:
-    """What TVM makes of a target string.
+    """Return TVM's target for a target string.
 
     Raises:
-        UsageError: it does not understand it.
+        UsageError: TVM does not accept it.
     """
     load_tvm()
     try:
@@ -83,8 +84,10 @@ def tvm_target(text: str) -> Target:
 
 
 def tvm_identity(target: str, compiler: str = DEFAULT_COMPILER) -> str:
-    """The TVM build that a worker will use for a target, told without importing it; of another compiler than relay
-    behind the compiler's name."""
+    """Return the TVM build that a worker will use for a target, without importing it.
+
+    For another compiler than relay, the name of the compiler comes first.
+    """
     found = _tvm_in_home() or COMPILERS.get(compiler).tvm_identity(kind_of(target).tvm_packages)
     return found if compiler == DEFAULT_COMPILER else f"{compiler} {found}"
 

@@ -56,7 +56,7 @@ def test_an_unknown_processor_learns_with_what_ships(
     query = query_of(calibrated_here)
     kept, made = (one.base.regressed(one.method, one.models, query) for one in (again, found))
     assert np.array_equal(kept, made)
-    assert said[-1].startswith("learned from") and "ships of others" in said[-1]
+    assert said[-1].startswith("fitted to") and "other processors" in said[-1]
 
 
 def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples, predictor: OperatorPredictor) -> None:

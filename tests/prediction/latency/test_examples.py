@@ -189,7 +189,7 @@ def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: p
         found = open_predictor.examples_for(db="sqlite:///x.db", device=None, compiler=compiler)
         assert set(found.model % 2) == {number}
     monkeypatch.setattr(open_predictor, "devices_in", lambda **_: known.devices)
-    with pytest.raises(DatasetError, match="no times of --compiler relax in what ships"):
+    with pytest.raises(DatasetError, match="no times of --compiler relax in the data included"):
         open_predictor.open_predictor(compiler="relax")
 
 
@@ -206,5 +206,5 @@ def test_where_no_time_can_be_learned_from_the_reasons_are_told(
     monkeypatch.setattr(open_predictor, "load_examples", lambda **_: hot)
     for there in (known.devices, []):
         monkeypatch.setattr(open_predictor, "devices_in", lambda there=there, **_: there)
-        with pytest.raises(DatasetError, match=r"learn from in .*//me@h/x \(1 not in a model\).* Collect while"):
+        with pytest.raises(DatasetError, match=r"no usable time in .*//me@h/x \(1 not in a model\).* Collect while"):
             open_predictor.examples_for(db="postgresql://me:secret@h/x", device=None)

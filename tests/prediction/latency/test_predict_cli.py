@@ -351,7 +351,7 @@ def test_calibrate_measures_and_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     found = json.loads(op_profiler(*line).stdout)
     assert found["operators"] >= 20
     said = _run("predict", "mlp").stderr
-    assert "adapted to" in said or "learned from" in said, "by whether this processor ships"
+    assert "adapted to" in said or "fitted to" in said, "by whether this processor ships"
 
 
 def test_several_models_are_rows_the_fastest_first(db: str, tmp_path: Path) -> None:

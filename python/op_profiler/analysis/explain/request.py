@@ -40,7 +40,8 @@ class ExplainRequest:
     shipped: Annotated[
         bool,
         Option(
-            "shipped (with the project) or none, beside --db: what says what searches bring.",
+            "Searches from which the gain of tuning is predicted, in addition to those in --db: shipped (included with "
+            "the package) or none.",
             MEASURING,
             name="trials_from",
             parse=parse_trials_from,
@@ -50,9 +51,9 @@ class ExplainRequest:
     db: Annotated[
         str | None,
         Option(
-            "SQLAlchemy address of a dataset: where an operator's key is from, whose trials and vendor's times of "
-            "this machine are compared with, and which keeps what is found of a model that it has, for op-profiler "
-            f"report. Default: {DEFAULT_DB} if it is there.",
+            "Dataset (SQLAlchemy URL) to look up the key of an operator, schedule trials and vendor's times. If it "
+            "contains the model, it also stores the explanation for op-profiler report. Default: "
+            f"{DEFAULT_DB} if it exists.",
             OUTPUT,
         ),
     ] = None

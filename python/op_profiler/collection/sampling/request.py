@@ -41,11 +41,13 @@ def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
 class SampleRequest:
     """Options of sampling: which operators, and how many."""
 
-    config: Annotated[Path | None, Option("Grid of convolutions in TinyNAS's format.", _WHAT)] = None
+    config: Annotated[
+        Path | None, Option("File with a grid of convolutions to measure, in TinyNAS's format.", _WHAT)
+    ] = None
     skip_rule: Annotated[
         tuple[str, ...],
         Option(
-            "Rules of the grid to leave out, by commas, or 'list'.",
+            "Rules of the grid to ignore, separated by commas; 'list' prints the rules.",
             _WHAT,
             parse=or_nothing(parse_names),
             shown="no_stem",
@@ -54,38 +56,53 @@ class SampleRequest:
     kinds: Annotated[
         tuple[str, ...] | None,
         Option(
-            "Kinds of operators to draw, by commas, 'all', or 'list'. Default: the usual ones.",
+            "Kinds of operators to draw, separated by commas, or 'all'; 'list' prints the kinds. Default: the usual "
+            "kinds.",
             _WHAT,
             parse=parse_names,
         ),
     ] = None
     models: Annotated[
         tuple[str, ...] | None,
-        Option("Take the operators of models: source:name, by commas.", _WHAT, parse=parse_names),
+        Option("Measure the operators of these models (source:name), separated by commas.", _WHAT, parse=parse_names),
     ] = None
-    batches: Annotated[tuple[int, ...], Option("Batch sizes of --models.", _WHAT, parse=parse_counts, shown="1")] = (1,)
+    batches: Annotated[tuple[int, ...], Option("Batch sizes for --models.", _WHAT, parse=parse_counts, shown="1")] = (
+        1,
+    )
     resolutions: Annotated[
         tuple[int, ...],
         Option(
-            "Image sizes of --models: 160,224; default: the model's.", _WHAT, parse=or_nothing(parse_counts), shown=""
+            "Image sizes for --models, such as 160,224. Default: those of each model.",
+            _WHAT,
+            parse=or_nothing(parse_counts),
+            shown="",
         ),
     ] = ()
     sequence_lengths: Annotated[
         tuple[int, ...],
-        Option("Tokens for --models; default: the model's.", _WHAT, parse=or_nothing(parse_counts), shown=""),
+        Option(
+            "Tokens per sequence for --models. Default: those of each model.",
+            _WHAT,
+            parse=or_nothing(parse_counts),
+            shown="",
+        ),
     ] = ()
-    adaptive: Annotated[bool, Option("Draw where the predictor is least sure.", _WHAT)] = False
+    adaptive: Annotated[bool, Option("Draw the operators whose predictions are least certain.", _WHAT)] = False
     cached: Annotated[
-        bool, Option("Few random operators a batch, whose weights stay in the cache, as a recurrent cell's do.", _WHAT)
+        bool,
+        Option(
+            "Draw small batches of operators, whose weights stay in the cache, like those of a recurrent cell.", _WHAT
+        ),
     ] = False
     count: Annotated[
-        int | None, Option("Operators to measure in all, and those that fill the last batch.", _HOW_MUCH)
+        int | None, Option("Number of operators to measure in total; the last batch is always completed.", _HOW_MUCH)
     ] = None
     budget_seconds: Annotated[
-        float | None, Option("Time to spend: 90s, 10m, 2h.", _HOW_MUCH, flags=("--budget",), parse=parse_duration)
+        float | None,
+        Option("Time to spend, such as 90s, 10m or 2h.", _HOW_MUCH, flags=("--budget",), parse=parse_duration),
     ] = None
-    rounds: Annotated[int, Option("Most times that each operator is run.", _HOW_MUCH)] = USUAL_ROUNDS
-    seed: Annotated[int, Option("Of everything that is drawn.", _HOW_MUCH)] = 0
+    rounds: Annotated[int, Option("Largest number of rounds for each operator.", _HOW_MUCH)] = USUAL_ROUNDS
+    seed: Annotated[int, Option("Seed of the random draws.", _HOW_MUCH)] = 0
 
     def check(self) -> None:
         """Refuse what does not go together.
@@ -181,13 +198,17 @@ class CalibrateRequest:
 
     budget_seconds: Annotated[
         float,
-        Option("Time to spend: 90s, 3m, 1h.", _HOW_MUCH, flags=("--budget",), parse=parse_duration, shown="3m"),
+        Option(
+            "Time to spend, such as 90s, 3m or 1h.", _HOW_MUCH, flags=("--budget",), parse=parse_duration, shown="3m"
+        ),
     ] = 180.0
-    rounds: Annotated[int, Option("Most times that each operator is run.", _HOW_MUCH)] = 7
+    rounds: Annotated[int, Option("Largest number of rounds for each operator.", _HOW_MUCH)] = 7
     seed: Annotated[
         int,
         Option(
-            "Of small operators, and of those that follow when all that were chosen are measured.", _HOW_MUCH, least=0
+            "Seed of the random operators: small ones, and further ones if time is left after the selected operators.",
+            _HOW_MUCH,
+            least=0,
         ),
     ] = 0
 

@@ -34,21 +34,21 @@ class ScheduleRequest:
 
     build: BuildRequest = BuildRequest()
     device: Annotated[
-        str | None, Option("Whose trials tell what is known: a device's key or a part of its processor's name.")
+        str | None, Option("Device whose trials are used: its key, or a part of its processor's name.")
     ] = None
-    k: Annotated[int, Option("How many schedules to propose for an op that was never tuned.")] = 8
-    verify: Annotated[int, Option("Measure so many of them.")] = 0
+    k: Annotated[int, Option("Number of schedules to propose for an operator that was never tuned.")] = 8
+    verify: Annotated[int, Option("Measure this many of the proposed schedules.")] = 0
     shipped: Annotated[
         bool,
         Option(
-            "shipped (with the project) or none, beside --db.",
+            "Trials to use in addition to those in --db: shipped (included with the package) or none.",
             name="trials_from",
             parse=parse_trials_from,
             shown="shipped",
         ),
     ] = True
     db: Annotated[
-        str | None, Option(f"SQLAlchemy address of the dataset. Default: {DEFAULT_DB} if it is there.", OUTPUT)
+        str | None, Option(f"Dataset with trials (SQLAlchemy URL). Default: {DEFAULT_DB} if it exists.", OUTPUT)
     ] = None
 
     def check(self) -> None:

@@ -29,24 +29,24 @@ class ExportRequest:
     format: Annotated[
         str | None,
         Option(
-            "Of the file: {formats}. Left out: what its name ends with, .parquet, .csv or .jsonl; parquet where "
-            "it has no end."
+            "Format of the file: {formats}. Default: by the extension .parquet, .csv or .jsonl; parquet if there is no "
+            "extension."
         ),
     ] = None
     table: Annotated[
-        str, Option("measurements, or coruns: operators that ran side by side, beside themselves alone.")
+        str, Option("Table to export: measurements, or coruns (times of operators side by side and in isolation).")
     ] = "measurements"
-    where: Annotated[str, Option("SQL condition over the columns; see --columns.")] = ""
+    where: Annotated[str, Option("SQL condition that rows must fulfil; --columns lists the columns.")] = ""
     partition_by: Annotated[
         tuple[str, ...],
         Option(
-            "Columns, by commas: a folder of Parquet files, parted by their values as DuckDB reads it.",
+            "Write a folder of Parquet files, partitioned by the values of these columns, separated by commas.",
             parse=or_nothing(parse_names),
             shown="",
         ),
     ] = ()
-    threads: Annotated[int | None, Option("Only what was measured with this many threads.")] = None
-    device: Annotated[str | None, Option("Only this processor (its name) or device (its key).")] = None
+    threads: Annotated[int | None, Option("Export only measurements at this thread count.")] = None
+    device: Annotated[str | None, Option("Export only measurements of this processor (name) or device (key).")] = None
     db: DbOption = DEFAULT_DB
 
     def write(self, path: Path) -> Exported:
@@ -107,16 +107,14 @@ class ImportRequest:
 
     format: Annotated[
         str | None,
-        Option("Of the file: {formats}. Left out: of .parquet, .csv and .jsonl its own; otherwise autotvm."),
+        Option("Format of the file: {formats}. Default: by the extension .parquet, .csv or .jsonl; otherwise autotvm."),
     ] = None
-    device: Annotated[str | None, Option("Name of the device that was measured, where the format does not say it.")] = (
-        None
-    )
+    device: Annotated[str | None, Option("Name of the measured device, if the file does not contain it.")] = None
     precision: Annotated[
         Precision | None,
         Option(
-            "float32, float16 or int8, where the format does not say it. Left out: float32, unless the name of a "
-            "file has another one, as in table.int8.txt; then it has to be given.",
+            "Precision, if the file does not contain it: float32, float16 or int8. Default: float32. Required if the "
+            "name of the file has another precision, as in table.int8.txt.",
             parse=_precision,
         ),
     ] = None

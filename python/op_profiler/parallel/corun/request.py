@@ -58,20 +58,29 @@ class CorunRequest:
 
     models: tuple[ModelRequest, ...] = ()
     policy: Annotated[
-        str, Option("How to plan: {policies}, collaborate, auto; with --cluster several by commas.", _PLAN)
+        str,
+        Option("Planning policy: {policies}, collaborate, auto. With --cluster: several, separated by commas.", _PLAN),
     ] = AUTO
-    plan: Annotated[Path | None, Option("Run a plan that was made before.", _PLAN, metavar="<file>")] = None
+    plan: Annotated[Path | None, Option("Run this stored plan (written by --save-plan).", _PLAN, metavar="<file>")] = (
+        None
+    )
     merge: Annotated[bool, Option("Merge operators that read the same input into one kernel.", _PLAN)] = False
-    costs: Annotated[str, Option("What plans are made from: measured here, or predicted.", _PLAN)] = "measured"
+    costs: Annotated[str, Option("Times of operators to plan with: measured on this machine, or predicted.", _PLAN)] = (
+        "measured"
+    )
     threads: Annotated[
-        int | None, Option("Cores that a plan may use; default: all.", _PLAN, name="cores", flags=("--threads",))
+        int | None,
+        Option("Number of cores that a plan may use. Default: all.", _PLAN, name="cores", flags=("--threads",)),
     ] = None
-    streams: Annotated[int | None, Option("Streams that a plan for cuda may use; default: 4.", _PLAN)] = None
-    rounds: Annotated[int, Option("How often plan and sequential are timed, in turn.", _PLAN)] = 40
+    streams: Annotated[int | None, Option("Number of streams that a plan for cuda may use. Default: 4.", _PLAN)] = None
+    rounds: Annotated[
+        int, Option("Number of rounds; each round times the plan and sequential execution once.", _PLAN)
+    ] = 40
     targets: Annotated[
         tuple[str, ...],
         Option(
-            "llvm, cuda, a TVM target, or several of them, one board's among them, for several models.",
+            "Target: llvm, cuda or a TVM target. With several models also several targets, separated by commas, at "
+            "most one of them a board.",
             MODEL,
             name="target",
             parse=parse_targets,

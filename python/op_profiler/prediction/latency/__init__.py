@@ -1,4 +1,4 @@
-"""Predictors of operator and network latency on a device, learned from a dataset."""
+"""Predictors of the latency of operators and networks on a device, fitted to a dataset."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Predictors for a device with only few measured operators, adapted from another device's predictor.
+"""Predictors for a device with few measured operators, adapted from another device's predictor.
 
-Another device's predictor says how operators compare with each other, from their loops where these are known; what the
-new device changes about that is learned from the few (`op_profiler.prediction.latency.correction`). The description
-of an operator is put in the vectors of the device that is known first, see `op_profiler.prediction.latency.vectors`.
+The other device's predictor estimates how the times of operators compare with each other, from their loops where these
+are known. A correction of these estimates is learned from the few measurements on the new device
+(`op_profiler.prediction.latency.correction`). The description of an operator is first converted to the vector length of
+the other device, see `op_profiler.prediction.latency.vectors`.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ _FEWEST = 5
 
 
 def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
-    """The predictor of one device for another.
+    """Adapt the predictor of one device to another device.
 
     Args:
-        source: with regressions.
-        target: measurements on the new device, at thread counts that the source knows, in its usual state
-            (`op_profiler.prediction.latency.steady_times.steady`). All are looked up; of more than `MOST_LEARNED`,
-            whose operators are drawn by chance, the others teach nothing.
+        source: predictor of the other device, with regressions.
+        target: measurements on the new device at its reference state
+            (`op_profiler.prediction.latency.steady_times.steady`), at thread counts of `source`. The adapted predictor
+            looks all of them up. If there are more than `MOST_LEARNED`, it learns from a random subset of the operators
+            only.
 
     Raises:
-        DatasetError: too few of them.
-        UsageError: the source regresses nothing.
+        DatasetError: there are too few measurements.
+        UsageError: `source` has no regressions.
     """
     query = query_of(target)
     if kind_of(source.device.target).on_gpu != kind_of(target.devices[int(target.device[0])].target).on_gpu:
@@ -81,7 +83,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
 def _correction(
     source: OperatorPredictor, ratio: float, query: Query, above_bound: np.ndarray, weight: np.ndarray
 ) -> Correction:
-    """What is left of the logarithms of time over the source's bound, learned."""
+    """Fit the correction of the source's estimates to the measurements, on a logarithmic scale."""
     as_source = Correction.seen_in(ratio, query)
     base = dataclasses.replace(source.base, correction=None)
     said = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
@@ -90,12 +92,15 @@ def _correction(
 
 
 def _half_width(correction: Correction, operator: np.ndarray, query: Query, hidden: np.ndarray) -> float:
-    """What covers the errors of operators that were left out, with all their thread counts together.
+    """Return the half width that covers the errors of operators that were left out, each with all its thread counts.
 
-    `hidden` is the part of each error that does not show, for another reason than those that do: their squares add up.
+    The quantile is taken over operators, of the largest error of each: two times of one operator contain little more
+    information than one (Dunn, Wasserman & Ramdas, Distribution-free prediction sets for two-layer hierarchical models,
+    JASA 118, 2023).
 
-    The quantile is taken over operators, by the largest error of each: two times of one operator say little more than
-    one (Dunn, Wasserman & Ramdas, Distribution-free prediction sets for two-layer hierarchical models, JASA 118, 2023).
+    Args:
+        hidden: the part of each error that the left-out measurements do not show. Its cause is independent of the
+            visible part, so the squares are added.
     """
     distinct, group = np.unique(operator, return_inverse=True)
     errors = np.hypot(correction.off_if_left_out(query, group), hidden)

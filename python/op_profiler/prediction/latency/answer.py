@@ -1,4 +1,4 @@
-"""From a request to the predictor that answers it, and to the network in question."""
+"""Selection of the predictor for a request, and lowering of the network that the request asks about."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ CALIBRATION = "a calibration"
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """The predictor that answers a request.
+    """The predictor that was selected for a request.
 
     Attributes:
-        request: that was made.
-        predictor: that answers it.
-        device: of what ships that was chosen, where the request names none.
-        wanted: what the user named to learn from, or `CALIBRATION`; None where nothing was named.
-        target: that models are lowered for.
-        threads: thread counts that it is asked about; 0 on a GPU.
+        request: the request.
+        predictor: the selected predictor.
+        device: device with included data that was selected because the request names none; None otherwise.
+        wanted: dataset or predictor that the user named, or `CALIBRATION`; None if nothing was named.
+        target: target that models are lowered for.
+        threads: requested thread counts; 0 on a GPU.
     """
 
     request: PredictRequest
@@ -46,12 +46,12 @@ class Chosen:
 
     @property
     def origin(self) -> str:
-        """A sentence about the device whose times the predictor learned."""
+        """A sentence about the device whose measurements the predictor was fitted to."""
         return whose_times(self.predictor.device, self.wanted, self.request.target)
 
     @property
     def of_another(self) -> bool:
-        """Whether the times are of another machine although the user named none."""
+        """Whether the predicted times are of another machine although the user named none."""
         return of_another(self.predictor.device, self.wanted, self.request.target)
 
     @functools.cached_property
@@ -61,35 +61,36 @@ class Chosen:
 
     @property
     def for_this_machine(self) -> bool:
-        """Whether a measurement on this machine's processor can check what it predicts."""
+        """Whether measurements on this machine's processor can check the predictions."""
         device, kind = self.predictor.device, kind_of(self.predictor.device.target)
         here = self.wanted in (None, CALIBRATION) or of_this_machine(device)
         return here and kind.on_host and self.request.target in (None, kind.name)
 
     @functools.cached_property
     def _checks(self) -> list[Check]:
-        """That were made on this machine, where the prediction is for it."""
+        """Checks that were made on this machine; empty if the predictions are not for it."""
         if not self.for_this_machine or not checks.tally_file().exists():
             return []
         return checks.stored(kind_of(self.predictor.device.target).machine_identity())
 
     def widening(self, threads: int) -> float:
-        """Factor on the half-widths of intervals that checks on this machine ask for."""
+        """Return the factor by which checks on this machine widen the half-widths of intervals."""
         return checks.widening(self._checks, self.version, threads) if self._checks else 1.0
 
     def predict(self, network: Network, threads: int) -> NetworkPrediction:
-        """The network, with intervals as wide as checks on this machine ask for."""
+        """Predict a network, with intervals widened according to the checks on this machine."""
         return predict_network(self.predictor, network, threads=threads, widening=self.widening(threads))
 
 
 def choose(request: PredictRequest, note: Note) -> Chosen:
-    """The predictor for a request that was checked.
+    """Select the predictor for a request.
 
     Args:
-        note: told what takes long.
+        request: a request after its `check`.
+        note: called with a text before each step that takes long.
 
     Raises:
-        OpProfilerError: there is none, or the target or the thread counts are not those of its times.
+        OpProfilerError: there is no such predictor, or it has no times for the target or a thread count.
     """
     target, device, threads = request.target, request.device, request.threads or (1,)
     on_gpu = target is not None and kind_of(target).on_gpu
@@ -136,7 +137,7 @@ def network_of(
         lower: as of `lowered_model`.
 
     Raises:
-        OpProfilerError: the model cannot be read or lowered, or its inputs are of another type.
+        OpProfilerError: the model cannot be read or lowered, or its inputs have another type.
     """
     build = BuildRequest(
         model=request.model,
@@ -157,7 +158,7 @@ def network_of(
 
 
 def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str, NetworkPrediction]:
-    """Return the prediction of each method that only regresses, by its name."""
+    """Return the predictions of all methods that use regression only, by name."""
     request, found = chosen.request, {}
     for choice, method in PREDICTORS.available():
         if method.only_regresses:

@@ -1,4 +1,4 @@
-"""`Base`: what regressions see besides an operator's description: columns of its loops, and modelled times."""
+"""`Base`: inputs of regressions besides an operator's description: columns of its loops, and modelled times."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _OWN = 0
 
 @dataclasses.dataclass(frozen=True)
 class Base:
-    """What regressions need of one device, fitted to it.
+    """Models of one device that give regressions their inputs, fitted to its measurements.
 
     Attributes:
-        kernels: of a processor, or of a GPU; None where the loops of too few measured operators are known.
-        correction: for another device than the one that it was fitted to, or for one that few measurements are of;
-            None: there is none.
+        kernels: model of kernels on a processor or a GPU; None if the loops of too few measured operators are known.
+        correction: correction for another device than the one that the models were fitted to, or for a device with few
+            measurements; None without a correction.
         vector_ratio: how much longer the vectors are in which regressions see operators, see
             `op_profiler.prediction.latency.vectors`.
     """
@@ -49,11 +49,11 @@ class Base:
         like: Sequence[tuple[KernelModel, float]] = (),
         multiprocessors: int | None = None,
     ) -> Base:
-        """Fit to measurements, one per entry of `query`.
+        """Fit the models to measurements, one per entry of `query`.
 
         Args:
-            like: of other processors, see `KernelModel.fit`.
-            multiprocessors: of a GPU; None of a processor.
+            like: kernel models of other processors, see `KernelModel.fit`.
+            multiprocessors: number of multiprocessors of a GPU; None for a processor.
         """
         if query.has_loops.sum() < FEWEST_WITH_LOOPS:
             return cls(roofline, None)
@@ -62,8 +62,11 @@ class Base:
         return cls(roofline, KernelModel.fit(query, latency_us, weight, like))
 
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """Return the float32 columns of entries with known loops: `plain_columns`, columns of the loops, and the
-        logarithms of the model's two times over the roofline bound."""
+        """Return the float32 columns of entries with known loops.
+
+        These are `plain_columns`, columns of the loops, and the logarithms of the model's two times over the roofline
+        bound.
+        """
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
         above = np.log(self.kernels.times_us(query) / bound[:, None])
@@ -84,8 +87,10 @@ class Base:
         return models if self.kernels is None else models[: len(models) - len(method.regressors(0))]
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
-        """Return the estimates of the regressions, shape (entries,), corrected if there is a correction: with loop
-        columns where loops are known; NaN without regressions."""
+        """Return the estimates of the regressions with the correction, shape (entries,); NaN without regressions.
+
+        Regressions with loop columns are used for entries whose loops are known.
+        """
         if self.correction is None:
             return self._regressed(method, models, query)
         said = self._regressed(method, models, self.correction.seen(query))
@@ -106,12 +111,12 @@ class Base:
 
 @dataclasses.dataclass(frozen=True)
 class Lesson:
-    """Measurements of one device, one an entry.
+    """Measurements of one device to train regressions on, one per entry.
 
     Attributes:
-        base: of that device.
-        target: logarithm of the time over the bound of the base's roofline.
-        weight: how much each counts.
+        base: models of that device.
+        target: logarithm of the time over the roofline bound.
+        weight: weight of each entry.
     """
 
     base: Base
@@ -120,21 +125,22 @@ class Lesson:
     weight: np.ndarray
 
     def take(self, mask: np.ndarray) -> Lesson:
-        """The entries of a mask."""
+        """Return the entries of a mask."""
         return dataclasses.replace(
             self, query=self.query.take(mask), target=self.target[mask], weight=self.weight[mask]
         )
 
 
 def trained(method: Method, seed: int, lessons: Sequence[Lesson], *, plain: bool = True) -> list[Regressor]:
-    """Regressions of the targets: those that see no loops; where the model was fitted, behind them as many that do.
+    """Train regressions: first those without loop columns, then, if the kernel model was fitted, as many with them.
 
-    They learn what a device's laws leave. Much of that is the same on every processor, so measurements on others teach
-    too; a column says of which device they are.
+    The regressions learn the difference between the measured times and the analytic models of a device. Much of this
+    difference is the same on all processors, so measurements on other processors help; a column identifies the device
+    of an entry.
 
     Args:
-        lessons: first those of the device that will be asked about.
-        plain: False: none that see no loops, where there are others.
+        lessons: first the measurements of the device to predict for, then those of other devices.
+        plain: False: train no regressions without loop columns if there are others.
     """
     looped = method.regressors(seed) if lessons[_OWN].base.kernels is not None else []
     models = method.regressors(seed) if plain or not looped else []
@@ -155,10 +161,10 @@ def trained(method: Method, seed: int, lessons: Sequence[Lesson], *, plain: bool
 
 
 def _start(number: int, columns: np.ndarray) -> np.ndarray:
-    """What regression `number` learns the rest of: by turns the model's time by the costs of all kernels, and by those
-    of one kind.
+    """Return the modelled time whose error regression `number` learns.
 
-    Trees say the same beyond what they have seen. So two that start from different laws are off there in different
-    ways, and their mean less than each.
+    Odd and even regressions use two models of the time: by the costs of all kernels, and by those of one kind of
+    kernels. Beyond the sizes that were measured, trees predict a constant. Two regressions that start from different
+    models are then wrong in different ways, and the mean of both has a smaller error than each.
     """
     return columns[:, number % 2 - 2].astype(np.float64)

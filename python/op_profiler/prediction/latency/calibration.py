@@ -1,7 +1,7 @@
-"""Notes of ``op-profiler calibrate``: the dataset with the times of this machine, for each target.
+"""Calibrations by ``op-profiler calibrate``: which dataset has the times of this machine, for each target.
 
-A note in the user's data folder says where the measurements of a target on this machine lie. What is collected there
-later counts too, since the dataset is read again whenever a predictor is opened.
+A file in the user's data folder stores the URL of the dataset for each target on this machine. The dataset is read
+again whenever a predictor is opened, so measurements that are added to it later are used too.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ FEWEST = 20
 
 
 def note_calibration(target: str, db: str, device: str) -> Path:
-    """Let predictions for a target on this machine start from a device of a dataset from now on.
+    """Store that predictions for a target on this machine use a device of a dataset from now on.
 
     Args:
-        db: SQLAlchemy address, absolute where it is a file.
-        device: key.
+        db: SQLAlchemy URL, absolute if it is of a file.
+        device: key of the device.
 
     Raises:
-        OpProfilerError: the note cannot be written.
+        OpProfilerError: the file cannot be written.
     """
     path, here = _path(), _here(target)
     with explained(str(path)), locked(path.with_suffix(".lock")):  # another target may be calibrated meanwhile
@@ -70,17 +70,17 @@ def note_calibration(target: str, db: str, device: str) -> Path:
 def calibrated(
     source: Callable[[], OperatorPredictor], target: str | None, note: Callable[[str], None] = lambda text: None
 ) -> OperatorPredictor | None:
-    """The predictor of this machine, of what was measured here and of what ships; None without a calibration.
+    """Return the predictor of this machine, from its measurements and the included data; None without a calibration.
 
-    On a processor that does not ship, where the loops of enough measurements are known, a predictor is fitted to them,
-    which what ships of other processors teaches too (`others` of `op_profiler.prediction.latency.fit.fit`). Else
-    `source` is adapted to them; where it is of the same processor, what it looks up is looked up still, unless it was
-    measured here too.
+    On a processor without included data, if the loops of enough measurements are known, a predictor is fitted to these
+    and to the included data of other processors (`others` of `op_profiler.prediction.latency.fit.fit`). Otherwise
+    `source` is adapted to the measurements. If `source` is of the same processor, operators that it looks up are still
+    looked up, unless they were measured on this machine too.
 
     Args:
-        source: gives the predictor that answers without a calibration.
+        source: returns the predictor that is used without a calibration.
         target: None for this processor.
-        note: told what was measured, and why a calibration cannot be used.
+        note: called with a text about what was measured, or why a calibration cannot be used.
     """
     found = _notes().get(_here(target or _PROCESSOR))
     if found is None:
@@ -103,7 +103,8 @@ def calibrated(
 def _learned(
     source: Callable[[], OperatorPredictor], examples: Examples, note: Callable[[str], None]
 ) -> OperatorPredictor:
-    """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
+    """Return the predictor that is fitted together with included data, or adapted from `source`; from the cache if
+    possible."""
     here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
     told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
     device = examples.devices[int(examples.device[0])]
@@ -112,11 +113,11 @@ def _learned(
     if told >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
 
         def fitted() -> OperatorPredictor:
-            note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
+            note(f"fitting a predictor to {len(examples):,} measurements and the included data; this is done once")
             return fit(examples, others=shipped_examples(note))
 
         found = predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
-        note(f"learned from {measured} operators that were measured on this machine, and from what ships of others")
+        note(f"fitted to {measured} operators measured on this machine, and to the included data of other processors")
         return found
     known = source()
 
@@ -146,8 +147,7 @@ def of_this_machine(device: DeviceName) -> bool:
 
 
 def of_another(device: DeviceName, asked: str | None, target: str | None = None) -> bool:
-    """Whether a device answers for another one, which the user wants and did not get; for the arguments see
-    `whose_times`."""
+    """Return whether the predicted times are of another device than the user wants; arguments as for `whose_times`."""
     if asked is not None:
         return False
     wanted = kind_of(target or _PROCESSOR)
@@ -159,11 +159,11 @@ def of_another(device: DeviceName, asked: str | None, target: str | None = None)
 
 
 def whose_times(device: DeviceName, asked: str | None, target: str | None = None) -> str:
-    """One sentence: whose times are predicted, and how to get those of the machine that the user has.
+    """Return one sentence about the device of predicted times, and how to get times of the user's machine.
 
     Args:
-        asked: whether a dataset, a predictor or a calibration was named; then its device is what the user wants.
-        target: that times are wanted for; None: this processor.
+        asked: dataset, predictor or calibration that the user named; its device is then what the user wants.
+        target: target of the wanted times; None for this processor.
     """
     there = f"{device.processor} ({device.target})"
     if device.compiler != DEFAULT_COMPILER:
@@ -180,7 +180,8 @@ def whose_times(device: DeviceName, asked: str | None, target: str | None = None
 
 
 def _here(target: str) -> str:
-    """A target, and on this processor which machine this is: the user's folder may be on several."""
+    """Return the key of a calibration: the target, and for this processor also the machine, as data folders may be
+    shared."""
     kind = kind_of(target)
     return f"{target} on {kind.machine_identity()}" if kind.on_host else target
 
@@ -190,7 +191,7 @@ def _path() -> Path:
 
 
 def _notes() -> dict[str, Any]:
-    """What was noted; nothing where the file is missing or damaged."""
+    """Return the stored calibrations; empty if the file is missing or damaged."""
     try:
         found = json.loads(_path().read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`predict_each`: predictions of many models on several devices, as an architecture search needs them."""
+"""`predict_each`: predictions of many models on several devices, for architecture search."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 @dataclasses.dataclass(frozen=True)
 class PredictedModel:
-    """A model on a device at a thread count.
+    """Prediction of a model on a device at a thread count.
 
     Attributes:
-        model: as it was asked for.
-        device, processor: key and name of the device; empty if it is not known, because the model failed.
-        threads: 0 on a GPU.
-        total_us, low_us, high_us: latency with its 90 % interval; None where an operator has no estimate. `low_us` is
-            then the least that the model takes.
+        model: name of the model, as requested.
+        device, processor: key and name of the device; empty if the model failed before they were known.
+        threads: thread count; 0 on a GPU.
+        total_us, low_us, high_us: latency with its 90 % interval. If an operator has no estimate, `total_us` and
+            `high_us` are None, and `low_us` is the least time of the model.
         sources: share of the time by source of the estimate (`TIERS`).
-        error: why there is no prediction; None where there is one.
+        error: why there is no prediction; None if there is one.
     """
 
     model: str
@@ -46,7 +46,7 @@ class PredictedModel:
 def predict_each(
     request: PredictRequest, models: Sequence[ListedModel], devices: Sequence[str | None], note: Callable[[str], None]
 ) -> Iterator[PredictedModel]:
-    """Predict every model on every device. A model that cannot be read or lowered is a candidate with its error.
+    """Predict every model on every device; a model that cannot be read or lowered is yielded with its error.
 
     Args:
         request: of one model, which is replaced.
@@ -54,7 +54,7 @@ def predict_each(
         note: receives the model that is lowered now.
 
     Raises:
-        OpProfilerError: a device or an option does not fit, whatever the model.
+        OpProfilerError: a device or an option is not valid for any model.
     """
     chosen: dict[str | None, Chosen] = {}
     with LoweringPool(of_many=True) as pool:
@@ -109,4 +109,4 @@ def _candidate(name: str, chosen: Chosen, found: NetworkPrediction) -> Predicted
 
 
 def _ignore(text: str) -> None:
-    """Each model would otherwise print what it is compared with."""
+    """Ignore notes: otherwise each model would print a line about the comparison of its outputs."""

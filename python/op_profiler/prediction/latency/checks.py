@@ -1,7 +1,7 @@
-"""The tally of checked predictions on this machine: a SQLite file in the user's data folder, and what it teaches.
+"""Checked predictions on this machine: an SQLite file in the user's data folder, and the intervals that follow from it.
 
-One row is one prediction that was compared with a measurement. The predictor's version is part of a row: another
-version starts with an empty tally.
+One row is one prediction that was compared with a measurement. Each row contains the version of the predictor, so a new
+version starts without checks.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _SIGNIFICANT = 0.05
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check:
-    """One prediction beside its measurement, in microseconds.
+    """One prediction and its measurement, in microseconds.
 
     Attributes:
         run: 16 hex digits, equal for all rows of one command.
         date: ISO 8601, UTC.
         machine: identity of the machine that measured.
-        predictor: digest of the predictor that answered.
+        predictor: digest of the predictor.
         kind: ``operator`` or ``network``.
-        key: workload key of the operator; of a network, 16 hex digits of its operators.
+        key: workload key of the operator; for a network, 16 hex digits of its operators.
         predicted_us, high_us: None for a lower bound.
-        score: error over half-width before any widening, both logarithmic; None for a lower bound and where disturbed.
-        verdict: a disturbed measurement is not counted.
+        score: error divided by the half-width before any widening, both logarithmic; None for a lower bound, and if the
+            measurement was disturbed.
+        verdict: whether the interval held; disturbed measurements are not counted.
     """
 
     run: str
@@ -65,7 +66,7 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(Check))
 
 @dataclasses.dataclass(frozen=True)
 class HeldChecks:
-    """How many checks of one kind held, by processor, thread count and predictor."""
+    """Number of checks of one kind, and of those that held, by processor, thread count and predictor."""
 
     processor: str
     threads: int
@@ -77,7 +78,7 @@ class HeldChecks:
 
 
 def tally_file() -> Path:
-    """The file of the tally, beside the notes of calibrations."""
+    """Return the path of the file with all checks, next to the calibrations."""
     return data_folder() / "checks.db"
 
 
@@ -85,7 +86,7 @@ def add(checks: Sequence[Check]) -> None:
     """Store all checks of a command in one transaction.
 
     Raises:
-        DatasetError: the tally cannot be written.
+        DatasetError: the file cannot be written.
     """
     places = ", ".join("?" * len(_COLUMNS))
     with _opened() as tally:
@@ -93,10 +94,10 @@ def add(checks: Sequence[Check]) -> None:
 
 
 def stored(machine: str) -> list[Check]:
-    """All checks of a machine, the oldest first; none where nothing was checked.
+    """Return all checks of a machine, the oldest first; empty if nothing was checked.
 
     Raises:
-        DatasetError: the tally cannot be read.
+        DatasetError: the file cannot be read.
     """
     if not tally_file().exists():
         return []
@@ -106,7 +107,7 @@ def stored(machine: str) -> list[Check]:
 
 
 def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
-    """The counts of each processor, thread count, predictor and kind."""
+    """Count the checks that held, by processor, thread count, predictor and kind."""
     groups: dict[tuple[str, int, str, str], list[Verdict]] = {}
     for one in checks:
         groups.setdefault((one.processor, one.threads, one.predictor, one.kind), []).append(one.verdict)
@@ -117,10 +118,10 @@ def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
 
 
 def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
-    """Factor on half-widths of a predictor's intervals at a thread count; 1 where they hold often enough here.
+    """Return the factor on half-widths of a predictor's intervals at a thread count; 1 if enough intervals hold.
 
-    The last check of each operator counts. Fewer than 90 % have to be significant in a one-sided binomial test; the
-    factor is then the conformal quantile of the scores.
+    Only the last check of each operator is used. If significantly fewer than 90 % of the intervals hold (one-sided
+    binomial test), the factor is the conformal quantile of the scores.
     """
     mine = [one for one in checks if (one.predictor, one.threads, one.kind) == (predictor, threads, "operator")]
     scores = np.array(list({one.key: one.score for one in mine if one.score is not None}.values()))
@@ -131,7 +132,8 @@ def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
 
 
 def _at_most(held: int, checked: int) -> float:
-    """Probability that at most `held` of `checked` intervals hold where each does with `COVERAGE`."""
+    """Return the probability that at most `held` of `checked` intervals hold if each holds with probability
+    `COVERAGE`."""
     return sum(math.comb(checked, k) * COVERAGE**k * (1 - COVERAGE) ** (checked - k) for k in range(held + 1))
 
 

@@ -1,10 +1,11 @@
-"""`Correction`: what few measurements on a device change about predictions that were learned elsewhere.
+"""`Correction`: changes to the predictions of another device, learned from few measurements on a device.
 
-The rest that is learned is the logarithm of measured over predicted. All operators have a part of it in common, those
-that are as parallel, those of one kind, those that are computed the same way, and those whose time goes into the same:
-arithmetic, chains of sums, calls, and what each cache and the memory hand on differ from processor to processor each by
-itself. Where the device that is known was wrong itself, as about kinds that were never measured on it, those are as far
-off whose loops do about the same. `op_profiler.prediction.latency.gaussian_process` weighs these against each other.
+The correction is learned from the logarithms of measured over predicted time. One part of it is common to all
+operators, other parts to operators that are equally parallel, of the same kind, computed in the same way, or that spend
+their time on the same work: processors differ separately in arithmetic, chains of sums, function calls, and in the
+bandwidth of each cache and of the memory. The other device's predictor may itself be wrong, for example about kinds of
+operators that were never measured there; its errors are similar for operators whose loops do similar work.
+`op_profiler.prediction.latency.gaussian_process` weighs these parts against each other.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class Correction:
     """Correction of predictions for another device, or for one with few measurements.
 
     Attributes:
-        ratio: how much longer the vectors of the device are that is known (`op_profiler.prediction.latency.vectors`).
-        looped: what is added where loops are known; None where they were not.
-        plain: what is added where they are not; None: nothing is.
-        loop_spreads: standard deviations of the loops of what it was fitted to, shape (len(LOOP_NAMES),).
+        ratio: vector length of the other device divided by that of this one (`op_profiler.prediction.latency.vectors`).
+        looped: correction of operators with known loops; None if no loops were known.
+        plain: correction of operators without known loops; None for no correction.
+        loop_spreads: standard deviations of the loop columns that the correction was fitted to, shape
+            (len(LOOP_NAMES),).
     """
 
     ratio: float
@@ -66,12 +68,12 @@ class Correction:
         roofline: Roofline,
         kernels: KernelModel | LaunchModel | None,
     ) -> Correction:
-        """Fit to measurements, one per entry of `query`.
+        """Fit the correction to measurements, one per entry of `query`.
 
         Args:
-            rest: logarithm of measured over what the other device's predictor says: with loops, which counts where
-                these are known, and without.
-            roofline: of the other device; `kernels`: too.
+            rest: two logarithms of measured over predicted time: of predictions with loops, which are used where loops
+                are known, and of predictions without loops.
+            roofline, kernels: models of the other device.
         """
         known = query.has_loops
         looped = None
@@ -87,14 +89,15 @@ class Correction:
     def of_held_out(
         cls, query: Query, rest: np.ndarray, weight: np.ndarray, kernels: KernelModel | LaunchModel
     ) -> tuple[Correction, np.ndarray]:
-        """Fit to the held-out errors of a device's own predictor, trained on few measurements and on other devices.
+        """Fit the correction to the held-out errors of a device's own predictor, trained on few measurements and other
+        devices.
 
         Args:
             query: measurements whose loops are known.
-            rest: logarithm of measured over predicted where each was held out.
+            rest: logarithm of measured over predicted time while each measurement was held out.
 
         Returns:
-            The correction, and what it leaves of the rest where all measurements of an operator are left out.
+            The correction, and the error that remains when all measurements of an operator are left out.
         """
         spreads = spreads_of(query.loops)
         process = GaussianProcess.fit(looped_places(query, kernels, spreads), rest, weight)
@@ -103,18 +106,18 @@ class Correction:
         return cls(1.0, part, None, spreads), left
 
     def seen(self, query: Query) -> Query:
-        """The operators as the other device's predictor takes them."""
+        """Return the operators as the other device's predictor needs them."""
         return self.seen_in(self.ratio, query)
 
     @staticmethod
     def seen_in(ratio: float, query: Query) -> Query:
-        """The operators with vectors `ratio` times as long."""
+        """Return the operators with vectors `ratio` times as long."""
         if ratio == 1.0:
             return query
         return dataclasses.replace(query, features=in_other_vectors(query.columns, ratio)[:, : len(NAMES)])
 
     def off_if_left_out(self, query: Query, group: np.ndarray) -> np.ndarray:
-        """Return the error on each measurement of the fit if its whole group were left out."""
+        """Return the error for each measurement when its whole group is left out of the fit."""
         assert self.plain is not None, "of `fit`"
         found = self.plain.off_if_left_out(group)
         if self.looped is not None:
@@ -139,22 +142,28 @@ def spreads_of(loops: np.ndarray) -> np.ndarray:
 
 
 def looped_places(query: Query, kernels: KernelModel | LaunchModel, spreads: np.ndarray) -> list[np.ndarray]:
-    """Return places by shares of the time in the model of kernels, and by loops: two operators are near if their
-    columns differ by one standard deviation in the root mean square."""
+    """Return coordinates of operators by shares of the modelled time, and by loops.
+
+    Two operators are near if their columns differ by one standard deviation in the root mean square.
+    """
     done = query.loops / (spreads * np.sqrt(len(spreads)))
     odd = _odd_lanes(query) if isinstance(kernels, KernelModel) else np.zeros((len(query), 1))
     return [*_places(query, kernels.threads, kernels.shares(query), odd), done]
 
 
 def _plain_places(query: Query, roofline: Roofline) -> list[np.ndarray]:
-    """By what the roofline says."""
+    """Return coordinates of operators by their shares of the roofline model's time."""
     parts = roofline.parts_us(query.amounts, query.threads)
     parts = np.concatenate([parts, roofline.call_us[np.searchsorted(roofline.threads, query.threads)][:, None]], axis=1)
     return _places(query, roofline.threads, parts / parts.sum(axis=1, keepdims=True), np.zeros((len(query), 1)))
 
 
 def _places(query: Query, threads: np.ndarray, shares: np.ndarray, odd: np.ndarray) -> list[np.ndarray]:
-    """For each kernel of the processes; `odd`: of `_odd_lanes`."""
+    """Return the coordinates of operators for each kernel of the Gaussian processes.
+
+    Args:
+        odd: as of `_odd_lanes`.
+    """
     most = _APART * (query.threads == threads.max()).astype(np.float64)[:, None]
     kinds = query.features[:, _KIND_COLUMNS].astype(np.float64)
     how = _NEAR * np.concatenate([kinds, _computed(query), odd], axis=1)
@@ -170,8 +179,10 @@ def _places(query: Query, threads: np.ndarray, shares: np.ndarray, odd: np.ndarr
 
 
 def _odd_lanes(query: Query) -> np.ndarray:
-    """Whether vectors hold a number of values that is no power of two: each processor is slow at these in a way of its
-    own. Shape (entries, 1)."""
+    """Return whether kernels use vectors whose number of values is not a power of two, shape (entries, 1).
+
+    Each processor is slow at such vectors in a different way.
+    """
     odd, all_of_them = (
         sum(2.0 ** query.loops[:, LOOP_NAMES.index(f"{part}_{name}")].astype(np.float64) - 1.0 for part in PARTS)
         for name in ("odd_lanes", "arithmetic")
@@ -180,7 +191,7 @@ def _odd_lanes(query: Query) -> np.ndarray:
 
 
 def _computed(query: Query) -> np.ndarray:
-    """How operators of one kind are computed, as far as their schedules differ: 0 or 1, shape (entries, 8)."""
+    """Return by which kind of schedule operators are computed, as 0 or 1, shape (entries, 8)."""
     column = query.column
     windowed = np.any([column(name) > 0 for name in _WINDOWED], axis=0)
     last = (column("columns") == column("last_out")) & (column("out_width") != column("last_out"))

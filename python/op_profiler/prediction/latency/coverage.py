@@ -22,17 +22,18 @@ beyond the sizes of their anchor 1.4 times, with an attribute that was never mea
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """How many operators with a word a predictor has learned from; see `Query.op_sets` and `Query.forms` for words.
+    """Number of measured operators by their words: their ops, attributes and dtypes; see `Query.op_sets` and
+    `Query.forms`.
 
     Attributes:
-        own: distinct operators of the device itself, by word.
-        taught: those of other devices too, as far as regressions learned from them.
-        sizes: least and largest of the logarithms of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4),
-            by anchor.
-        least: below so many own ones a word is rare.
-        mainly: distinct own operators by the cost that takes half of their time (`KernelModel.main_costs`); empty where
-            the loops of too few are known, or where they are a GPU's.
-        networks: distinct own operators of networks, by word; empty where no network was measured.
+        own: number of distinct operators that were measured on the device itself, by word.
+        taught: the same, including the operators of other devices that regressions were trained on.
+        sizes: least and largest logarithm of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4), by
+            anchor.
+        least: a word with fewer own operators is rare.
+        mainly: number of distinct own operators by the cost that takes half of their time (`KernelModel.main_costs`);
+            empty on GPUs, and if too few loops are known.
+        networks: number of distinct own operators of networks, by word; empty if no network was measured.
     """
 
     own: dict[str, int]
@@ -44,10 +45,10 @@ class Coverage:
 
     @classmethod
     def of(cls, own: Query, others: Sequence[Query] = (), main_costs: np.ndarray | None = None) -> Coverage:
-        """What measurements of a device tell, and those of others that it is taught.
+        """Count the measurements of a device, and those of other devices that regressions are trained on.
 
         Args:
-            main_costs: as of `KernelModel.main_costs`, one an entry of `own`; None where they are not known.
+            main_costs: as of `KernelModel.main_costs`, one per entry of `own`; None if unknown.
         """
         mine = operators_with(own)
         taught = sum((operators_with(one) for one in others), mine)
@@ -59,14 +60,17 @@ class Coverage:
         return cls(dict(mine), dict(taught), _sizes((own, *others)), least, dict(mainly), networks)
 
     def has_dtypes(self, query: Query) -> np.ndarray:
-        """Mask of the entries whose dtypes were measured on the device."""
+        """Return the mask of entries whose dtypes were measured on the device."""
         known = [all(word in self.own for word in words if not _is_op(word)) for words in query.op_sets]
         return np.array(known, dtype=bool)[query.vocabulary]
 
     def learned(self, query: Query) -> np.ndarray:
-        """Mask of the entries that regressions know: of a heavy op they need several operators. What other ops compute
-        is in the loops; where these are not known, and no heavy op is there, they need one operator of each, and of
-        each text among the attributes of the anchor, such as the mode of a resize."""
+        """Return the mask of entries that regressions can estimate.
+
+        For a heavy op, several measured operators are needed. The work of other ops is described by the loops. If the
+        loops are unknown and there is no heavy op, one measured operator is needed for each op, and for each text among
+        the attributes of the anchor, such as the mode of a resize.
+        """
         heavy = [[op for op in words if op.partition(" of ")[0] in HEAVY] for words in query.op_sets]
         enough = np.array([all(self.taught.get(op, 0) >= self.least for op in ops) for ops in heavy], dtype=bool)
         seen = [bool(ops) or ops_in(words) <= self.taught.keys() for ops, words in zip(heavy, query.op_sets)]
@@ -75,8 +79,11 @@ class Coverage:
         return np.asarray(enough[query.vocabulary] & (described | query.has_loops))
 
     def outside(self, query: Query) -> np.ndarray:
-        """Mask of the entries with a rare anchor, attribute or dtype, with an op that nobody taught, or of other sizes
-        than all with their anchor."""
+        """Return the mask of entries unlike the measured operators.
+
+        These have a rare anchor, attribute or dtype, an op that was never measured, or sizes outside of those with
+        their anchor.
+        """
         ops = np.array([self._has_new(words) for words in query.op_sets], dtype=bool)
         forms = np.array([self._has_rare(words) for words in query.forms], dtype=bool)
         unknown = np.full((2, len(_SIZES)), np.nan)
@@ -86,13 +93,16 @@ class Coverage:
         return np.asarray(ops[query.vocabulary] | forms[query.form] | ~inside.all(axis=1))
 
     def in_no_network(self, query: Query) -> np.ndarray:
-        """Mask of the entries with an op or a dtype that fewer operators of networks have than a word needs; none where
-        no network was measured."""
+        """Return the mask of entries with an op or a dtype that is rare in measured networks.
+
+        No entry is in the mask if no network was measured.
+        """
         odd = [any(self.networks.get(word, 0) < self.least for word in words) for words in query.op_sets]
         return np.asarray(np.array(odd, dtype=bool)[query.vocabulary] & bool(self.networks))
 
     def is_new_work(self, main_costs: np.ndarray) -> np.ndarray:
-        """Mask of the kernels whose time goes mainly into what takes that of few of the device's own.
+        """Return the mask of kernels that spend most of their time on work that is rare among the device's measured
+        kernels.
 
         Args:
             main_costs: as of `KernelModel.main_costs`.
@@ -101,7 +111,7 @@ class Coverage:
         return np.asarray(np.array([*few, False])[main_costs])
 
     def _has_new(self, words: Iterable[str]) -> bool:
-        """Of ops beside the anchor, one operator tells what there is to know."""
+        """Return whether a word was never measured; for ops other than the anchor, one measured operator is enough."""
         return self._has_rare(word for word in words if " " in word) or any(word not in self.taught for word in words)
 
     def _has_rare(self, words: Iterable[str]) -> bool:
@@ -109,7 +119,7 @@ class Coverage:
 
 
 def operators_with(query: Query) -> Counter[str]:
-    """How many distinct operators have each word."""
+    """Count the distinct operators with each word."""
     _, first = np.unique(query.keys, return_index=True)
     found: Counter[str] = Counter()
     attributes = [words for _, *words in query.forms]
@@ -124,12 +134,12 @@ def _is_op(word: str) -> bool:
 
 
 def _texts(words: Iterable[str]) -> set[str]:
-    """Of the words for attributes those for a text."""
+    """Return those words for attributes whose value is a text."""
     return {word for word in words if not word.rpartition(" ")[2].isdigit()}
 
 
 def ops_in(words: Iterable[str]) -> set[str]:
-    """Without dtypes, which have to be measured on the device itself."""
+    """Return the words except those for dtypes, which must be measured on the device itself."""
     return {word for word in words if _is_op(word)}
 
 

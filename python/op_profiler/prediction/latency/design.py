@@ -1,11 +1,11 @@
 """Experimental design: the most informative operators to measure first on an unknown machine.
 
-How alike two operators are is said by the covariance of `op_profiler.prediction.latency.correction`: what a processor
-changes about one it changes about those whose kernels spend their time on the same, and whose loops do about the same.
-Taken is, again and again, the operator that lowers the variance of what networks are made of most. That is a greedy
-I-optimal design (Atkinson, Donev & Tobias, Optimum Experimental Designs, 2007, section 10.6; for Gaussian processes
-Seo et al., Gaussian process regression: active data selection and test point rejection, IJCNN 2000). No time is needed
-for it, so it can be made before any machine is seen.
+The similarity of two operators is the covariance of `op_profiler.prediction.latency.correction`: if a processor is
+faster or slower at one operator than predicted, it is so at other operators whose kernels spend their time on the same
+work and whose loops do similar work. Each step selects the operator that most reduces the variance of the operators of
+networks. This is a greedy I-optimal design (Atkinson, Donev & Tobias, Optimum Experimental Designs, 2007, section 10.6;
+for Gaussian processes Seo et al., Gaussian process regression: active data selection and test point rejection, IJCNN
+2000). It needs no measured times, so it is computed before any machine is known.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def most_telling(
     """Return the indices of `count` candidates, the most informative first.
 
     Args:
-        candidates, wanted: operators whose loops are known, at one thread.
-        weight: how much each of those matters that are wanted, shape (wanted,).
-        kernels: of any processor: what kernels spend their time on.
+        candidates, wanted: operators to select from, and operators to predict; their loops are known, at one thread.
+        weight: importance of each operator of `wanted`, shape (wanted,).
+        kernels: kernel model of any processor, which gives the work that kernels spend their time on.
     """
     spreads = spreads_of(wanted.loops)
     here, there = (looped_places(query, kernels, spreads) for query in (candidates, wanted))
@@ -63,8 +63,11 @@ def most_telling(
 
 
 def of_networks(processors: Iterable[Examples]) -> tuple[Query, np.ndarray]:
-    """Distinct operators of the networks of each processor, at one thread, whose loops are known; and the root of each
-    one's share of its network's time: what takes most counts most, and the rest too."""
+    """Return the distinct operators of each processor's networks with known loops, at one thread, and their weights.
+
+    The weight of an operator is the square root of its share of its network's time, so that operators with small shares
+    are not ignored.
+    """
     queries, weights = [], []
     for examples in processors:
         mine = examples.where(~examples.sampled[examples.model] & (examples.threads == 1))

@@ -1,4 +1,4 @@
-"""`DeviceName`: the devices of measurements, by names that users know."""
+"""`DeviceName`: the devices of measurements, with the names that users know."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class DeviceName:
     """A device in a dataset, with the names that users know.
 
     Attributes:
-        processor: its name, with family and model where they are known, as
-            `op_profiler.targets.llvm.identity.processor_name` has it: one name may be of several generations.
-        peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
-        memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
-        compiler: that made the code, by its name.
+        processor: name of the processor, with family and model if known, as of
+            `op_profiler.targets.llvm.identity.processor_name`, because several generations may have the same name.
+        peaks: plain values, as of `op_profiler.targets.llvm.peaks.Peaks`; None if the peaks were not measured.
+        memory_bytes, cache_bytes: size of the device's memory, and of its last-level cache; None if unknown.
+        compiler: name of the compiler that generated the code.
     """
 
     key: str
@@ -47,7 +47,7 @@ class DeviceName:
 
 
 def is_here(device: DeviceName) -> bool:
-    """Whether a device is a processor of this machine's kind; compared by name if no more is stored."""
+    """Return whether a device is a processor of this machine's kind; by its name if nothing else is stored."""
     kind = kind_of(device.target)
     if not kind.on_host:
         return False
@@ -56,7 +56,7 @@ def is_here(device: DeviceName) -> bool:
 
 
 def cpu_elsewhere(target: str | None) -> str | None:
-    """The processor that a target's ``-mcpu`` names, where this machine's is another; None where it names none."""
+    """Return the processor in a target's ``-mcpu`` if it is not this machine's; None otherwise."""
     if target is None or not kind_of(target).on_host:
         return None
     cpu = cpu_of(target)
@@ -70,20 +70,20 @@ def cpu_of(target: str) -> str | None:
 
 
 def measure_with(compiler: str, options: str = "") -> str:
-    """The command that measures operators of a compiler: not all kernels can be sampled."""
+    """Return the command that measures operators of a compiler: not all kernels can be sampled."""
     if compiler == DEFAULT_COMPILER:
         return f"op-profiler sample --count 500{options}"
     return f"op-profiler collect --compiler {compiler} --modelname ...{options}"
 
 
 def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
-    """The devices with times that can be learned from, in a dataset, a Parquet file, or both.
+    """Return the devices with usable times in a dataset, a Parquet file, or both.
 
     Args:
         schedules: origin of the schedules, ``default`` or ``tuned``.
 
     Raises:
-        DatasetError: one of them cannot be read.
+        DatasetError: the dataset or the file cannot be read.
     """
     found = list(_of_dataset(db, schedules)) if db is not None else []
     if file is not None:
@@ -101,11 +101,13 @@ def devices_in(*, db: str | None = None, file: Path | None = None, schedules: st
 
 
 def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a shipped Parquet file. Machines of one kind (`host_fingerprint`) count as the first one; the
-    reference kernels show which of them is slower.
+    """Yield the rows of a Parquet file that the package includes.
+
+    All machines of one kind (`host_fingerprint`) are treated as the first of them; the reference kernels show how much
+    slower the others are.
 
     Args:
-        columns: with those that `device_of` reads.
+        columns: columns to read, including those that `device_of` needs.
     """
     from op_profiler.dataset.formats.parquet import parquet_rows
 
@@ -124,7 +126,8 @@ def _kinds_in(file: Path) -> set[tuple[Any, ...]]:
 
 
 def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What machines have in common that are one device: the time of a GPU's kernel holds nothing of its host."""
+    """Return what all machines of one device have in common; for a GPU without the host, which does not affect
+    kernel times."""
     machine = row["processor"] if kind_of(row["target"]).on_gpu else row.get("host_fingerprint") or row["device_key"]
     return machine, row["target"], row.get("compiler")
 
@@ -142,7 +145,7 @@ def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:
 
 
 def target_line(target: str) -> str:
-    """A target as users write it; newer TVMs write theirs as JSON."""
+    """Return a target in the form that users write; newer versions of TVM write it as JSON."""
     if not target.startswith("{"):
         return target
     fields = json.loads(target)

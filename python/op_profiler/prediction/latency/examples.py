@@ -1,4 +1,4 @@
-"""`Examples`: the usable measurements of a dataset as arrays, from which predictors learn."""
+"""`Examples`: the usable measurements of a dataset as arrays, to which predictors are fitted."""
 
 from __future__ import annotations
 
@@ -87,24 +87,26 @@ class Examples:
 
     Attributes:
         operators: the distinct operators.
-        launches: how many kernels each of `operators` launches on a GPU; 0 where that is not told.
+        launches: number of kernels that each of `operators` launches on a GPU; 0 if unknown.
         operator: index into `operators`.
-        threads: asked for.
-        latency_us: median over the rounds, without what the call takes.
-        half_width: half of the 95 % interval of the median, relative to it.
-        steady_us: of the quietest tenth of the rounds (`Measurement.steady_us`); NaN where it is not known.
+        threads: requested thread count.
+        latency_us: median over the rounds, without the call overhead.
+        half_width: half of the 95 % interval of the median, relative to the median.
+        steady_us: time in the quietest tenth of the rounds (`Measurement.steady_us`); NaN if unknown.
         device: index into `devices`.
-        model: index into `models`: the model or the batch of sampled operators in which it ran.
-        occurrences: how often that model calls the operator.
-        models: names, one a model; `sampled`: whether it is a batch of sampled operators.
-        traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls;
-            those of rows that were not used too.
-        working_set_bytes: the same if each operator were called once.
-        gauge_us: shape (entries, kernels of the probe), how long they took meanwhile; NaN where it is not known.
-        gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.
-        whole_model_us: median of the whole model at that thread count; NaN where it is not known.
-        left_out: how many rows were not used, by reason.
-        loops: what the loops of `operators` do (`op_profiler.prediction.latency.loops.loops_of`); None: not asked for.
+        model: index into `models`: the model or the batch of sampled operators in which the operator ran.
+        occurrences: number of calls of the operator in that model.
+        models: names of the models; `sampled`: whether each is a batch of sampled operators.
+        traffic_bytes: bytes that all calls of that model read and write, and that therefore pass through the caches
+            between two calls; includes the calls of rows that are not used.
+        working_set_bytes: the same, if each operator were called once.
+        gauge_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
+            unknown.
+        gauge_bytes: size of the data of the reference kernel for memory; times of different sizes cannot be compared.
+        whole_model_us: median of the whole model at that thread count; NaN if unknown.
+        left_out: number of rows that are not used, by reason.
+        loops: properties of the loops of `operators` (`op_profiler.prediction.latency.loops.loops_of`); None if they
+            were not read.
     """
 
     operators: list[Operator]
@@ -132,13 +134,13 @@ class Examples:
         return len(self.latency_us)
 
     def where(self, mask: np.ndarray) -> Examples:
-        """The entries of a mask; operators, devices and models stay as they are."""
+        """Return the entries of a mask; operators, devices and models are not changed."""
         names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
         names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     def network_runs(self) -> Iterator[np.ndarray]:
-        """Entries of each network whose whole was timed, at each thread count."""
+        """Yield the entries of each network with a time of the whole model, at each thread count."""
         for model in np.flatnonzero(~self.sampled):
             for threads in np.unique(self.threads):
                 mine = np.flatnonzero((self.model == model) & (self.threads == threads))
@@ -149,7 +151,7 @@ class Examples:
         """Return the entries of one device.
 
         Raises:
-            DatasetError: there are none; names the devices that there are.
+            DatasetError: there are none; the message lists the devices.
         """
         for index, device in enumerate(self.devices):
             if device.key == key:
@@ -166,15 +168,15 @@ def load_examples(
     device: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Examples:
-    """Examples from a dataset, from a Parquet file of ``op-profiler export``, or from both.
+    """Return the usable measurements of a dataset, of a Parquet file of ``op-profiler export``, or of both.
 
     Args:
         schedules: origin of the schedules, ``default`` or ``tuned``.
-        device: key of the only device whose rows are wanted; None: those of all, which share `MOST_ROWS`.
-        note: told where not all rows are used since they are too many.
+        device: key of the device whose rows are used; None for all devices, which share `MOST_ROWS`.
+        note: called with a text if only a part of the rows is used because there are too many.
 
     Raises:
-        DatasetError: one of them cannot be read.
+        DatasetError: the dataset or the file cannot be read.
     """
 
     from op_profiler.dataset import Dataset, flat_rows
@@ -196,13 +198,13 @@ def load_examples(
 
 
 def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
-    """Examples from rows of the flat table.
+    """Return the usable measurements among rows of the flat table.
 
-    Left out are failures, check points, rows under background load or with cores apart, other schedules, and operators
-    outside a model: the caches are then in another state than in a network. Of sweeps only what the machine does by
-    itself is used, and one set of cores for each model and thread count. Of more than `MOST_ROWS` rows, whole
-    models are drawn. A model that computes with denormal numbers does so in every run, also in those of earlier
-    versions, which did not tell.
+    Not used are failures, checkpoints, rows under background load or with unequal cores, other schedules, and operators
+    outside of models, because the caches are in another state there than in a network. Of sweeps, only rows with the
+    default settings of the machine are used, and one core set for each model and thread count. If there are more than
+    `MOST_ROWS` rows, a random subset of the models is used. If a model computes with denormal numbers in one run, its
+    rows of all runs are excluded, because earlier versions did not record this.
     """
     left_out: dict[str, int] = {}
     denormal: set[str] = set()

@@ -23,11 +23,11 @@ _MOST = 0.5
 
 
 def families_in(parts: Sequence[Examples]) -> dict[str, str]:
-    """The family of each model, by its name.
+    """Return the family of each model, by its name.
 
-    Networks of one `named_family` are of one family, and so are two of which one spends most of its time in layers that
-    the other has too: TVM's mobilenet and transformers' mobilenet_v1 are one network. What was sampled from a network
-    is of its family.
+    Networks with the same `named_family` are in one family. Two networks are also in one family if one of them spends
+    most of its time in layers that the other one has: TVM's mobilenet and transformers' mobilenet_v1 are the same
+    network. Operators that were sampled from a network are in its family.
 
     Args:
         parts: measurements of one device each.
@@ -42,9 +42,11 @@ def families_in(parts: Sequence[Examples]) -> dict[str, str]:
 
 
 def named_family(name: str) -> str:
-    """Return the family of a network's name: without the sizes at its end, but with its version. ``vit_b_16`` and
-    ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of operators sampled from a
-    network belongs to its family; each other batch is a family."""
+    """Return the family of a network by its name: without the sizes at the end of the name, but with its version.
+
+    ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of operators
+    that were sampled from a network belongs to its family; every other batch is a family.
+    """
     drawn = _OF_MODEL.fullmatch(name)
     parts = re.split(r"[-_.]", (drawn[1] if drawn else name).rsplit("/", 1)[-1].lower())
     if re.match(r"draw\d", name):

@@ -1,4 +1,4 @@
-"""Features of an operator: numbers that decide its time, the same for operators of every kind.
+"""Features of an operator: numbers that determine its time, the same for operators of every kind.
 
 Sizes are logarithms to base 2.
 """
@@ -83,7 +83,7 @@ NAMES: tuple[str, ...] = (
 
 
 def kind_of(operator: Operator) -> str:
-    """One of `KINDS`."""
+    """Return the kind of an operator, one of `KINDS`."""
     anchor = operator.anchor
     if "conv" in anchor and anchor in cost.HEAVY:
         if "conv2d" not in anchor or "transpose" in anchor:
@@ -110,8 +110,11 @@ def kind_of(operator: Operator) -> str:
 
 @functools.lru_cache(maxsize=_KEPT)
 def operator_features(operator: Operator) -> np.ndarray:
-    """The columns `NAMES` of one operator, float32; it does not depend on threads, device or model. Not for writing:
-    networks of an architecture search share most of their operators, so they are kept."""
+    """Return the columns `NAMES` of one operator, float32; they do not depend on threads, device or model.
+
+    The result is cached, because the networks of an architecture search share most of their operators. Do not modify
+    it.
+    """
     kind = kind_of(operator)
     sizes = _sizes(operator, kind)
     out = operator.outputs[0].shape if operator.outputs else (1,)
@@ -152,7 +155,7 @@ def operator_features(operator: Operator) -> np.ndarray:
 
 
 def transcendental_work(operator: Operator) -> int:
-    """Elements for which exp, erf, tanh and the like are computed, one after the other: each takes nanoseconds."""
+    """Return the number of evaluations of exp, erf, tanh and similar functions; one evaluation takes nanoseconds."""
     count = sum(_evaluations(operator)) + ("softmax" in operator.anchor)
     return count * (cost.elements(operator.outputs[0].shape) if operator.outputs else 0)
 
@@ -166,7 +169,7 @@ def _evaluations(operator: Operator) -> list[int]:
 
 
 def matrix(operators: Sequence[Operator]) -> np.ndarray:
-    """Shape (operators, len(NAMES)), float32."""
+    """Return the features of operators, shape (operators, len(NAMES)), float32."""
     return np.stack([operator_features(o) for o in operators]) if operators else np.empty((0, len(NAMES)), np.float32)
 
 

@@ -1,4 +1,4 @@
-"""`fit`: held-out errors first, for intervals and for the sources of estimates; then a fit to all examples."""
+"""`fit`: computes held-out errors, for intervals and the choice of sources; then fits a predictor to all examples."""
 
 from __future__ import annotations
 
@@ -68,18 +68,19 @@ def fit(
     folds: int = _FOLDS,
     others: Sequence[Examples] = (),
 ) -> OperatorPredictor:
-    """A predictor for the one device of the examples.
+    """Fit a predictor to the measurements of one device.
 
     Args:
         choice: one of `PREDICTORS`.
-        folds: into which the models are divided for the held-out errors.
-        others: of one other device each, under targets with vectors of one length: what the regressions learn beside
-            the device's own times, see `_lessons`. None of these is looked up or interpolated, nor is a law fitted to
-            it. Where own times are few, what is held out of them corrects the regressions.
+        folds: number of groups into which the models are divided to compute held-out errors.
+        others: measurements of other devices, one device each, under targets with the same vector length. Only the
+            regressions are also trained on them, see `_lessons`: they are neither looked up nor interpolated, and the
+            analytic models are not fitted to them. If there are few own measurements, the regressions are corrected by
+            the errors on own measurements that were held out.
 
     Raises:
-        DatasetError: no or too few measurements, or several devices.
-        UnknownNameError: no such choice.
+        DatasetError: there are no or too few measurements, or several devices.
+        UnknownNameError: there is no such choice.
     """
     method = PREDICTORS.get(choice)
     device = _only_device(examples)
@@ -140,7 +141,11 @@ def _only_device(examples: Examples) -> DeviceName:
 
 
 def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
-    """Which of the processors that ship, one each, teach the predictor of `examples`: all but its own."""
+    """Return the included measurements that the predictor of `examples` is also trained on: of all other processors.
+
+    Args:
+        ships: included measurements, of one processor each.
+    """
     own = examples.devices[int(examples.device[0])].processor
     return [one for one in ships if one.devices[int(one.device[0])].processor != own]
 
@@ -189,11 +194,12 @@ def _lesson(
 
 
 def weights_of(examples: Examples) -> np.ndarray:
-    """How much each measurement counts when something is fitted to it, shape (entries,).
+    """Return the weight of each measurement in a fit, shape (entries,).
 
-    In a batch of sampled operators 0.3 to 1, less where it is short: most of that is the call. In a network, three
-    times the root of its part of the network's time over the mean part: what takes most has to be closest, and in a
-    network of microseconds that is what is short.
+    In a batch of sampled operators, the weight is 0.3 to 1, and less for short operators, whose time is mostly call
+    overhead. In a network, it is three times the square root of the operator's share of the network's time over the
+    mean share. Operators that take most of the time must be predicted most accurately; in a network of microseconds,
+    these are short operators.
     """
     short = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
     _, run = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
@@ -205,7 +211,7 @@ def weights_of(examples: Examples) -> np.ndarray:
 
 
 def fingerprint(examples: Examples) -> str:
-    """16 hex digits over what is learned from, in whatever order it comes; without loops."""
+    """Return 16 hex digits over the measurements without their loops, independent of their order."""
     keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
     columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
     columns += [getattr(examples, name) for name in _DIGESTED]
@@ -296,8 +302,11 @@ def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray],
 
 
 def measured_of(examples: Examples, query: Query) -> Measured:
-    """Median over the networks of each operator, the batch in the middle where it was sampled, and how far one is from
-    the others; networks and batches of sampled operators apart."""
+    """Return the time of each operator for look-ups, and the spread between measurements of the same operator.
+
+    The time is the median over the networks. For a sampled operator, it is that of the batch with the median time.
+    Networks and batches of sampled operators are separate.
+    """
     keys = Measured.mixed(query)
     order = np.lexsort((examples.latency_us, keys))
     names, starts = np.unique(keys[order], return_index=True)

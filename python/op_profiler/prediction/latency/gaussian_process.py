@@ -1,10 +1,11 @@
 """`GaussianProcess`: regression with a sum of kernels, weighted by maximum likelihood.
 
 A Gaussian process whose covariance is a sum of kernels (Rasmussen & Williams, Gaussian Processes for Machine Learning,
-2006, chapters 2 and 5). Each kernel has places of its own, so that one can say that all operators have something in
-common, another that those of a kind have, a third that those of about one size have. How much each of them explains is
-what makes the measurements most likely: where they are few, they are drawn together, and where they are many and
-differ, each goes its way. So nothing has to be tuned to a processor.
+2006, chapters 2 and 5). Each kernel has its own coordinates: one kernel describes what all operators have in common,
+another what operators of one kind have in common, a third what operators of similar sizes have in common. The variance
+of each kernel maximizes the likelihood of the measurements: operators with few measurements are estimated from similar
+ones, and operators with many different measurements are estimated separately. No parameter has to be tuned for a
+processor.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class GaussianProcess:
     """A fitted Gaussian process.
 
     Attributes:
-        places: of what it learned from, for each kernel, of shapes (rows, dimensions); a distance of one is near.
-        variances: of each kernel; `noise`: of each row.
-        coefficients: of each row.
+        places: coordinates of the training rows for each kernel, of shapes (rows, dimensions); rows at a distance of
+            one are similar.
+        variances: variance of each kernel; `noise`: variance of each row.
+        coefficients: coefficient of each row.
     """
 
     places: tuple[np.ndarray, ...]
@@ -44,8 +46,8 @@ class GaussianProcess:
         """Fit to rows with an expected mean of zero.
 
         Args:
-            places: for each kernel, shape (rows, dimensions).
-            weight: a row of twice the weight has half of the variance.
+            places: coordinates for each kernel, shape (rows, dimensions).
+            weight: a row with twice the weight has half of the noise variance.
         """
         from scipy.optimize import minimize
 
@@ -73,7 +75,7 @@ class GaussianProcess:
         return cls(tuple(places), variances[:-1], noise, coefficients)
 
     def predict(self, places: Sequence[np.ndarray]) -> np.ndarray:
-        """Shape (rows,), for rows of the same kernels."""
+        """Return the predictions for rows with coordinates for the same kernels, shape (rows,)."""
         found = np.empty(len(places[0]))
         kernels = list(zip(self.variances, places, self.places, strict=True))
         for begin in range(0, len(found), _AT_ONCE):
@@ -85,7 +87,8 @@ class GaussianProcess:
     def off_if_left_out(self, group: np.ndarray) -> np.ndarray:
         """Return the error on each row (measured minus predicted) if all rows of its group were left out.
 
-        Of the inverse of the covariance alone (Rasmussen & Williams, section 5.4.2), with the same variances.
+        It is computed from the inverse of the covariance, without fitting the variances again (Rasmussen & Williams,
+        section 5.4.2).
         """
         kernels = np.array([alike(one, one) for one in self.places])
         inverse, _ = _inverse(kernels, self.variances, self.noise)
@@ -97,7 +100,8 @@ class GaussianProcess:
 
 
 def alike(here: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """1 at one place, less with the distance; shape (rows here, rows there)."""
+    """Return the similarity of rows, shape (rows here, rows there): 1 at the same coordinates, less with the
+    distance."""
     squares = (here**2).sum(axis=1)[:, None] - 2 * here @ there.T + (there**2).sum(axis=1)
     found: np.ndarray = np.exp(-0.5 * np.maximum(squares, 0.0))
     return found

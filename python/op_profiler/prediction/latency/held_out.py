@@ -27,10 +27,10 @@ _FEWEST_CONVOLUTIONS = 50
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutNetwork:
-    """One network that the predictor had not seen, at one thread count.
+    """Prediction of a held-out network at one thread count.
 
     Attributes:
-        measured_us: the whole model.
+        measured_us: measured time of the whole model.
         operators_us: measured latency of each operator of `prediction.network`.
     """
 
@@ -85,7 +85,7 @@ def evaluate(
         announce: called before each fit with the split, the predictor and the part.
 
     Raises:
-        UnknownNameError: no such split or predictor.
+        UnknownNameError: there is no such split or predictor.
         DatasetError: there is nothing to hold out.
     """
     started = time.perf_counter()
@@ -106,10 +106,10 @@ def evaluate(
 
 
 def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
-    """Return the mask of the entries that a split holds out; all but ``random`` hold out convolutions only.
+    """Return the mask of the entries that a split holds out; all splits but ``random`` hold out convolutions only.
 
     Raises:
-        UnknownNameError: no such split.
+        UnknownNameError: there is no such split.
         DatasetError: there are too few convolutions.
     """
     if split == "random":
@@ -144,11 +144,12 @@ def held_out_networks(
 
 
 def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[np.ndarray]:
-    """Masks of the entries that are held out together: some families of networks with what was sampled from them. Every
-    family with a network is in one of the masks.
+    """Return masks of the entries that are held out together: a few families of networks with their sampled operators.
+
+    Every family with a network is in one of the masks.
 
     Args:
-        others: of other devices, whose networks may make one family of two.
+        others: measurements of other devices; their networks may join two families.
 
     Raises:
         DatasetError: there are fewer than two families.
@@ -166,11 +167,11 @@ def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[n
 def fitted_without(
     examples: Examples, held: np.ndarray, predictor: str, seed: int = 0, others: Sequence[Examples] = ()
 ) -> OperatorPredictor:
-    """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
+    """Return a predictor that was fitted neither to held-out entries nor to other measurements of their operators.
 
     Args:
-        held: mask of the entries.
-        others: of other devices, as in `fit`; they too teach nothing of the families and operators that are held out.
+        held: mask of the held-out entries.
+        others: measurements of other devices, as for `fit`; held-out families and operators are removed from them too.
     """
     operators = np.unique(examples.operator[held])
     keys = {examples.operators[at].key for at in operators}

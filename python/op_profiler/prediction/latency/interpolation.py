@@ -1,9 +1,9 @@
-"""Interpolation between measured operators that differ in their sizes only.
+"""Interpolation between measured operators that differ only in their sizes.
 
 Operators of one family have the same ops, window, stride, blocks and transposed arguments, and run at one thread count,
-all in networks or all in batches of sampled operators. Their time over the
-roofline bound is interpolated linearly over the logarithms of the sizes that vary in the family (barycentric over a
-Delaunay triangulation, `scipy.interpolate.LinearNDInterpolator`), inside the hull of what was measured only.
+all in networks or all in batches of sampled operators. Their time over the roofline bound is interpolated linearly over
+the logarithms of the sizes that vary in the family (barycentric over a Delaunay triangulation,
+`scipy.interpolate.LinearNDInterpolator`), only inside the convex hull of the measured sizes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _SPREAD = 0.5
 
 
 def families_of(query: Query) -> np.ndarray:
-    """A number for each entry, equal for entries of one family and the same in every process, shape (entries,), uint64.
+    """Return a number for each entry, equal for entries of one family, shape (entries,), uint64.
 
-    A multiply-shift hash (Dietzfelbinger et al., 1997) of all that a family has in common.
+    The number is a multiply-shift hash (Dietzfelbinger et al., 1997) of all properties that a family has in common, so
+    it is the same in every process.
     """
     fixed = np.column_stack([query.features[:, _FIXED], query.network])
     words = np.array([_digest(ops) for ops in query.op_sets], dtype=np.uint64)[query.vocabulary]
@@ -51,14 +52,14 @@ def _digest(words: frozenset[str]) -> int:
 
 
 class Interpolation:
-    """Interpolators of families, each made when it is first needed.
+    """Interpolators of all families, each created at its first use.
 
     Attributes:
         learned: the arguments.
 
     Args:
-        query: the measured operators; `families`: theirs, see `families_of`.
-        target: shape (entries,), what to interpolate: log of the time over the bound.
+        query: the measured operators; `families`: their families, see `families_of`.
+        target: values to interpolate, shape (entries,): logarithm of the time over the roofline bound.
     """
 
     def __init__(self, query: Query, families: np.ndarray, target: np.ndarray) -> None:
@@ -71,7 +72,8 @@ class Interpolation:
         self._made: dict[int, tuple[np.ndarray, Any] | None] = {}
 
     def predict(self, query: Query, families: np.ndarray) -> np.ndarray:
-        """Shape (entries,); NaN outside the hull of an entry's family, and where the family is too small."""
+        """Return interpolated values, shape (entries,); NaN outside the hull of a family, and in families that are
+        too small."""
         found = np.full(len(query), np.nan)
         points = _axes(query)
         for family in np.unique(families).tolist():

@@ -1,8 +1,9 @@
 """Prediction intervals: locally weighted conformal prediction.
 
-Errors are taken on operators that were held out, on a logarithmic scale. A small model of their size says how hard an
-operator is; the quantile of error over expected error makes the interval (Papadopoulos et al., Normalized nonconformity
-measures, 2008; Lei et al., Distribution-free predictive inference for regression, JASA 113, 2018, section 5.2).
+Errors of held-out operators are computed on a logarithmic scale. A small model predicts the expected size of an
+operator's error; the interval is this size times a quantile of error over expected error (Papadopoulos et al.,
+Normalized nonconformity measures, 2008; Lei et al., Distribution-free predictive inference for regression, JASA 113,
+2018, section 5.2).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _SCALE_ROUNDS = 30
 
 @dataclasses.dataclass
 class Spread:
-    """How far off estimates may be.
+    """Distribution of the errors of estimates on a device.
 
     Attributes:
-        scale: predicts the log of the size of an error from `Query.columns`; None where too little was held out.
-        quantiles: by tier and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`, the quantile of error over expected error.
-        typical_above_bound: median of log(time over roofline bound); `bound_width`: what covers 90 % around it, the
-            interval where there is no `scale`.
-        fastest: what log(time over `Roofline.least_us`) is at least.
+        scale: predicts the logarithm of the size of an error from `Query.columns`; None if too little was held out.
+        quantiles: quantile of error over expected error, by tier and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`.
+        typical_above_bound: median of log(time over roofline bound); `bound_width`: half width that covers 90 % around
+            it, which is the interval without `scale`.
+        fastest: lower limit of log(time over `Roofline.least_us`).
     """
 
     scale: Boosted | None
@@ -46,15 +47,15 @@ class Spread:
     fastest: float
 
     def least_us(self, of_roofline: np.ndarray) -> np.ndarray:
-        """What operators take at least on this device, from what its roofline allows."""
+        """Return the least time of operators on this device, from the least time of its roofline."""
         return np.asarray(of_roofline * np.exp(self.fastest))
 
     def half_width(self, query: Query, tiers: str | np.ndarray, in_no_network: bool | np.ndarray = False) -> np.ndarray:
-        """Half of the interval of each entry, on a logarithmic scale; NaN for what is bounded or unsupported.
+        """Return half of the interval of each entry, on a logarithmic scale; NaN for tiers without an estimate.
 
         Args:
-            tiers: name of the tier of all entries, or of each.
-            in_no_network: whether they are like no operator of a measured network, of all entries or of each.
+            tiers: name of the tier of all entries, or of each entry.
+            in_no_network: whether all entries, or each entry, are unlike all operators of measured networks.
         """
         names = np.broadcast_to(np.asarray(tiers), (len(query),))
         if self.scale is None:
@@ -77,14 +78,14 @@ class Spread:
         above_least: np.ndarray,
         in_no_network: np.ndarray,
     ) -> Spread:
-        """From errors on held-out operators.
+        """Fit to the errors of held-out operators.
 
         Args:
-            query: the operators. What is learned from some of them is judged by others: all entries of one operator,
-                such as its thread counts, are on one side.
-            errors: by tier, log(estimate over measured), one an entry of `query`; NaN where that tier does not answer.
-            above_bound, above_least: log(measured over bound), and over the least time of the roofline.
-            in_no_network: mask of the operators that are like none of a network, which are farther off.
+            query: the operators. The expected errors are fitted to one half of the operators and the quantiles to the
+                other; all entries of an operator, such as its thread counts, are in the same half.
+            errors: by tier, log(estimate over measured), one per entry of `query`; NaN where the tier has no estimate.
+            above_bound, above_least: log(measured over roofline bound), and over the least time of the roofline.
+            in_no_network: mask of the operators that are unlike all operators of networks, whose errors are larger.
         """
         typical = float(np.median(above_bound))
         width = conformal_quantile(np.abs(above_bound - typical))
@@ -116,11 +117,12 @@ class Spread:
 
 
 def sum_half_width(parts: np.ndarray, correlation: float) -> float:
-    """Half of the interval of a sum, of one operator as wide as the operator's own.
+    """Return half of the interval of a sum of operators.
 
     With half-widths as standard deviations, errors of which a share `correlation` has a common cause add up to a
     variance of correlation (sum of parts)^2 + (1 - correlation) (sum of squared parts). The ratio of both sums is the
-    effective number of operators (Kish, Survey Sampling, 1965).
+    effective number of operators (Kish, Survey Sampling, 1965). The interval of a sum with one operator is that of the
+    operator.
 
     Args:
         parts: half-width of each operator times its share of the sum; all calls of an operator are one part, since they
@@ -130,7 +132,8 @@ def sum_half_width(parts: np.ndarray, correlation: float) -> float:
 
 
 def sum_correlation(parts: np.ndarray, error: float) -> float:
-    """The `correlation` with which `sum_half_width` is the error of a sum, at least 0; NaN for a single operator."""
+    """Return the `correlation`, at least 0, for which `sum_half_width` equals the error of a sum; NaN for one
+    operator."""
     together, apart = parts.sum() ** 2, (parts**2).sum()
     return max((error**2 - apart) / (together - apart), 0.0) if len(parts) > 1 else math.nan
 
@@ -143,18 +146,20 @@ def _in_networks(query: Query, known: np.ndarray) -> np.ndarray:
 
 
 def first_half(query: Query) -> np.ndarray:
-    """Mask of the entries of one half of the operators, chosen by their keys, which are random numbers."""
+    """Return the mask of the entries of one half of the operators, selected by their keys, which are hashes."""
     return np.asarray(query.keys % np.uint64(2) == 0)
 
 
 def fastest(above_least: np.ndarray) -> float:
-    """What 99 % of new ones are above; the least where there are too few."""
+    """Return a value below 99 % of new values; the smallest one if there are too few."""
     return -conformal_quantile(-above_least, _ABOVE_LEAST)
 
 
 def conformal_quantile(scores: np.ndarray, coverage: float = COVERAGE) -> float:
-    """The least score that covers the share `coverage` of new ones: the ceil((n + 1) coverage)-th smallest; the largest
-    where there are too few."""
+    """Return the least score that covers the share `coverage` of new ones.
+
+    This is the ceil((n + 1) coverage)-th smallest score, or the largest one if there are too few.
+    """
     ordered = np.sort(scores)
     rank = math.ceil((len(ordered) + 1) * coverage)
     return float(ordered[min(rank, len(ordered)) - 1]) if len(ordered) else math.inf

@@ -1,12 +1,12 @@
-"""`KernelModel`: the time of a kernel from its instructions and data traffic; a base for regressions.
+"""`KernelModel`: the time of a kernel from its instructions and data traffic, corrected by regressions.
 
-Instructions, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
-hides the other wholly. That is a norm of third order over the parts (Stevens & Klöckner take norms too: A mechanism for
-balancing accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be
-measured apart, the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them,
-and from there to those of each kind. What the calls around a kernel leave in the caches is not fetched again. A call
-costs the more, the more is moved until the kernel is called again: its code and what it is told then come from farther
-away.
+Arithmetic, loads and the traffic of each cache overlap in time, so the largest of them determines the time; if several
+are similar, they overlap only partly. The model is therefore a norm of third order over these parts (Stevens & Klöckner
+also use norms: A mechanism for balancing accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA
+34, 2020). The cost of each part cannot be measured separately, so it is fitted to measured kernels, separately at each
+thread count: first to all kernels, and from there to those of each kind. Data that the previous calls left in the
+caches is not counted as traffic. The overhead of a call grows with the traffic until the kernel is called again,
+because its code and arguments are then further away in the memory hierarchy.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _NEAR = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class KernelModel:
-    """Fitted to one device.
+    """Model of kernels on one processor.
 
     Attributes:
         threads: thread counts, rising.
-        log_costs: logarithms of microseconds for one of each of `TERMS` and a byte of each of `MOVED`, for a call, for
-            what one takes more whose code is in no cache, and for a loop that is split over threads; shape (thread
-            counts, len(TERMS) + len(MOVED) + 3).
-        log_costs_of_kinds: the same of kernels of each kind; shape (thread counts, len(KINDS), ...).
+        log_costs: logarithms of the costs in microseconds: of one of each of `TERMS`, of a byte of each of `MOVED`, of
+            a call, of the additional time of a call whose code is in no cache, and of a loop that is split over
+            threads; shape (thread counts, len(TERMS) + len(MOVED) + 3).
+        log_costs_of_kinds: the same for kernels of each kind; shape (thread counts, len(KINDS), ...).
     """
 
     threads: np.ndarray
@@ -81,10 +81,10 @@ class KernelModel:
     def fit(
         cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, like: Sequence[tuple[KernelModel, float]] = ()
     ) -> KernelModel:
-        """From measured kernels, one an entry of `query`; those whose loops are not known are left out.
+        """Fit the costs to measured kernels, one per entry of `query`; kernels with unknown loops are ignored.
 
         Args:
-            like: of other devices, and how much each counts: costs that few kernels do not tell are as theirs.
+            like: models of other devices with weights; a cost that the kernels do not determine is taken from these.
         """
         used = _threads_used(query)
         counts, of_all, of_kinds = np.unique(used), [], []
@@ -106,12 +106,13 @@ class KernelModel:
         return cls(counts, np.array(of_all), np.array(of_kinds).reshape(len(counts), len(KINDS), -1))
 
     def times_us(self, query: Query) -> np.ndarray:
-        """Microseconds by the costs of all kernels, and by those of the kernel's kind.
+        """Return times in microseconds, by the costs of all kernels and by those of the kernel's kind.
+
+        For a thread count that was not fitted, as when a part of the kernels is held out, the costs of the nearest
+        thread count are used.
 
         Returns:
-            Shape (kernels, 2); NaN where the loops are not known.
-            A thread count that was not fitted, as happens where a part of the kernels is held out, has the costs of the
-            one that comes nearest.
+            Shape (kernels, 2); NaN if the loops are unknown.
         """
         found = np.full((len(query), 2), np.nan)
         used = _threads_used(query)
@@ -124,13 +125,15 @@ class KernelModel:
         return found
 
     def told(self, query: Query) -> np.ndarray:
-        """What regressions see of the loops of kernels, float32; see `loop_columns`."""
+        """Return the columns of kernels' loops for regressions, float32; see `loop_columns`."""
         return loop_columns(query.loops)
 
     def shares(self, query: Query) -> np.ndarray:
-        """What the time of each kernel goes into: arithmetic, chains of sums, loads, each of `MOVED`, the call and the
-        splitting of loops; shape (kernels, parts). Their squares, since the largest decides. Zeros where the loops are
-        not known."""
+        """Return the share of each part in a kernel's time, shape (kernels, parts); zeros if the loops are unknown.
+
+        The parts are arithmetic, chains of sums, loads, each of `MOVED`, the call and the splitting of loops. The
+        shares are those of the squared parts, because the largest part determines the time.
+        """
         found = np.zeros((len(query), len(MOVED) + 5))
         used = _threads_used(query)
         for count in set(used.tolist()):
@@ -140,8 +143,10 @@ class KernelModel:
         return found
 
     def main_costs(self, query: Query) -> np.ndarray:
-        """Which of `COSTS` takes half of each kernel's time or more, by its place; `NO_COST` where none does, as where
-        the call takes most, or where the loops are not known."""
+        """Return for each kernel the index in `COSTS` of the cost that takes half of its time or more.
+
+        It is `NO_COST` if there is none, if the call takes most of the time, or if the loops are unknown.
+        """
         found = np.full(len(query), NO_COST)
         known, used = query.has_loops, _threads_used(query)
         for count in set(used[known].tolist()):

@@ -1,10 +1,11 @@
-"""`LaunchModel`: the time of a GPU kernel from its launches; a base for regressions.
+"""`LaunchModel`: the time of a GPU kernel from its launches, corrected by regressions.
 
-A GPU runs as many blocks at once as its multiprocessors hold. A launch with few blocks takes what one of their threads
-takes, one step after the other; a launch with many takes what all warps need of the units and of the memory. The two
-add up here: a time in between is part of both. So the time is a sum of amounts, each with a cost that is fitted to
-measured kernels. (Hong & Kim, An analytical model for a GPU architecture with memory-level and thread-level parallelism
-awareness, ISCA 2009, tell the two from the number of warps.)
+A GPU runs as many blocks at once as its multiprocessors can hold. A launch with few blocks takes as long as one of
+their threads, which executes one step after the other. A launch with many blocks takes as long as all warps need the
+execution units and the memory. Here, the two times are added, because launches in between contain a part of both. The
+time is therefore a sum of amounts, each with a cost that is fitted to measured kernels. (Hong & Kim, An analytical
+model for a GPU architecture with memory-level and thread-level parallelism awareness, ISCA 2009, distinguish the two
+cases by the number of warps.)
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ _ONE_OFF = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class LaunchModel:
-    """Fitted to one GPU.
+    """Model of kernels on one GPU.
 
     Attributes:
-        multiprocessors: that it has; an array without axes.
+        multiprocessors: number of multiprocessors of the GPU; an array without axes.
         log_costs: logarithms of microseconds for one of each of `COSTS`, shape (len(COSTS),).
-        log_costs_of_kinds: the same of kernels of each kind, shape (len(KINDS), len(COSTS)).
+        log_costs_of_kinds: the same for kernels of each kind, shape (len(KINDS), len(COSTS)).
     """
 
     multiprocessors: np.ndarray
@@ -82,10 +83,10 @@ class LaunchModel:
         return cls(np.array(multiprocessors), of_all, np.array(of_kinds))
 
     def times_us(self, query: Query) -> np.ndarray:
-        """Microseconds by the costs of all kernels, and by those of the kernel's kind.
+        """Return times in microseconds, by the costs of all kernels and by those of the kernel's kind.
 
         Returns:
-            Shape (kernels, 2); NaN where the loops are not known.
+            Shape (kernels, 2); NaN if the loops are unknown.
         """
         amounts = _amounts(query, int(self.multiprocessors))
         of_kind = (amounts * np.exp(self.log_costs_of_kinds[query.kinds])).sum(axis=1)

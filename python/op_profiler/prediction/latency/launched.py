@@ -1,6 +1,6 @@
 """Features of a GPU kernel's launches (`Kernel.launches`).
 
-The numbers say nothing of a device: how many of the blocks run at once is the device's.
+The features do not depend on the GPU: how many blocks run at once is a property of the device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ times all warps of the launch."""
 
 
 def launch_features(kernel: Kernel) -> np.ndarray:
-    """The columns `NAMES` of one kernel, float32; log2(1 + amount)."""
+    """Return the columns `NAMES` of one kernel, float32, as log2(1 + amount)."""
     main = max(kernel.launches, key=lambda launch: _warps(launch) * sum(launch.work.values()))
     amounts: list[float] = [len(kernel.launches), main.blocks, _warps_of_block(main), main.shared_bytes]
     amounts += [sum(launch.work[name] for launch in kernel.launches) for name in WORK]
@@ -35,7 +35,7 @@ def launch_features(kernel: Kernel) -> np.ndarray:
 
 
 def amounts_of(loops: np.ndarray) -> dict[str, np.ndarray]:
-    """Amounts by name, of kernels in the rows of `launch_features`."""
+    """Return the amounts by name, for kernels whose rows are those of `launch_features`."""
     return dict(zip(NAMES, (np.exp2(loops, dtype=np.float64) - 1.0).T))
 
 

@@ -1,8 +1,8 @@
 """`Launching`: the time of a network on a GPU beyond its kernels: gaps between kernels, and launch overhead.
 
-The host launches kernels ahead of the GPU. So a network takes the time of its kernels and of the turns between them, or
-that of all its launches, whichever is longer (`op_profiler.targets.cuda.launch_cost.timeline_us` without an order), and
-what lies before the first and behind the last.
+The host launches kernels ahead of the GPU. A network therefore takes the time of its kernels and of the gaps between
+them, or the time of all its launches, whichever is longer (`op_profiler.targets.cuda.launch_cost.timeline_us` without
+an order), plus the time before the first and after the last kernel.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _CLEAR = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Launching:
-    """Microseconds on one GPU and its hosts.
+    """Launch overheads on one GPU and its hosts, in microseconds.
 
     Attributes:
-        turn_us: from the end of a kernel to the begin of the next one.
-        launch_us: of the host for a kernel.
-        ends_us: before the first launch and behind the last kernel.
-        several: how many kernels a measured operator launches, by workload key; of anchors with one in all that were
-            measured nothing is told.
-        usual: the same for operators that were not measured, by anchor: the median.
+        turn_us: time from the end of a kernel to the begin of the next one.
+        launch_us: time of the host for launching a kernel.
+        ends_us: time before the first launch and after the last kernel.
+        several: number of kernels that a measured operator launches, by workload key; operators of anchors that always
+            launch one kernel are omitted.
+        usual: median number of kernels by anchor, for operators that were not measured.
     """
 
     turn_us: float
@@ -44,8 +44,11 @@ class Launching:
 
     @classmethod
     def of(cls, examples: Examples) -> Launching | None:
-        """Fitted to the networks of examples whose whole was timed, by least squares of logarithms, from what an H100
-        takes on; None where nothing is launched, or no network was timed."""
+        """Fit to the networks of `examples` with a time of the whole model; None if there are none or nothing is
+        launched.
+
+        Logarithms are fitted by least squares, starting from the values of an H100.
+        """
         runs = list(examples.network_runs()) if examples.launches.any() else []
         if not runs:
             return None
@@ -71,11 +74,11 @@ class Launching:
         return cls(turn_us, launch_us, ends_us, counted, usual)
 
     def total_us(self, kernels_us: float, operators: Sequence[Operator], calls: np.ndarray) -> float:
-        """Time of a network.
+        """Return the time of a network.
 
         Args:
-            kernels_us: all calls together.
-            operators, calls: what it calls, and how often.
+            kernels_us: time of all calls together.
+            operators, calls: operators of the network, and number of calls of each.
         """
         counts = [self.several.get(o.key) or self.usual.get(o.anchor, 1.0) for o in operators]
         found = _total_us(kernels_us, float(np.dot(counts, calls)), self.turn_us, self.launch_us, self.ends_us)

@@ -1,7 +1,7 @@
-"""Another device's kernels scaled to a device with few measurements, by the peaks of both.
+"""Scaling of another device's kernel model to a device with few measurements, by the peaks of both.
 
-Processors of one make differ little, and those of two makes in how much their caches hand on, beyond what a few kernels
-tell: from a third cache three times as much, or a third.
+Processors of one vendor differ little. Processors of two vendors differ in the bandwidth of their caches, more than a
+few kernels can show: that of the third cache by up to a factor of three.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def likeness(there: Peaks | None, here: Peaks | None) -> float:
 
 
 def as_if_here(kernels: KernelModel, there: Peaks | None, here: Peaks | None) -> KernelModel:
-    """Another device's costs with this one's caches: a byte costs as much more as the cache hands on less.
+    """Return another device's costs, scaled to this device's caches: the cost of a byte is inverse to the bandwidth.
 
     Args:
-        there, here: peaks of the device of `kernels`, and of the one that is asked about. Where one of the two does not
-            tell a cache, its bytes cost the same.
+        there, here: peaks of the device of `kernels`, and of the device to predict for. If one of them has no bandwidth
+            of a cache, the costs of its bytes are not scaled.
     """
     change = np.zeros((len(kernels.threads), kernels.log_costs.shape[1]))
     for at, threads in enumerate(kernels.threads):

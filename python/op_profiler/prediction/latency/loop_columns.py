@@ -1,7 +1,7 @@
 """Columns of a kernel's loops for regressions: fewer than the kernel model uses.
 
-That model has a cost for each class of instructions. Trees that see all these counts learn by heart what a network's
-operators have in common; how many instructions there are and which part of them is slow tells them as much of others.
+The kernel model has a cost for each class of instructions. Trees with all these counts overfit to what the operators of
+a network have in common. The total number of instructions and the share of slow ones predict other operators as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES: tuple[str, ...] = (
 
 
 def loop_columns(loops: np.ndarray) -> np.ndarray:
-    """Columns of kernels whose loops are known.
+    """Return the columns of kernels with known loops.
 
     Args:
         loops: shape (kernels, len(LOOP_NAMES)), see `op_profiler.prediction.latency.traffic`.

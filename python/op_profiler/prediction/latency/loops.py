@@ -1,4 +1,4 @@
-"""Loops of operators, found once per operator: shipped, from the cache folder, or read by the compiler."""
+"""Loops of operators: from included data, from the cache folder, or read by the compiler once for each operator."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _SAID_FROM, _SAID_EACH = 40, 200
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
-    """What the loops of operators do under a target's default schedules: columns `columns_of`.
+    """Return properties of the loops of operators under a target's default schedules, in the columns `columns_of`.
 
     Returns:
-        Shape (operators, columns), float32; NaN where no compiler tells them.
+        Shape (operators, columns), float32; NaN if no compiler can read the loops.
     """
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
@@ -58,7 +58,7 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
 
 
 def columns_of(target: str) -> tuple[str, ...]:
-    """Names of what is told of loops: those of a GPU's launches, or of what a processor executes and moves."""
+    """Return the names of the columns of loops: of a GPU's launches, or of a processor's instructions and traffic."""
     return LAUNCHED if kind_of(target).on_gpu else NAMES
 
 
@@ -82,7 +82,7 @@ def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
 
 
 def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:
-    """Write what `loops_of` found, as it ships; operators without loops are written too."""
+    """Write the result of `loops_of` in the form of included data, including operators without known loops."""
     keys = np.array([operator.key for operator in operators])
     with path.open("wb") as file:  # by its name numpy would add a suffix
         np.savez_compressed(
@@ -134,12 +134,13 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
 
 
 def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
-    """Keep what the loops of a lowered model's operators do, for `loops_of`, where only a call tells that
-    (`Compiler.only_calls_tell_loops`). Nothing is kept of another pipeline's kernels, nor asked for again that is kept.
-    A full disk costs the cache only.
+    """Cache the loops of a lowered model's operators for `loops_of`, if the compiler reads loops only from calls.
+
+    See `Compiler.only_calls_tell_loops`. Kernels of another pipeline are not cached, nor are loops that are already in
+    the cache. If the disk is full, nothing is cached.
 
     Args:
-        target: as `loops_of` will be asked with it.
+        target: target that `loops_of` will be called with.
     """
     compiler = compiler_in_use()
     if not compiler.only_calls_tell_loops or kind_of(target).on_gpu:
@@ -185,10 +186,10 @@ def _opened() -> Iterator[sqlite3.Connection]:
 
 
 def identity_of_loops(target: str) -> str:
-    """Of all that decides which loops this process's compiler makes and how they are described: 16 hex digits.
+    """Return 16 hex digits of everything that determines which loops the compiler generates and how they are described.
 
     Raises:
-        OpProfilerError: of a kind of target that is not here.
+        OpProfilerError: this kind of target is not available.
     """
     from op_profiler.targets.llvm.identity import processor_name
 

@@ -1,4 +1,4 @@
-"""Lowered models for predictors: lowered once, then read from the cache folder without importing TVM."""
+"""Lowered models for predictors: a model is lowered once, then read from the cache folder without importing TVM."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class LoweredModel:
     """A model as operators from the compiler.
 
     Attributes:
-        name: of the model.
-        operators: of all calls, in order.
-        input_dtypes: by the name of the input.
-        agreement: of its outputs with those of its own framework.
+        name: name of the model.
+        operators: operators of all calls, in order.
+        input_dtypes: data types by the name of the input.
+        agreement: agreement of the outputs with those of the model's own framework.
     """
 
     name: str
@@ -73,7 +73,7 @@ def lowered_model(
             command.
 
     Raises:
-        ModelError: it does not lower, or nothing of it is left.
+        ModelError: the model cannot be lowered, or it has no operators.
     """
     lower, alone = lower or _lowered_apart, lower is None
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)

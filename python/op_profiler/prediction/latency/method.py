@@ -13,18 +13,21 @@ from op_profiler.prediction.latency.regression import Regressor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """The sources of estimates that a predictor uses: the first that applies answers, in the order of the attributes.
+    """The sources of estimates that a predictor uses; of those that apply to an operator, the first is used.
+
+    The order is that of the attributes.
 
     Attributes:
-        looks_up: what was measured in a network answers with its time.
-        corrects_samples: what was measured in a batch of sampled operators answers, corrected by what the regressions
-            say that a network changes.
-        interpolates: between operators of one family: nowhere, in families where that was closer than the regressions
-            on what was held out, or wherever there are neighbours.
-        regressors: makes the regressions, from a seed; they have learned nothing. Several are averaged.
-        regressor_types: their classes, which read them from files again; empty where it regresses nothing.
-        averages_latencies: several regressions are averaged as latencies, not as logarithms.
-        bounds: for operators unlike all that were measured, the roofline tells the least time; else nothing does.
+        looks_up: return the time of an operator that was measured in a network.
+        corrects_samples: return the time of an operator that was measured in a batch of sampled operators, with the
+            difference that the regressions estimate for a network.
+        interpolates: interpolate between operators of one family: nowhere, in families in which this was more accurate
+            than regression on held-out operators, or wherever there are neighbours.
+        regressors: creates the regressions from a seed, not trained yet. If there are several, their estimates are
+            averaged.
+        regressor_types: classes of the regressions, which read them from files; empty without regression.
+        averages_latencies: average the latencies of several regressions, not their logarithms.
+        bounds: return the least time of the roofline for operators unlike all that were measured; otherwise no number.
     """
 
     looks_up: bool = False
@@ -37,22 +40,22 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Whether something but a table is made of the measurements."""
+        """Whether more than a look-up table is fitted to the measurements."""
         return bool(self.regressor_types) or self.interpolates != "nowhere"
 
     @property
     def scales(self) -> bool:
-        """Whether the roofline, scaled by what is typical, stands for regressions."""
+        """Whether the roofline bound, scaled by a typical factor, is used instead of regressions."""
         return self.bounds and not self.learns
 
     @property
     def only_regresses(self) -> bool:
-        """Whether nothing comes before its regressions."""
+        """Whether regressions are the only source of estimates."""
         before = self.looks_up or self.corrects_samples or self.interpolates != "nowhere"
         return bool(self.regressor_types) and not before
 
     def combined(self, estimates: Sequence[np.ndarray]) -> np.ndarray:
-        """One estimate from those of the regressions, all of them logarithms of time over bound."""
+        """Combine the estimates of the regressions, all logarithms of time over bound, into one."""
         if self.averages_latencies:
             found: np.ndarray = np.log(np.mean(np.exp(estimates), axis=0))
             return found

@@ -30,8 +30,8 @@ class Network:
     """A lowered model for predictions.
 
     Attributes:
-        operators: distinct, in the order of their first call; `calls`: how often each is called.
-        query: of the operators, at one thread and with what the whole model moves between two calls.
+        operators: distinct operators in the order of their first call; `calls`: number of calls of each.
+        query: the operators at one thread, with the bytes that the whole model moves between two calls.
     """
 
     name: str
@@ -70,13 +70,14 @@ class Network:
         target: str | None = None,
         note: Callable[[str], None] = lambda text: None,
     ) -> Network:
-        """Return a copy with the loops of its kernels, for better estimates. This takes some hundredths of a second for
-        each new operator, and nothing for operators that the predictor looks up.
+        """Return a copy with the loops of its kernels, which makes estimates more accurate.
+
+        This takes some hundredths of a second for each new operator; operators that the predictor looks up are skipped.
 
         Args:
-            threads: counts that will be asked about.
-            target: that it was lowered for; None: the predictor's.
-            note: told what takes long.
+            threads: thread counts that will be predicted.
+            target: target that the network was lowered for; None for that of the predictor.
+            note: called with a text before each step that takes long.
         """
         asked = [self.query.at(count) for count in threads]
         wanted = np.flatnonzero(np.any([predictor.sees_loops(query) for query in asked], axis=0))
@@ -101,16 +102,16 @@ class NetworkPrediction:
     """Prediction of a network at one thread count.
 
     Attributes:
-        total_us, low_us, high_us: with a 90 % interval. Where an operator has no estimate there is no total: then
-            `low_us` is what the network takes at least, and the others are NaN.
-        partial_us: the sum of what has an estimate; the total where all has one, NaN where nothing has.
-        beyond_us: of that, what a GPU takes from kernel to kernel and waits for launches; 0 on processors.
+        total_us, low_us, high_us: latency with a 90 % interval. If an operator has no estimate, `low_us` is the least
+            time of the network, and the others are NaN.
+        partial_us: sum over the operators with an estimate; equal to the total if all have one, NaN if none has.
+        beyond_us: part of `total_us` that a GPU spends between kernels or waiting for launches; 0 on processors.
         tiers: share of `partial_us` by name of the tier.
-        bounded: names of operators of which only the least time is known.
-        unsupported: of operators of which nothing is; `too_large`: of those among them that do not fit into the
-            device's memory.
-        outside: names of operators with doubled intervals, as of `OperatorPrediction.outside`.
-        operators: one entry a distinct operator, latency of one call.
+        bounded: names of operators for which only the least time is known.
+        unsupported: names of operators without any number; `too_large`: those of them that do not fit into the device's
+            memory.
+        outside: names of operators with doubled intervals, see `OperatorPrediction.outside`.
+        operators: predictions of one call, one entry per distinct operator.
     """
 
     network: Network
@@ -174,11 +175,11 @@ class NetworkPrediction:
 def predict_network(
     predictor: OperatorPredictor, network: Network, *, threads: int = 1, widening: float = 1.0
 ) -> NetworkPrediction:
-    """Sum the estimates over all calls; on a GPU, gaps and launches are added
-    (`op_profiler.prediction.latency.launching`), while on a processor the times of kernels include everything.
+    """Predict a network: sum the estimates over all calls; on a GPU, add gaps between kernels and launch overhead.
 
-    Errors of operators partly cancel, partly share a cause: how much of them does was calibrated on networks that were
-    held out (`OperatorPredictor.correlation`), and makes the interval of the sum
+    For a GPU, see `op_profiler.prediction.latency.launching`; on a processor, the times of kernels include everything.
+    The errors of operators partly cancel and partly have a common cause. Which share of them has a common cause was
+    calibrated on held-out networks (`OperatorPredictor.correlation`); the interval of the sum follows from it
     (`op_profiler.prediction.latency.intervals.sum_half_width`).
 
     Args:

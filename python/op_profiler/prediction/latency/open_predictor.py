@@ -1,4 +1,4 @@
-"""The choice of a predictor: a file, one fitted to a dataset, or one that ships with the package."""
+"""Selection of a predictor: from a file, fitted to a dataset, or included with the package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.examples import Examples
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
-_NO_DATASET = "there is no dataset to learn from; give one with --db (op-profiler sample makes one)"
+_NO_DATASET = "there is no dataset to fit a predictor to; give one with --db (op-profiler sample creates one)"
 
 
 def open_predictor(
@@ -42,20 +42,22 @@ def open_predictor(
 ) -> OperatorPredictor:
     """Return the predictor that a user requested.
 
-    What was fitted to a dataset is kept in the cache folder by the dataset's fingerprint, and fitted once.
+    A predictor that is fitted to a dataset is stored in the cache folder by the dataset's fingerprint, so it is fitted
+    once.
 
     Args:
         predictor: one of `PREDICTORS`, or the path of a file that `predictor_files.save` wrote.
-        db: dataset to learn from; None for what ships.
-        device: start of a device's key or part of its processor's name; None for the only one, or this machine; of what
-            ships, for this processor or the nearest (`shipped_processor`).
-        compiler: whose kernels the times are of.
-        on_gpu: whether those of a GPU are wanted where no dataset and no device is named.
-        note: told what takes long.
+        db: dataset to fit to; None for included data.
+        device: start of a device's key or part of its processor's name. None for the only device of the dataset, or
+            this machine; with included data, for this processor or the one with the most similar name
+            (`shipped_processor`).
+        compiler: compiler whose kernels were measured.
+        on_gpu: whether to predict for a GPU if neither a dataset nor a device is given.
+        note: called with a text before each step that takes long.
 
     Raises:
-        UnknownNameError: neither a choice nor a file.
-        DatasetError: the file or the dataset cannot be used, or holds several devices and none was chosen.
+        UnknownNameError: `predictor` is neither a choice nor a file.
+        DatasetError: the file or the dataset cannot be used, or it has several devices and `device` is None.
     """
     if predictor not in PREDICTORS:
         check_choice(predictor)
@@ -77,25 +79,25 @@ def open_predictor(
 
 
 def check_choice(predictor: str) -> None:
-    """Refuse what is neither one of `PREDICTORS` nor a file.
+    """Check that `predictor` is one of `PREDICTORS` or a file.
 
     Raises:
-        UnknownNameError: tells what there is.
+        UnknownNameError: it is neither; the message lists the choices.
     """
     if not Path(predictor).is_file():
         PREDICTORS.check(predictor, "Or give the path of a stored one.")
 
 
 def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> ShippedProcessor:
-    """Return the shipped data to predict from without a dataset: of this processor, else of the one with the nearest
-    name; or of the requested processor or GPU.
+    """Return the included data to predict from: of the requested device, of this processor, or of the most similar
+    name.
 
     Args:
         device: start of a device's key or part of its processor's name.
-        on_gpu: where no device is asked for, the GPU that ships; of several, one has to be asked for.
+        on_gpu: without `device`, return the data of the GPU; if there are several, `device` is required.
 
     Raises:
-        DatasetError: nothing ships, or not what is asked for; tells what does.
+        DatasetError: no data is included, or none for the requested device; the message lists the devices.
     """
     from op_profiler.targets.llvm.identity import processor_name
 
@@ -112,15 +114,18 @@ def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> Shi
 
 
 def device_for(target: str | None) -> str | None:
-    """Key of the processor that ships of those that a target's ``-mcpu`` names, where this machine is none of these;
-    None where none ships, or several."""
+    """Return the key of the device with included data for the ``-mcpu`` of a target, if that is not this machine's
+    processor.
+
+    None if there is no such device, or if there are several.
+    """
     cpu = cpu_elsewhere(target)
     found = [] if cpu is None else [one for one in map(_device_of, shipped_processors()) if cpu_of(one.target) == cpu]
     return found[0].key if len(found) == 1 else None
 
 
 def known_devices(db: str | None) -> list[DeviceName]:
-    """Devices that `open_predictor` can answer for: of a dataset, or those that ship.
+    """Return the devices that `open_predictor` can predict for: those of a dataset, or those with included data.
 
     Raises:
         DatasetError: the dataset cannot be read.
@@ -150,14 +155,14 @@ def examples_for(
     on_gpu: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Examples:
-    """The measurements of one device in a dataset, or in what ships.
+    """Return the measurements of one device in a dataset, or in included data.
 
     Args:
-        on_gpu: as of `shipped_processor`.
-        compiler: whose kernels were measured; another compiler's times are another device's.
+        on_gpu: as for `shipped_processor`.
+        compiler: compiler whose kernels were measured; the times of another compiler belong to another device.
 
     Raises:
-        DatasetError: there are none, or several devices and none was chosen.
+        DatasetError: there are none, or there are several devices and `device` is None.
     """
     file = shipped_processor(device, on_gpu=on_gpu).operators if db is None else None
     if db is None and file is None:
@@ -180,7 +185,7 @@ def examples_for(
 
 
 def shipped_examples(note: Callable[[str], None] = lambda text: None) -> list[Examples]:
-    """The measurements of each processor that ships, with vectors as long as those of the first one."""
+    """Return the included measurements of each processor with the same vector length as the first one."""
     found = [
         examples_for(db=None, device=one.folder.name, note=note)
         for one in shipped_processors()
@@ -194,7 +199,7 @@ def _only_device(examples: Examples) -> DeviceName:
 
 
 def digest_of_what_ships() -> str:
-    """16 hex digits of the measurements that `shipped_examples` gives; empty where none do."""
+    """Return 16 hex digits of the measurements of `shipped_examples`; empty if there are none."""
     files = [file for one in shipped_processors() for file in (one.operators, one.loops) if file is not None]
     digest = hashlib.sha256()
     for file in files:
@@ -205,14 +210,14 @@ def digest_of_what_ships() -> str:
 def _nothing_to_learn(db: str | None, left_out: Mapping[str, int]) -> DatasetError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     return DatasetError(
-        f"there is no time to learn from in {_place(db)}{f' ({reasons})' if reasons else ''}: what failed, was "
-        "tuned, swept or measured beside others is left out. Collect while nothing else uses the machine; --remeasure "
-        "noisy repeats what was beside others"
+        f"there is no usable time in {_place(db)}{f' ({reasons})' if reasons else ''}: failures, tuned schedules, "
+        "sweeps and times under background load are not used. Collect while nothing else uses the machine; --remeasure "
+        "noisy measures times under background load again"
     )
 
 
 def _place(db: str | None) -> str:
-    return "what ships" if db is None else without_password(db)
+    return "the data included with the package" if db is None else without_password(db)
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:

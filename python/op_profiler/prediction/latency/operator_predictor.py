@@ -38,15 +38,14 @@ MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS
 
 @dataclasses.dataclass(frozen=True)
 class OperatorPrediction:
-    """One entry an operator.
+    """Predictions of operators, one entry per operator.
 
     Attributes:
-        latency_us, low_us, high_us: estimate and 90 % interval; NaN where unsupported. Of tier ``bound`` there is only
-            `low_us`, which it takes at least (`Roofline.least_us`).
+        latency_us, low_us, high_us: estimate and 90 % interval; NaN if unsupported. For the tier ``bound``, only
+            `low_us` is known, the least time (`Roofline.least_us`).
         tier: index into `TIERS`.
-        outside: whether it was estimated where the predictor has learned little (`Coverage.outside`): its interval is
-            then twice as wide.
-        too_large: whether it is unsupported since its tensors do not fit into the device's memory.
+        outside: whether few measurements support the estimate (`Coverage.outside`); its interval is then doubled.
+        too_large: whether the operator is unsupported because its tensors do not fit into the device's memory.
     """
 
     latency_us: np.ndarray
@@ -57,11 +56,12 @@ class OperatorPrediction:
     too_large: np.ndarray
 
     def tiers(self) -> list[str]:
-        """Names in place of numbers."""
+        """Names of the tiers."""
         return [TIERS[tier] for tier in self.tier]
 
     def widened(self, factor: float) -> OperatorPrediction:
-        """The same estimates with half-widths times `factor` on a logarithmic scale; lower bounds stay as they are."""
+        """Return the same estimates with half-widths multiplied by `factor` on a logarithmic scale; lower bounds do
+        not change."""
         if factor == 1:
             return self
         low = np.where(self.tier == BOUND, self.low_us, self.latency_us * (self.low_us / self.latency_us) ** factor)
@@ -71,13 +71,13 @@ class OperatorPrediction:
 
 @dataclasses.dataclass
 class Measured:
-    """Look-up by workload key, thread count, and whether it was in a network or in a batch of sampled operators.
+    """Look-up table by workload key, thread count and context: in a network, or in a batch of sampled operators.
 
     Attributes:
-        keys: rising, as `mixed` makes them; the others beside them; all of shape (entries,).
-        latency_us: median over the networks in which the operator was measured; of a sampled one the time of the batch
-            in the middle, so that it belongs to what the next three tell.
-        traffic_bytes, working_set_bytes, calls: of that batch, as `Query` has them.
+        keys: sorted keys of `mixed`; like all other attributes but `spread`, of shape (entries,).
+        latency_us: median over the networks in which the operator was measured. For a sampled operator, the time in the
+            batch with the median time, which the next three attributes describe.
+        traffic_bytes, working_set_bytes, calls: of that batch, as in `Query`.
         spread: half-width of the interval on a logarithmic scale.
     """
 
@@ -90,19 +90,19 @@ class Measured:
 
     @staticmethod
     def mixed(query: Query) -> np.ndarray:
-        """Workload key, thread count and context as one number (Knuth's multiplicative hash)."""
+        """Return workload key, thread count and context as one number (Knuth's multiplicative hash)."""
         counts = (2 * query.threads.astype(np.uint64) + query.network) * np.uint64(0x9E3779B97F4A7C15)
         mixed: np.ndarray = query.keys ^ counts
         return mixed
 
     def find(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each entry was measured, and where."""
+        """Return whether each entry was measured, and its index."""
         wanted = self.mixed(query)
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
 
     def before(self, others: Measured) -> Measured:
-        """These, and of the others what is not among them."""
+        """Return a table with these entries, and those of `others` that are not among them."""
         more = ~np.isin(others.keys, self.keys)
         fields = [field.name for field in dataclasses.fields(self)]
         joined = {name: np.concatenate([getattr(self, name), getattr(others, name)[more]]) for name in fields}
@@ -110,24 +110,30 @@ class Measured:
         return Measured(**{name: values[order] for name, values in joined.items()})
 
     def as_sampled(self, query: Query, at: np.ndarray) -> Query:
-        """The same operators as they were called in the batches of sampled operators where `find` found them."""
+        """Return the operators as they were called in the batches of sampled operators.
+
+        Args:
+            at: indices that `find` returned.
+        """
         context = {name: getattr(self, name)[at] for name in ("traffic_bytes", "working_set_bytes", "calls")}
         return dataclasses.replace(query.sampled(), **context)
 
 
 @dataclasses.dataclass
 class OperatorPredictor:
-    """Operators on one device; made by `fit`, kept by `op_profiler.prediction.latency.predictor_files`.
+    """Predictor of operators on one device; `fit` creates one, `op_profiler.prediction.latency.predictor_files` stores
+    it.
 
     Attributes:
-        device: that it speaks for.
+        device: device to predict for.
         choice: one of `PREDICTORS`.
-        coverage: what it was taught.
-        correlation: share of the errors of a network's operators that has a common cause, from 0; it makes the
-            network's interval from theirs (`op_profiler.prediction.latency.intervals.sum_half_width`).
-        usual_traffic_bytes: what all calls of a network read and write, the median over those that it learned from.
-        fingerprint: of the measurements that it was fitted to.
-        launching: what a network takes beyond its kernels; None on processors.
+        coverage: ops, attributes, dtypes and sizes that the predictor was fitted to.
+        correlation: share of the errors of a network's operators that has a common cause; it determines the interval of
+            a network (`op_profiler.prediction.latency.intervals.sum_half_width`).
+        usual_traffic_bytes: bytes that all calls of a network read and write, median over the networks that the
+            predictor was fitted to.
+        fingerprint: fingerprint of the measurements that the predictor was fitted to.
+        launching: time of a network beyond its kernels; None on processors.
     """
 
     device: DeviceName
@@ -148,32 +154,33 @@ class OperatorPredictor:
 
     @property
     def roofline(self) -> Roofline:
-        """What the device attains."""
+        """Roofline of the device, from the rates that measured operators reached."""
         return self.base.roofline
 
     @functools.cached_property
     def method(self) -> Method:
-        """What `choice` names."""
+        """The method with the name `choice`."""
         return PREDICTORS.get(self.choice)
 
     @property
     def thread_counts(self) -> list[int]:
-        """That it has learned from."""
+        """Thread counts that the predictor was fitted to."""
         return [int(count) for count in self.roofline.threads]
 
     def predict(
         self, operators: Sequence[Operator] | Query, *, threads: int = 1, traffic_bytes: float | None = None
     ) -> OperatorPrediction:
-        """Estimates for operators in a network, in their order.
+        """Predict operators inside a network, in their order.
 
         Args:
-            operators: or a `Query`, which is made once and asked often; its own settings then count.
+            operators: operators, or a `Query`, which can be created once and used often; the settings of a `Query` are
+                used as they are.
             threads: one of `thread_counts`.
-            traffic_bytes: what all calls of the network around the operators read and write, which decides how cold
-                its caches are; None for `usual_traffic_bytes`.
+            traffic_bytes: bytes that all calls of the network read and write, which determine how cold the caches are;
+                None for `usual_traffic_bytes`.
 
         Raises:
-            UsageError: a thread count that was never measured; tells which were.
+            UsageError: the thread count was never measured; the message lists those that were.
         """
         if isinstance(operators, Query):
             query = operators
@@ -198,10 +205,12 @@ class OperatorPredictor:
         return OperatorPrediction(latency, low, latency * np.exp(width), tier, outside, too_large)
 
     def check(self) -> None:
-        """Refuse parts that do not fit together, as of a damaged file: asks for what was measured and for what was not.
+        """Check that the parts of a predictor fit together, by predicting a measured and an unmeasured operator.
+
+        A damaged file may have parts that do not.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError, ...: what the parts raise.
+            ValueError, TypeError, KeyError, AttributeError, ...: the error of a part.
         """
         if self.choice not in PREDICTORS or not isinstance(self.fingerprint, str):
             raise ValueError("it is of no known kind")
@@ -234,16 +243,16 @@ class OperatorPredictor:
             )
 
     def sees_loops(self, query: Query) -> np.ndarray:
-        """Mask of the entries whose estimate is closer where `Query.loops` tells their loops."""
+        """Return the mask of entries whose estimate is more accurate if `Query.loops` contains their loops."""
         if self.base.kernels is None:
             return np.zeros(len(query), dtype=bool)
         return np.asarray(~self._looked_up(query)[0])
 
     def check_threads(self, threads: Sequence[int] | np.ndarray) -> None:
-        """Refuse thread counts that were never measured.
+        """Check that thread counts were measured.
 
         Raises:
-            UsageError: tells which were.
+            UsageError: a thread count was never measured; the message lists those that were.
         """
         asked = np.asarray(threads)
         unknown = ~np.isin(asked, self.roofline.threads)
@@ -340,7 +349,7 @@ class OperatorPredictor:
 
 
 def query_of(examples: Examples) -> Query:
-    """The operators of examples as a query, one an entry of the examples."""
+    """Return the operators of examples as a query, one entry per example."""
     distinct = Query.of(examples.operators, loops=examples.loops)
     return dataclasses.replace(
         distinct.take(examples.operator),

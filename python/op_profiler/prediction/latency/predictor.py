@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class Predictor(OperatorPredictor):
-    """A predictor of operators and networks for one device, learned from its measurements.
+    """Predictor of operators and networks for one device, fitted to measurements of that device.
 
     >>> from op_profiler import Predictor
     >>> from op_profiler.frontends import FRONTENDS
     >>> from op_profiler.frontends.frontend import ModelRequest
-    >>> predictor = Predictor.from_dataset()  # the one that ships
+    >>> predictor = Predictor.from_dataset()  # one that the package includes
     >>> model = FRONTENDS.get("local").load(ModelRequest(source="local", name="mlp"))
     >>> prediction = predictor.predict_model(model, threads=2)
     >>> prediction.low_us < prediction.total_us < prediction.high_us
     True
 
     Attributes:
-        device: whose times it predicts.
+        device: the device whose times are predicted.
     """
 
     @classmethod
@@ -41,33 +41,34 @@ class Predictor(OperatorPredictor):
         choice: str = "default",
         compiler: str = DEFAULT_COMPILER,
     ) -> OperatorPredictor:
-        """The predictor of a device in a dataset; fitted where nothing has been fitted to the same measurements yet.
+        """Return the predictor of a device; it is fitted to the dataset unless a predictor of the same measurements is
+        stored.
 
         Args:
-            db: SQLAlchemy address; None for the dataset that ships.
-            device: start of its key or part of its processor's name; None for the only one, or this machine; of what
-                ships, for this processor or the nearest by its name.
+            db: SQLAlchemy URL of the dataset; None for the data included with the package.
+            device: start of the device's key, or part of its processor's name. None for the only device of the dataset,
+                or this machine; with included data, for this processor or the one with the most similar name.
             choice: one of `PREDICTORS`.
-            compiler: whose kernels the times are of.
+            compiler: compiler whose kernels were measured.
 
         Raises:
-            DatasetError: the dataset cannot be read, or is of several devices and none was chosen.
-            UnknownNameError: no such choice.
+            DatasetError: the dataset cannot be read, or it has several devices and `device` is None.
+            UnknownNameError: there is no such choice.
         """
         opened = open_predictor(choice, db=db, device=device, compiler=compiler)
         return cls(**{field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)})
 
     def predict_model(self, model: ImportedModel | Network, *, threads: int = 1) -> NetworkPrediction:
-        """The latency of a network, and of every operator in it.
+        """Predict the latency of a network and of every operator in it.
 
         Args:
-            model: one that a frontend has loaded, which is lowered for this predictor's target, or one that was
-                lowered before (`op_profiler.prediction.latency.network.Network`), which takes a millisecond or two.
+            model: a model that a frontend has loaded, which is lowered for this predictor's target; or a lowered model
+                (`op_profiler.prediction.latency.network.Network`), whose prediction takes a millisecond or two.
             threads: one of `thread_counts`.
 
         Raises:
-            ModelError: it does not lower.
-            UsageError: a thread count that was never measured.
+            ModelError: the model cannot be lowered.
+            UsageError: the thread count was never measured on the device.
         """
         if not isinstance(model, Network):
             occurrences = compiler_in_use().operators(model, resolve_target(self.device.target), layers=False)

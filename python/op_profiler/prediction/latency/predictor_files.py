@@ -1,8 +1,8 @@
 """Predictor files: a zip archive of arrays, models of scikit-learn in skops' format, and a table of contents.
 
-No pickle is read: arrays are loaded with ``allow_pickle=False``, and what skops holds has to be of types that it trusts
-by itself. Every member is checked against its digest in the table of contents, and its size before it is unpacked, as
-are the members of archives inside.
+No pickle is loaded: arrays are loaded with ``allow_pickle=False``, and a skops file may contain only types that skops
+trusts by default. Every member is checked against its digest in the table of contents, and its size is checked before
+it is unpacked; so are the members of nested archives.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def save(predictor: OperatorPredictor, path: Path) -> None:
 
 
 def digest(predictor: OperatorPredictor) -> str:
-    """16 hex digits over all that decides its answers."""
+    """Return 16 hex digits over everything that determines the predictions."""
     contents, members, arrays = _parts(predictor)
     found = hashlib.sha256(json.dumps(contents).encode())
     for name, content in members.items():
@@ -119,11 +119,11 @@ def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, byte
 
 
 def load(path: Path) -> OperatorPredictor:
-    """Read a predictor.
+    """Read a predictor from a file.
 
     Raises:
         DatasetError: the file is missing, damaged, or was not written by this version of op_profiler.
-        MissingPackageError: it holds regressions of a package that is not installed.
+        MissingPackageError: the predictor has regressions of a package that is not installed.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -142,10 +142,10 @@ def load(path: Path) -> OperatorPredictor:
 
 
 def device_in(path: Path) -> DeviceName:
-    """The device that a stored predictor speaks for; the rest of the file is not read.
+    """Return the device of a stored predictor without reading the rest of the file.
 
     Raises:
-        DatasetError: as `load`.
+        DatasetError: as for `load`.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -157,11 +157,11 @@ def device_in(path: Path) -> DeviceName:
 
 
 def kept(name: str, make: Callable[[], OperatorPredictor], note: Callable[[str], None]) -> OperatorPredictor:
-    """The predictor of a name in the cache folder; made, and kept there, where there is none that can be read.
+    """Return the predictor with this name from the cache folder; if it is missing or unreadable, create and store it.
 
     Args:
-        name: has to differ wherever `make` would return another one.
-        note: told why it cannot be kept.
+        name: name that differs for each result of `make`.
+        note: called with the reason if the predictor cannot be stored.
     """
     path = cache_folder() / "predictors" / f"{name}.zip"
     try:

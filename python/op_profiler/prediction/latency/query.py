@@ -31,24 +31,26 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """Operators under settings, one an entry of each array.
+    """Operators with their settings, one entry per operator in each array.
 
     Attributes:
         keys: workload keys as numbers, uint64.
         features: shape (entries, len(NAMES)), float32; see `op_profiler.prediction.latency.features`.
         loops: shape (entries, columns), float32: `NAMES` of `op_profiler.prediction.latency.traffic` for a processor,
-            and those of `op_profiler.prediction.latency.launched` for a GPU. NaN where they are not known.
+            and of `op_profiler.prediction.latency.launched` for a GPU. NaN if unknown.
         work: operations, bytes read and written, and transcendental functions, shape (entries, 3).
         threads: thread count.
-        traffic_bytes: what all calls of the model around the operator read and write: decides how cold its caches are.
-        working_set_bytes: the same if it called each of its operators once: what may stay in a cache.
-        network: whether that model is a network and no batch of sampled operators.
-        calls: how often that model calls the operator: a recurrent cell finds its weights in the cache.
+        traffic_bytes: bytes that all calls of the operator's model read and write, which determine how cold the caches
+            are.
+        working_set_bytes: the same if each operator of the model were called once: an upper limit of what stays in a
+            cache.
+        network: whether the model is a network, not a batch of sampled operators.
+        calls: number of calls of the operator in the model: a recurrent cell finds its weights in the cache.
         vocabulary: index of the operator's set of op names in `op_sets`.
         op_sets: distinct sets of op names with the dtypes of their tensors.
         form: index of the operator's anchor, with its attributes, in `forms`.
-        forms: distinct anchors, each with words for its attributes: what a text is without its digits, and the power of
-            two that the largest of whole numbers reaches. Real numbers decide no loops.
+        forms: distinct anchors, each with words for its attributes: for a text, the text without digits; for integers,
+            the power of two of the largest one. Floating-point attributes do not change loops and are omitted.
     """
 
     keys: np.ndarray
@@ -79,11 +81,11 @@ class Query:
         calls: int | np.ndarray = 1,
         loops: np.ndarray | None = None,
     ) -> Query:
-        """One entry an operator; `threads`, `traffic_bytes` and `calls` for all of them or one each.
+        """Return a query for operators; `threads`, `traffic_bytes` and `calls` are for all of them, or one for each.
 
         Args:
-            working_set_bytes: None: as many as `traffic_bytes`, for a model that calls each operator once.
-            loops: of `op_profiler.prediction.latency.loops.loops_of`; None: not known.
+            working_set_bytes: None for `traffic_bytes`, for a model that calls each operator once.
+            loops: as of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
         """
         count = len(operators)
         sets: dict[frozenset[str], int] = {}
@@ -109,7 +111,7 @@ class Query:
 
     @classmethod
     def joined(cls, queries: Sequence[Query]) -> Query:
-        """The entries of several, one after the other; at least one."""
+        """Return the entries of one or more queries, one query after the other."""
         if len(queries) == 1:
             return queries[0]
         queries = _with_loops_alike(queries)
@@ -119,14 +121,14 @@ class Query:
         return cls(**arrays, vocabulary=vocabulary, op_sets=op_sets, form=form, forms=forms)
 
     def take(self, indices: np.ndarray) -> Query:
-        """The entries of indices or of a mask."""
+        """Return the entries of indices or of a mask."""
         if indices.dtype == bool and indices.all():
             return self
         names = (*_ARRAYS, "vocabulary", "form")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def at(self, threads: int) -> Query:
-        """The same operators at another thread count."""
+        """Return the same operators at another thread count."""
         return dataclasses.replace(self, threads=np.full(len(self), threads))
 
     @property
@@ -135,11 +137,11 @@ class Query:
         return np.asarray(np.isfinite(self.loops).all(axis=1))
 
     def without_loops(self) -> Query:
-        """The same operators where nobody knows what their loops do."""
+        """Return the same operators without their loops."""
         return dataclasses.replace(self, loops=np.full_like(self.loops, np.nan))
 
     def sampled(self) -> Query:
-        """The same operators in batches of sampled operators, each called once."""
+        """Return the same operators in batches of sampled operators, each called once."""
         return dataclasses.replace(
             self,
             working_set_bytes=self.traffic_bytes,
@@ -149,7 +151,8 @@ class Query:
 
     @functools.cached_property
     def columns(self) -> np.ndarray:
-        """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: operators and settings, without their loops."""
+        """Columns of operators and settings without loops, shape (entries, len(NAMES) + len(SETTING_NAMES)),
+        float32."""
         amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
         *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
         settings = np.stack([self.threads, *np.round(moved), self.network, calls], axis=1)
@@ -157,7 +160,7 @@ class Query:
 
     @property
     def between_bytes(self) -> np.ndarray:
-        """What the model reads and writes between two calls of each entry."""
+        """Bytes that the model reads and writes between two calls of each entry."""
         return self.traffic_bytes / self.calls
 
     @property
@@ -171,13 +174,13 @@ class Query:
         return np.argmax(self.features[:, : len(KINDS)], axis=1)
 
     def column(self, name: str) -> np.ndarray:
-        """One of `NAMES`."""
+        """Return the column of one of `NAMES`."""
         values: np.ndarray = self.features[:, NAMES.index(name)]
         return values
 
 
 def unknown_loops(count: int, columns: int = len(LOOP_NAMES)) -> np.ndarray:
-    """`Query.loops` of operators of which nothing is known; takes no memory and is not for writing."""
+    """Return `Query.loops` for operators with unknown loops; the array uses no memory and must not be modified."""
     return np.broadcast_to(np.float32(np.nan), (count, columns))
 
 

@@ -1,4 +1,4 @@
-"""Regressions of an operator's time over its roofline bound, on the logarithm of the two."""
+"""Regressions of the logarithm of an operator's time over its roofline bound."""
 
 from __future__ import annotations
 
@@ -33,43 +33,43 @@ _TRUSTED = ["sklearn.tree._tree.Tree"]
 
 
 class Fitted(Protocol):
-    """A fitted regression, of any kind.
+    """A fitted regression of any kind.
 
     Attributes:
-        suffix: of a file that holds what `to_bytes` gives; another for every class of a method.
+        suffix: suffix of files with the content of `to_bytes`; it differs between the classes of a method.
     """
 
     suffix: ClassVar[str]
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
-        """Shape (rows,)."""
+        """Return the predictions, shape (rows,)."""
 
     def to_bytes(self) -> bytes:
-        """Return the content of a file; never a pickle."""
+        """Return the content of a file; it is never a pickle."""
 
 
 class Regressor(Fitted, Protocol):
-    """A regression: fitted once, then used for any number of predictions."""
+    """A regression that is fitted once and then used for any number of predictions."""
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Regressor:
         """Return the regression that `to_bytes` wrote; raises an error for other content. No pickle is read."""
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
+        """Fit to `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
 
 
 def fit_all(
     models: Sequence[Regressor], columns: np.ndarray, targets: Sequence[np.ndarray], weight: np.ndarray
 ) -> None:
-    """Let each learn its target (shape (rows,)), as many at a time as there are cores."""
+    """Fit each model to its target (shape (rows,)), as many at a time as there are cores."""
     with ThreadPoolExecutor(usable_cores()) as pool:
         for done in [pool.submit(model.fit, columns, target, weight) for model, target in zip(models, targets)]:
             done.result()
 
 
 class Boosted:
-    """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); xgboost learns them and is not needed afterwards."""
+    """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); xgboost is needed only to fit them."""
 
     suffix: ClassVar[str] = ".npz"
 
@@ -104,7 +104,7 @@ class Boosted:
 
 
 class SklearnTrees:
-    """A tree or a forest of scikit-learn; kept in skops' format."""
+    """A tree or a forest of scikit-learn, stored in skops' format."""
 
     suffix: ClassVar[str] = ".skops"
 
@@ -113,7 +113,7 @@ class SklearnTrees:
 
     @classmethod
     def of(cls, name: str, seed: int) -> SklearnTrees:
-        """``random_forest`` or ``decision_tree``, not fitted."""
+        """Return a ``random_forest`` or a ``decision_tree`` that is not fitted yet."""
         try:
             from sklearn.ensemble import RandomForestRegressor
             from sklearn.tree import DecisionTreeRegressor
@@ -140,7 +140,7 @@ class SklearnTrees:
         """Return the model that `to_bytes` wrote.
 
         Raises:
-            ValueError: it holds something else than trees of scikit-learn.
+            ValueError: the content is not a tree or forest of scikit-learn.
         """
         io = _skops()
         unknown = set(io.get_untrusted_types(data=content)) - set(_TRUSTED)

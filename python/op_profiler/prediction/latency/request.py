@@ -28,7 +28,7 @@ class PredictRequest:
     """Options of a prediction: a model and a predictor.
 
     Attributes:
-        threads: empty for 1, or for what a GPU's kernels bring.
+        threads: thread counts; empty for 1, or for a GPU.
     """
 
     model: ModelRequest = ModelRequest()
@@ -74,14 +74,16 @@ class PredictRequest:
         Option(
             "Device to predict for: the start of its key, or a part of its name or target. Several, separated by "
             "commas, give a column each; 'list' prints the devices. Default: this machine if it was calibrated, "
-            "otherwise the processor with shipped data whose name is nearest to this one's. Default with --db: the "
-            "dataset's only device, or this machine.",
+            "otherwise the processor with included data whose name is most similar. Default with --db: the "
+            "only device of the dataset, or this machine if there are several.",
             DEVICE,
         ),
     ] = None
     db: Annotated[
         str | None,
-        Option("Dataset to learn from. Default: this machine's calibration, or the shipped data.", _PREDICTOR),
+        Option(
+            "Dataset to fit to. Default: this machine's calibration, or the data included with the package.", _PREDICTOR
+        ),
     ] = None
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
 
@@ -130,7 +132,7 @@ class PredictRequest:
         return f"op-profiler collect {name} --compiler {self.compiler} {steps} --threads {threads} --db {db}"
 
     def check(self) -> None:
-        """Refuse what cannot work, and use the compiler.
+        """Check the options, and select the compiler for this process.
 
         Raises:
             OpProfilerError: an option is out of range, or there is no such model.

@@ -18,7 +18,7 @@ _FEWEST = 10
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Work of operators in one call, one entry each: operations, bytes moved, transcendental functions evaluated."""
+    """Work of one call of each operator, one entry per operator: operations, bytes moved, transcendental functions."""
 
     flops: np.ndarray
     moved: np.ndarray
@@ -27,20 +27,21 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Roofline:
-    """Attained rates of a device at each thread count, for arithmetic, memory and transcendental functions.
+    """Rates that a device reaches at each thread count, for arithmetic, memory and transcendental functions.
 
-    The peaks are what measured operators attained (a high quantile, so that one misread time does not set it), or what
-    the device's probe attained where that is more: neither can be more than there is, and each may miss it. The peak of
-    memory is of operators that move more than the caches hold: what stays in a cache is no traffic of the memory. A
-    bound is the larger of the time for the arithmetic and the time for moving every tensor once, plus what a call
-    costs; an operator that finds its tensors in a cache can be faster (`least_us` leaves that out).
+    A peak is the rate that measured operators reached (a high quantile, so that one wrong time does not determine it),
+    or the rate in the measurement of the device's peaks if that is higher: both are at most the real peak, and each may
+    be below it. The peak of memory is from operators that move more bytes than the caches hold, because data that stays
+    in a cache is not traffic of the memory. The bound is the larger of the time for the arithmetic and the time for
+    moving every tensor once, plus the call overhead. An operator whose tensors are in a cache can be faster than this
+    bound; `least_us` takes that into account.
 
     Attributes:
         threads: thread counts, rising.
-        flops_per_us, bytes_per_us, functions_per_us, call_us: one entry a thread count; functions are evaluations of
-            exp, erf, tanh and the like, which compilers do not vectorize well.
-        cached_bytes_per_us: what the fastest operators of any size move, mostly from caches, one entry a thread count.
-        memory_probed: whether `bytes_per_us` is the probe's, one entry a thread count.
+        flops_per_us, bytes_per_us, functions_per_us, call_us: one entry per thread count; functions are evaluations of
+            exp, erf, tanh and similar functions, which compilers do not vectorize well.
+        cached_bytes_per_us: rate of the fastest operators of any size, mostly from caches, one entry per thread count.
+        memory_probed: whether `bytes_per_us` is from the measurement of the device's peaks, one entry per thread count.
     """
 
     threads: np.ndarray
@@ -60,11 +61,10 @@ class Roofline:
         probed: Mapping[str, Sequence[float]] | None = None,
         cache_bytes: int | None = None,
     ) -> Roofline:
-        """Return the rates from measurements, one per entry, and from the peaks of the device's probe
-        (`DeviceName.peaks`).
+        """Return the rates of measured operators, one per entry, combined with the measured peaks (`DeviceName.peaks`).
 
         Args:
-            cache_bytes: what its last-level cache holds; None where that is not known.
+            cache_bytes: size of the last-level cache; None if unknown.
         """
         counts = np.unique(threads)
         rows = []
@@ -86,21 +86,24 @@ class Roofline:
         return cls(counts, peaks[0], peaks[1], peaks[2], peaks[3], from_probe.astype(bool), cached_rate)
 
     def parts_us(self, work: Work, threads: np.ndarray) -> np.ndarray:
-        """Least time for arithmetic, memory and functions, microseconds, shape (entries, 3).
+        """Return the least times for arithmetic, memory and functions in microseconds, shape (entries, 3).
 
-        Thread counts have to be among `threads`.
+        Args:
+            threads: thread counts of the attribute `threads`.
         """
         at = np.searchsorted(self.threads, threads)
         amounts = (work.flops / self.flops_per_us[at], work.moved / self.bytes_per_us[at])
         return np.stack([*amounts, work.functions / self.functions_per_us[at]], axis=1)
 
     def least_us(self, work: Work, threads: np.ndarray, cache_bytes: int | None) -> np.ndarray:
-        """Return the least time in microseconds, one entry per operator: of its arithmetic, and of moving each tensor
-        once as fast as any operator did, or from memory if it exceeds the caches. Functions do not count, since some
-        powers are products, nor does the call, which may cost less than usual.
+        """Return the least time of each operator in microseconds, one entry per operator.
+
+        This is the time for its arithmetic, or for moving each tensor once at the highest rate of any operator, or at
+        the rate of the memory if the tensors exceed the caches. Functions are not counted, because some powers are
+        computed as products. The call overhead is not counted, because it may be lower than usual.
 
         Args:
-            cache_bytes: what the last-level cache holds; None where that is not known, and then memory does not count.
+            cache_bytes: size of the last-level cache; None if unknown, and then the memory is not counted.
         """
         at = np.searchsorted(self.threads, threads)
         beyond = work.moved >= (np.inf if cache_bytes is None else _BEYOND_CACHES * cache_bytes)
@@ -108,7 +111,7 @@ class Roofline:
         return np.maximum(work.flops / self.flops_per_us[at], work.moved / rate)
 
     def bound_us(self, work: Work, threads: np.ndarray) -> np.ndarray:
-        """Microseconds, one entry an operator; thread counts have to be among `threads`."""
+        """Return the bound of each operator in microseconds; thread counts must be among `threads`."""
         at = np.searchsorted(self.threads, threads)
         bound: np.ndarray = self.parts_us(work, threads).max(axis=1) + self.call_us[at]
         return bound

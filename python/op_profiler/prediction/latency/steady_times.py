@@ -25,21 +25,22 @@ _USUAL_PARTS = (0.5, 0.5)
 def steady(examples: Examples) -> Examples:
     """Return the measurements corrected to the reference state of the machine.
 
-    Two things tell of the state. The probe's two kernels (`op_profiler.measure.steadiness`) say how much slower
-    arithmetic and memory were than usual at that thread count, among runs whose probe read as much; an operator slows
-    down by their mean on a logarithmic scale, weighted by what it waits for according to its roofline. And the more the
-    median of an operator's rounds lies above that of the quietest tenth (`Measurement.steady_us`), beyond what is
-    usual, the more its neighbours disturbed it.
+    Two observations show the state of the machine during a run. First, the two reference kernels
+    (`op_profiler.measure.steadiness`) show how much slower arithmetic and memory were than usual at that thread count,
+    among runs whose reference kernel read the same amount of data. An operator is assumed to slow down by their mean on
+    a logarithmic scale, weighted by what limits the operator according to its roofline. Second, the further the median
+    of an operator's rounds lies above that of the quietest tenth (`Measurement.steady_us`), compared with what is
+    usual, the more other programs disturbed it.
 
-    Of each a part is believed. How large these parts are, operators tell that were measured in several runs: both
-    are of a moment, and taken whole they would bring in more than they take out. A whole model changes by the mean of
-    its operators. Runs that nothing is known of stay as they are.
+    Only a part of each observation is applied, because both are from a moment, and applying them completely would add
+    more error than it removes. The size of these parts is fitted to operators that were measured in several runs. The
+    time of a whole model is corrected by the mean of its operators. Runs without these observations are not changed.
 
-    Where a kernel of the probe was more than `FARTHEST` times off, the machine did something that no factor describes
-    (two threads on one core, for instance); such measurements are left out and counted.
+    If a reference kernel took more than `FARTHEST` times its usual time, no factor describes the disturbance (for
+    example, two threads on one core); such measurements are removed and counted.
 
     Returns:
-        Examples that tell nothing of their state: asking again changes nothing.
+        Examples without the observations, so that a second correction changes nothing.
     """
     known = np.isfinite(examples.gauge_us).all(axis=1)
     if not known.any() and not np.isfinite(examples.steady_us).any():

@@ -1,8 +1,9 @@
 """Features of a kernel's loops: instructions, traffic through each cache, and causes of stalls.
 
-The footprint of the innermost loops is what they touch, in cache lines. As long as it fits into a cache, the next loop
-finds there what the one before it left; from where it does not fit, every iteration fetches anew. Lines whose addresses
-are a multiple of the cache's way apart share its sets and evict each other earlier, as far as a set has no more ways.
+The footprint of the innermost loops is the cache lines that they access. If it fits into a cache, the next loop finds
+there what the previous one left; from the loop whose footprint does not fit, every iteration loads its data again.
+Lines whose addresses differ by a multiple of the size of a cache way are in the same set; they evict each other
+earlier, as soon as there are more of them than ways.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CHAIN_CYCLES = 4.0
 
 @dataclasses.dataclass(frozen=True)
 class CacheLevel:
-    """A cache, as far as it decides what stays in it; of addresses of pages too, whose lines are the pages."""
+    """Properties of a cache that determine what stays in it; also of a TLB, whose lines are pages."""
 
     size_bytes: int
     ways: int
@@ -156,7 +157,7 @@ class _Stage:
 
 
 def traffic_features(kernel: Kernel) -> np.ndarray:
-    """The columns `NAMES` of one kernel, float32."""
+    """Return the columns `NAMES` of one kernel, float32."""
     nests = kernel.nests
     stages = [_stage(nest) for nest in nests]
     counts = kernel.executed or _by_schedule(stages)

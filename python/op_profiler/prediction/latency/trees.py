@@ -1,7 +1,7 @@
-"""`Trees`: boosted trees trained by xgboost, evaluated by numpy.
+"""`Trees`: boosted trees that xgboost fitted, evaluated by numpy.
 
-A network has some tens of operators. For so few rows a call of xgboost takes several times as long, most of it around
-its trees. Importing it takes half a second more.
+A network has a few dozen operators. For so few rows, a call of xgboost takes several times as long, most of it
+overhead. Importing xgboost takes another half second.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _DEEPEST = 16
 
 @dataclasses.dataclass(frozen=True)
 class Trees:
-    """Their sum is the answer. All are as deep as the deepest: where a branch ends early, all go on to the left.
+    """Boosted trees, whose sum is the prediction; all are padded to the depth of the deepest tree.
+
+    Where a branch ends early, all rows continue to the left.
 
     Attributes:
-        columns: that each node looks at, int16: level by level, and in each level tree by tree; shape (nodes,).
-        bounds: a row whose value is less goes to the left, float32, shape (nodes,).
+        columns: column that each node compares, int16: level by level, and in each level tree by tree; shape (nodes,).
+        bounds: a row with a smaller value continues to the left, float32, shape (nodes,).
         leaves: float32, shape (trees, 2**depth).
-        start: what is added to the sum.
+        start: constant that is added to the sum.
     """
 
     columns: np.ndarray
@@ -69,7 +71,7 @@ class Trees:
         )
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """Shape (rows,), of rows without gaps, float32."""
+        """Return the predictions for rows without missing values, shape (rows,), float32."""
         if len(rows) <= _ROWS_AT_ONCE:
             return self._predict(rows)
         with ThreadPoolExecutor(usable_cores()) as pool:

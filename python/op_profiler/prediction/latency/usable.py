@@ -1,4 +1,4 @@
-"""The rules which rows of a dataset a predictor learns from."""
+"""Rules that decide which rows of a dataset a predictor is fitted to."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SHARED = "sampled with one tensor in place of several inputs"
 
 
 def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
-    """Why a row of the flat table is left out; None for one that is used.
+    """Return why a row of the flat table is not used; None if it is used.
 
-    A model whose operators write denormal numbers (`op_profiler.collection.denormals`) is left out: whoever reads them
-    takes up to a hundred times as long, and no description of an operator tells that.
+    A model whose operators write denormal numbers (`op_profiler.collection.denormals`) is not used: operators that read
+    these numbers take up to a hundred times as long, and no description of an operator shows that.
 
     Args:
         schedules: origin of the schedules, ``default`` or ``tuned``.
@@ -64,7 +64,8 @@ def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def keys_of_devices(schedules: str) -> Select[tuple[str]]:
-    """Select the devices with a row that has no `reason_against` it, as far as columns show; details are not read."""
+    """Select the devices with a row that has no `reason_against` it, as far as columns show; JSON details are not
+    read."""
     from sqlalchemy import and_, or_, select
 
     from op_profiler.dataset import schema
@@ -89,8 +90,8 @@ def keys_of_devices(schedules: str) -> Select[tuple[str]]:
 def call_us(row: Mapping[str, Any]) -> float:
     """Return the call overhead that the median still contains, in microseconds.
 
-    Rows with `call_overhead_us` have it subtracted. Those of earlier versions do not; what a call cost meanwhile stands
-    in their details.
+    In rows with `call_overhead_us`, it is already subtracted. In rows of earlier versions it is not; their details
+    contain the overhead of a call.
     """
     if row["call_overhead_us"] is not None:
         return 0.0

@@ -1,8 +1,9 @@
-"""Descriptions of operators, converted from one vector length to another.
+"""Conversion of operator descriptions from one vector length to another.
 
 TVM blocks channels and columns by the length of a vector register. A convolution in blocks of 8 fills the registers of
-AVX2 and half of those of AVX-512, so to a predictor that learned on AVX-512 it looks like a bad shape, which on AVX2 it
-is not. Descriptions are therefore put in the vectors of the device that the predictor knows.
+AVX2, but only half of those of AVX-512. A predictor that was fitted on AVX-512 would treat it as a bad shape, which on
+AVX2 it is not. Descriptions are therefore converted to the vector length of the device that the predictor was fitted
+to.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from op_profiler.targets.target import resolve_target
 
 
 def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
-    """Descriptions (shape (entries, `NAMES` and settings)) with every vector `ratio` times as long.
+    """Return descriptions (shape (entries, `NAMES` and settings)) with every vector `ratio` times as long.
 
-    Blocks of whole vectors stay whole vectors.
+    Blocks that consist of whole vectors still do so afterwards.
     """
     found = columns.copy()
     at = {name: NAMES.index(name) for name in NAMES}
@@ -33,7 +34,7 @@ def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
 
 
 def vector_ratio(known: DeviceName, new: DeviceName) -> float:
-    """Return the vector length of the known device over that of the new one; 1 if one of them is no processor."""
+    """Return the vector length of the known device over that of the new one; 1 if one of them is not a processor."""
     processors = {name for name, kind in TARGETS.available() if kind.on_host}
     if known.target == new.target or not {known.kind, new.kind} <= processors:
         return 1.0
