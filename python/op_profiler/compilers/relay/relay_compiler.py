@@ -13,7 +13,7 @@ from op_profiler.c_compiler import make_library
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower, outer_products, long_rows
+from op_profiler.compilers.relay import compiled_files, gpu_defaults, long_rows, lower, outer_products
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
 from op_profiler.compilers.relay.control import open_control
