@@ -35,8 +35,10 @@ class Run(ModelReport):
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return what the dataset has of the model, earlier runs included, as `Dataset.to_pandas`; after a search for
-        schedules with the default build, too: `model_build` tells them apart.
+        """Return all measurements of the model in the dataset, including those of earlier runs, as `Dataset.to_pandas`.
+
+        After a search for schedules, these are the measurements of both builds; the column `model_build` distinguishes
+        them.
 
         Raises:
             DatasetError: the dataset cannot be read.

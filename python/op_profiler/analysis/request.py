@@ -50,7 +50,9 @@ class AnalyzeRequest:
     include_noisy: Annotated[bool, Option("Also use times that were disturbed (background load, unsteady rounds).")] = (
         False
     )
-    threshold: Annotated[float, Option("Share of the latency that more of a factor has to save to pay, 0 to 1.")] = 0.05
+    threshold: Annotated[
+        float, Option("Least share of the latency that a larger value of a factor must save to be worth it, 0 to 1.")
+    ] = 0.05
 
     def check(self) -> None:
         """Refuse what does not go together or is out of range; raises UsageError."""

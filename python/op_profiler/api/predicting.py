@@ -37,7 +37,7 @@ def predict(
     threads: int | None = None,
     request: PredictRequest,
 ) -> NetworkPrediction | GenerationPrediction | list[NetworkPrediction]:
-    """Predict the latency of every operator of a model, and of the model, without measuring anything.
+    """Predict the latency of a model and of each of its operators without measuring.
 
     >>> import op_profiler
     >>> found = op_profiler.predict("mlp", device="emeraldrapids")
@@ -53,7 +53,7 @@ def predict(
         threads: thread count to predict for; None for 1, or for a GPU.
 
     Returns:
-        Times in microseconds with intervals; for a list, one prediction a model.
+        Times in microseconds with intervals; for a list, one prediction for each model.
         With `prefill`, the seconds to the first token and the tokens per second of one model.
 
     Raises:

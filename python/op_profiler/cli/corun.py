@@ -71,7 +71,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
+    """Plan which operators run side by side, compare the plan with sequential execution, and check the outputs."""
     from op_profiler.cores import available_cores
     from op_profiler.measure.background import tell_background
     from op_profiler.parallel.corun.run import corun as run

@@ -41,7 +41,7 @@ op-profiler dataset allow rack --writes --db postgresql://me@host/times         
 
 op-profiler dataset allow guest --db postgresql://me@host/times                  (a role that can read)
 
-Exit codes: 0 done; 2 wrong usage; 5 a database or a file stands in the way, and nothing was changed.
+Exit codes: 0 done; 2 wrong usage; 5 a problem of a database or a file; nothing was changed.
 """
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, epilog=EXAMPLES)

@@ -30,7 +30,7 @@ op-profiler evaluate --live                                (predictions checked 
 
 op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
 
-op-profiler evaluate --set tophub,ncnn                       (what others published, once it is fetched)
+op-profiler evaluate --set tophub,ncnn                       (public data sets; download them first)
 
 Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of the sets is there.
 """

@@ -22,10 +22,10 @@ op-profiler explain 4f0c2a9be1d37c55 --db sqlite:///mine.db        (one operator
 
 op-profiler explain model.onnx --schedules none --json
 
-op-profiler explain resnet18 --against torch,torch.compile         (the whole model in torch, too)
+op-profiler explain resnet18 --against torch,torch.compile         (the whole model also in torch)
 
 Exit codes: 0 done; 2 wrong usage; 3 a runtime of --against is not installed; 4 the model cannot be lowered; 5
-the machine or the dataset stands in the way.
+a problem of the machine or the dataset.
 """
 
 

@@ -62,7 +62,7 @@ def sample(
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes."""
+    """Measure operators outside of networks: from a grid, drawn at random, or those of models at other sizes."""
     from op_profiler.collection.sampling import run
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen

@@ -68,8 +68,9 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
     """Predict a model, measure it into a temporary dataset, compare the times, and store the result as checks.
 
     Args:
-        request: that was checked.
-        note: called with what keeps the processor busy, and with what takes long before measuring.
+        request: a request after its `check`.
+        note: called with the processes that keep the processor busy, and before each step that takes long, until the
+            measurement begins.
 
     Raises:
         MeasureError: nothing could be measured.

@@ -29,14 +29,14 @@ class ExplainRequest:
     against: Annotated[
         tuple[str, ...],
         Option(
-            "Also measure the whole model, in turns and with the same threads, in other runtimes: {peers}; several by "
-            "commas.",
+            "Also measure the whole model in other runtimes, alternating and with the same threads: {peers}; several "
+            "by commas.",
             MEASURING,
             parse=or_nothing(parse_names),
             shown="",
         ),
     ] = ()
-    top: Annotated[int, Option("How many operators at most.", OUTPUT)] = 10
+    top: Annotated[int, Option("Explain at most this many operators, those that take most of the time.", OUTPUT)] = 10
     shipped: Annotated[
         bool,
         Option(

@@ -131,7 +131,8 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
 def network_of(
     chosen: Chosen, request: PredictRequest, note: Note, lower: Lower | None = None
 ) -> tuple[Network, Agreement]:
-    """The operators of a request's model, with what the predictor needs of them; and whether its outputs are right.
+    """Return the operators of a request's model as the predictor needs them, and whether the model's outputs are
+    correct.
 
     Args:
         lower: as of `lowered_model`.

@@ -49,9 +49,9 @@ def predict_each(
     """Predict every model on every device; a model that cannot be read or lowered is yielded with its error.
 
     Args:
-        request: of one model, which is replaced.
-        devices: as `PredictRequest.device`.
-        note: receives the model that is lowered now.
+        request: request for one model, which is replaced.
+        devices: each as `PredictRequest.device`.
+        note: called with each model before its network is awaited.
 
     Raises:
         OpProfilerError: a device or an option is not valid for any model.

@@ -79,7 +79,8 @@ def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
 def evaluate(
     examples: Examples, split: str, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
 ) -> list[Score]:
-    """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, others one.
+    """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, other splits
+    one.
 
     Args:
         announce: called before each fit with the split, the predictor and the part.
@@ -129,8 +130,10 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 def held_out_networks(
     examples: Examples, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
 ) -> Iterator[HeldOutNetwork]:
-    """Yield every network at every thread count, predicted without its family (`families_in`). Operators that were also
-    measured in other families are looked up, as for a user, but nothing is fitted to them.
+    """Yield every network at every thread count, predicted by a predictor that was fitted without its family.
+
+    See `families_in` for families. Operators that were also measured in other families are looked up, as for a user,
+    but nothing is fitted to them.
 
     Raises:
         DatasetError: there are fewer than two families.

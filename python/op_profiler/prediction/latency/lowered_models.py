@@ -65,12 +65,12 @@ Lower = Callable[[BuildRequest], LoweredModel]
 def lowered_model(
     request: BuildRequest, note: Callable[[str], None] = lambda text: None, lower: Lower | None = None
 ) -> LoweredModel:
-    """The model of a request, fused for its target, without schedule records.
+    """Return the model of a request, fused for its target, without schedule records.
 
     Args:
-        note: told when it has to be lowered.
-        lower: lowers it; None for a process of its own: a crash of the compiler then costs this model, and not the
-            command.
+        note: called with a text before the model is lowered.
+        lower: lowers the model; None for a separate process, so that a crash of the compiler costs this model and not
+            the command.
 
     Raises:
         ModelError: the model cannot be lowered, or it has no operators.
@@ -197,7 +197,7 @@ class _LoweringTask:
 
 
 def main() -> int:
-    """Entry of the process that lowers models."""
+    """Lower models; entry point of the process that does so."""
     return serve(_LoweringTask, _lower_into)
 
 
