@@ -13,12 +13,14 @@ import pytest
 from .collector import environment, summary
 
 _MAIN = "import sys; from op_profiler.cli import main; sys.exit(main())"
-_COLLECTIONS = 3
+_COLLECTIONS, _MOST_COLLECTIONS = 3, 5
+_OFF, _DISTURBED_OFF = 0.05, 0.1
 _SMALL_IMAGE = ("--inputshape", "data:1,3,64,64")  # rounds that take long catch more of what other tests do meanwhile
 
 
-def ratio(folder: Path, name: str, options: tuple[str, ...]) -> float:
-    """Sum of operators over the whole model of one collection, measured anew."""
+def ratio(folder: Path, name: str, options: tuple[str, ...]) -> tuple[float, bool]:
+    """Sum of operators over the whole model of one collection, measured anew; and whether the collection says itself that
+    it was disturbed, as by other tests."""
     words = ["collect", "--modelname", name, *options, "--threads", "1", "--schedules", "none", "--energy", "none"]
     words += ["--remeasure", "all", "--quiet", "--summary-json", "summary.json"]
     done = subprocess.run(
@@ -32,7 +34,7 @@ def ratio(folder: Path, name: str, options: tuple[str, ...]) -> float:
     assert done.returncode == 0, done.stderr
     (entry,) = summary(folder)
     assert entry["ratio"] is not None, entry["not_a_pair"]
-    return float(entry["ratio"])
+    return float(entry["ratio"]), bool(entry["disturbed_by"] or entry["foreign_load"])
 
 
 @pytest.mark.parametrize(
@@ -40,5 +42,12 @@ def ratio(folder: Path, name: str, options: tuple[str, ...]) -> float:
     [("squeezenet_v1.1", _SMALL_IMAGE), ("resnet-18", _SMALL_IMAGE), ("rnn", ())],  # kernels of 0.1 us to 1 ms
 )
 def test_operators_add_up_to_the_whole_model(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
-    ratios = [ratio(tmp_path, name, options) for _ in range(_COLLECTIONS)]
-    assert median(ratios) == pytest.approx(1.0, abs=0.05), ratios
+    quiet: list[float] = []
+    disturbed: list[float] = []
+    while len(quiet) < _COLLECTIONS and len(quiet) + len(disturbed) < _MOST_COLLECTIONS:
+        found, is_disturbed = ratio(tmp_path, name, options)
+        (disturbed if is_disturbed else quiet).append(found)
+    if quiet:
+        assert median(quiet) == pytest.approx(1.0, abs=_OFF), quiet
+    else:
+        assert median(disturbed) == pytest.approx(1.0, abs=_DISTURBED_OFF), disturbed
