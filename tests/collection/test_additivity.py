@@ -19,8 +19,8 @@ _SMALL_IMAGE = ("--inputshape", "data:1,3,64,64")  # rounds that take long catch
 
 
 def ratio(folder: Path, name: str, options: tuple[str, ...]) -> tuple[float, bool]:
-    """Sum of operators over the whole model of one collection, measured anew; and whether the collection says itself that
-    it was disturbed, as by other tests."""
+    """Sum of operators over the whole model of one collection, measured anew; and whether the collection says itself
+    that it was disturbed, as by other tests."""
     words = ["collect", "--modelname", name, *options, "--threads", "1", "--schedules", "none", "--energy", "none"]
     words += ["--remeasure", "all", "--quiet", "--summary-json", "summary.json"]
     done = subprocess.run(
