@@ -16,7 +16,6 @@ from op_profiler.dataset.engine import open_engine, utc_now
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
-from op_profiler.errors import MissingPackageError
 from op_profiler.measure.measurement import Cache, Device, ModelTiming, Settings
 from op_profiler.operators.layers import CallLayers
 from op_profiler.operators.operator import Operator
@@ -389,8 +388,7 @@ class Dataset(OpenDatabase):
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """Return the failures of one model or (None) of all models, newest first, including failures next to a stored
-        time."""
+        """Return the failures of one model or (None) of all models, newest first, also those next to a stored time."""
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:
@@ -413,14 +411,9 @@ class Dataset(OpenDatabase):
             MissingPackageError: pandas is not installed.
             UsageError: the condition cannot be used, or there is no such table.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingPackageError("pandas", "to_pandas()", extra="predict") from None
-        from op_profiler.dataset.flat import flat_rows, flat_table
+        from op_profiler.dataset.frame import flat_frame
 
-        flat = flat_table(table)
-        return pd.DataFrame(flat_rows(self, where=where, table=flat), columns=[column.name for column in flat.columns])
+        return flat_frame(self, where, table)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each kind; for measurements also the numbers of complete and of failed ones."""

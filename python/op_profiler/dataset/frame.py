@@ -1,0 +1,28 @@
+"""Flat tables as pandas DataFrames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.dataset.database import OpenDatabase
+from op_profiler.dataset.flat import flat_rows, flat_table
+from op_profiler.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def flat_frame(dataset: OpenDatabase, where: str | None, table: str) -> pd.DataFrame:
+    """Return the rows of a flat table as of `Dataset.to_pandas`.
+
+    Raises:
+        MissingPackageError: pandas is not installed.
+        UsageError: the condition cannot be used, or there is no such table.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingPackageError("pandas", "to_pandas()", extra="predict") from None
+
+    flat = flat_table(table)
+    return pd.DataFrame(flat_rows(dataset, where=where, table=flat), columns=[column.name for column in flat.columns])
