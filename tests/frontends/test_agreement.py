@@ -211,7 +211,7 @@ def test_what_no_framework_has(tmp_path: Path) -> None:
 @needs("torch")
 def test_a_framework_that_does_not_run_the_model_is_told(torch: Any) -> None:
     class Broken:
-        framework, inputs = "torch", ()
+        framework, inputs, kinds = "torch", (), frozenset({"aten::relu"})
 
         def names_of(self, inputs: Any) -> dict[str, str]:
             return {spec.name: spec.name for spec in inputs}
@@ -221,8 +221,10 @@ def test_a_framework_that_does_not_run_the_model_is_told(torch: Any) -> None:
 
     request = request_of("agreeing:plain")
     model = dataclasses.replace(original_model(request.model), reference=Broken())  # type: ignore[arg-type]
-    agreement = with_agreement(request, model, {}, lambda **_: None).agreement
+    compared: set[str] = set()
+    agreement = with_agreement(request, model, {}, lambda **_: None, compared).agreement
     assert str(agreement) == "outputs not compared: torch does not run it on random inputs: index out of range"
+    assert not compared, "no other model counts as compared by it"
 
 
 def test_a_process_that_dies_is_told(folder: Path) -> None:

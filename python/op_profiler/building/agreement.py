@@ -100,8 +100,8 @@ def with_agreement(
             agreement = Agreement(outputs_reference=f"the model does not run as a whole ({error})")
         else:
             kept.write(agreement)
-        if compared_kinds is not None:
-            compared_kinds |= kinds
+            if compared_kinds is not None:
+                compared_kinds |= kinds
     elif agreement.outputs_agree is False:
         raise OutputsDifferError(kept.why(), agreement)
     warning = (f"this is another model: its {agreement}",) if agreement.outputs_agree is False else ()

@@ -134,7 +134,7 @@ def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp
         assert "nothing to say" in how_to_explain(other)
 
 
-def timed(title: str, flops: int, us: float, template: str) -> OperatorPart:
+def part(title: str, flops: int, time: Time, template: str | None = None) -> OperatorPart:
     return OperatorPart(
         key=title,
         name=title,
@@ -149,19 +149,20 @@ def timed(title: str, flops: int, us: float, template: str) -> OperatorPart:
         flops=flops,
         bytes=1,
         calls=[0],
-        times={"1": Time(median_us=us)},
-        schedule=SchedulePart(template=template, origin="default"),
+        times={"2": time},
+        schedule=None if template is None else SchedulePart(template=template, origin="default"),
     )
 
 
 def test_the_largest_rate_that_was_seen_is_the_peak_unless_winograd_ran() -> None:
-    probed = RooflinePart(threads=1, flops_per_us=100.0, roofs=[])
-    fast, winograd = timed("dense", 1200, 10.0, "dense.x"), timed("conv2d", 3000, 10.0, "conv2d_winograd.x")
+    probed = RooflinePart(threads=2, flops_per_us=100.0, roofs=[])
+    fast = part("dense", 1200, Time(median_us=10.0), "dense.x")
+    winograd = part("conv2d", 3000, Time(median_us=10.0), "conv2d_winograd.x")
     raised = _attained(probed, [fast, winograd])
     assert (raised.flops_per_us, raised.attained_by) == (120.0, "dense")
     assert _attained(probed, [winograd]) == probed
     told = {
-        name: " ".join(verdict([RunPart(threads=1, whole=Time(median_us=10.0))], operators, [line]))
+        name: " ".join(verdict([RunPart(threads=2, whole=Time(median_us=10.0))], operators, [line]))
         for name, operators, line in (("raised", [fast], raised), ("winograd", [winograd], probed))
     }
     assert "100% of what" in told["raised"] and "dense attains, more than the probe" in told["raised"]
@@ -169,22 +170,7 @@ def test_the_largest_rate_that_was_seen_is_the_peak_unless_winograd_ran() -> Non
 
 
 def test_failures_and_load_are_told_in_words() -> None:
-    failed = OperatorPart(
-        key="k",
-        name="conv",
-        title="conv",
-        anchor="a",
-        ops=[],
-        attrs=[],
-        layouts={},
-        inputs=[],
-        params=[],
-        outputs=[],
-        flops=0,
-        bytes=1,
-        calls=[0],
-        times={"2": Time(error="it crashed")},
-    )
+    failed = part("conv", 0, Time(error="it crashed"))
     whole = Time(median_us=3.0, foreign_load=True, settled=False, discarded_share=0.25)
     run = RunPart(threads=2, whole=whole, missing=["conv"])
     told = " ".join(warnings([run], [failed]))
