@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -133,6 +134,16 @@ def test_what_libraries_print_from_below_is_not_among_our_lines(unbuffered: str,
     done = subprocess.run(command, env={**os.environ, **paths}, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == ["first", "2", "second", "third"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_library_that_kills_the_process_is_seen(tmp_path: Path) -> None:
+    crash = "import os\nfrom op_profiler.cli import output\noutput.protect_streams()\n"
+    crash += "with output.native_output_aside():\n    os.write(2, b'LLVM ERROR: no such type\\n')\n    os.abort()\n"
+    paths = {"PYTHONPATH": hurried_path(), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", crash], env={**os.environ, **paths}, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGABRT and "Fatal Python error: Aborted" in done.stderr
+    (log,) = tmp_path.iterdir()
+    assert log.read_text() == "LLVM ERROR: no such type\n"
 
 
 def test_what_was_measured_is_stored_where_its_tables_cannot_be_printed(tmp_path: Path) -> None:

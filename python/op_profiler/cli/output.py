@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import io
 import os
 import sys
@@ -75,8 +76,9 @@ def _like(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
 def native_output_aside() -> Iterator[None]:
     """Keep what TVM and other libraries print from C++ off the screen while the block runs.
 
-    They write to file descriptor 2, which is a log meanwhile; Python writes to a copy of the old one. Where the process
-    dies inside, the log stays in the folder for temporary files, as those of worker processes do.
+    They write to file descriptor 2, which is a log meanwhile; Python writes to a copy of the old one. If a library
+    kills the process, the screen shows where, and the log stays in the folder for temporary files, as those of worker
+    processes do.
     """
     stream = sys.stderr
     if not isinstance(stream, io.TextIOWrapper) or not isinstance(getattr(stream.buffer, "raw", None), _Descriptor):
@@ -91,11 +93,13 @@ def native_output_aside() -> Iterator[None]:
     screen = os.dup(2)
     sys.stderr = _like(stream, screen)
     os.dup2(log, 2)
+    faulthandler.enable(screen, all_threads=False)
     try:
         yield
     finally:
         sys.stderr.flush()
         sys.stderr = stream
+        faulthandler.disable()
         os.dup2(screen, 2)
         os.close(screen)
         os.close(log)
