@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
 from op_profiler.frontends.transformers import has_small_sizes
 from op_profiler.report.page.amounts import several
-from op_profiler.report.prediction import caveats, operators_csv, source_of, whose_times
+from op_profiler.report.prediction import caveats, operators_csv, predictions_json, source_of
 from op_profiler.report.tables import numbers, show_table, texts, threads_text
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ def render(predictions: Sequence[GenerationPrediction], format: str, device: Dev
         UnknownNameError: no such format.
     """
     if format == "json":
-        found = [prediction.to_json() | whose_times(device) for prediction in predictions]
-        return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
+        return predictions_json(predictions, device)
     if format == "csv":
         return operators_csv([network for prediction in predictions for network in prediction.networks])
     raise UnknownNameError("format", format, FORMATS)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.answer import Chosen
     from op_profiler.prediction.latency.candidates import PredictedModel
     from op_profiler.prediction.latency.devices import DeviceName
+    from op_profiler.prediction.latency.generation import GenerationPrediction
     from op_profiler.prediction.latency.network import NetworkPrediction
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
     from op_profiler.prediction.latency.request import PredictRequest
@@ -59,9 +60,7 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
         UnknownNameError: no such format.
     """
     if format == "json":
-        whose = whose_times(device)
-        found = [prediction.to_json() | whose for prediction in predictions]
-        return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
+        return predictions_json(predictions, device)
     if format == "csv":
         return operators_csv(predictions)
     if format == "runtime_lut":
@@ -71,7 +70,14 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
     raise UnknownNameError("format", format, FORMATS)
 
 
-def whose_times(device: DeviceName) -> dict[str, Any]:
+def predictions_json(predictions: Sequence[NetworkPrediction | GenerationPrediction], device: DeviceName) -> str:
+    """Return predictions as JSON with the device that the times are of; one prediction is no list."""
+    whose = _whose_times(device)
+    found = [prediction.to_json() | whose for prediction in predictions]
+    return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
+
+
+def _whose_times(device: DeviceName) -> dict[str, Any]:
     """Fields of JSON about the device that times are of."""
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
