@@ -109,7 +109,7 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
             raise
         command = request.collect_command("steps.db")
         raise DatasetError(
-            f"no measurements of --compiler {request.compiler} ship with op_profiler. Measure these steps with: "
+            f"the included data has no measurements of --compiler {request.compiler}. Measure these steps with: "
             f"{command}; then add --db steps.db"
         ) from error
     built_for, of_gpu = target or found.device.target, kind_of(found.device.target).on_gpu
