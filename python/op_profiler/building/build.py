@@ -37,8 +37,14 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
     if built is None:
         built = compiler_in_use().build(model, target, records, "vm" if request.executor == "vm" else "graph")
         kept.keep(built)
-    notes = (*built.compiled.notes, *records.notes(built.asked - built.refused))
+    notes = (*built.compiled.notes, *records.notes(built.asked - built.refused), *_by_rule(built))
     return dataclasses.replace(built, notes=notes, kept=kept.place(built.asked))
+
+
+def _by_rule(built: BuiltModel) -> tuple[str, ...]:
+    count = sum(schedule.origin == "rule" for schedule in built.schedules.values())
+    text = f"{count} products of matrices have schedules of this project's rule; --schedules none has the compiler's"
+    return (text,) if count else ()
 
 
 def outputs_of(compiled: CompiledModel, target: Target, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

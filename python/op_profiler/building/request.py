@@ -39,8 +39,8 @@ CheckOutputsOption = Annotated[
 SchedulesOption = Annotated[
     str,
     Option(
-        "Schedule records to compile with: auto (those stored for the device), none (the compiler's own schedules), "
-        "or a folder with records.",
+        "Schedules to compile with: auto (the records stored for the device, else those of this project's rule), "
+        "rule (no records), none (the compiler's own schedules), or a folder with records.",
         MEASURING,
     ),
 ]
@@ -189,8 +189,9 @@ class BuildRequest:
 
     def usable_records(self) -> UsableRecords:
         """Schedule records that a build uses today."""
-        named = None if self.schedules in (records.AUTO, records.NONE) else self.schedules
-        return UsableRecords.of_file(self.record_file(), self.conditions, named)
+        named = None if self.schedules in (records.AUTO, records.RULE, records.NONE) else self.schedules
+        by_rule = self.schedules != records.NONE
+        return UsableRecords.of_file(self.record_file(), self.conditions, named, by_rule=by_rule)
 
     def record_file(self) -> Path | None:
         """File of the schedule records for this target and processor; None if records are switched off."""

@@ -199,7 +199,9 @@ schedules = Table(
     _column("key", Text, "16 hex digits over template, knobs and origin", flat="schedule_key", primary_key=True),
     _column("template", Text, "name of the schedule's template", nullable=False),
     _column("knobs", Json, "knob name to value", nullable=False),
-    _column("origin", Text, "default, tuned, trial or vendor", nullable=False),
+    _column(
+        "origin", Text, "default (the compiler's own), rule (this project's), tuned, trial or vendor", nullable=False
+    ),
     # The fields of `Factors`.
     _column("factor_tile", Json, "spatial axis to the size of its innermost tile", flat="tile", since=2),
     _column("factor_split", Json, "reduction axis to the inner part of its split", flat="split", since=2),

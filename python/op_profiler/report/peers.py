@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from op_profiler.comparison.peers.result import OURS
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _runtimes(console: Console, found: PeerComparison, at: AtThreads) -> None:
 
 
 def _cells(one: RuntimeTime) -> list[str]:
-    name = f"{one.name} ({one.version})" if one.name in ("default", "tuned") else f"{one.name} {one.version}".strip()
+    name = f"{one.name} ({one.version})" if one.name in OURS else f"{one.name} {one.version}".strip()
     narrow = one.ratio_low is not None and one.ratio_high is not None and one.ratio != 1.0
     outputs = "-" if one.agree is None else "agree" if one.agree else "differ"
     far = "-" if one.difference is None else "none alike" if math.isinf(one.difference) else f"{one.difference:.1e}"

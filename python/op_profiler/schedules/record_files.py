@@ -12,7 +12,18 @@ from op_profiler.cache import data_folder
 from op_profiler.errors import UsageError
 from op_profiler.files import atomic_file, locked
 from op_profiler.schedules.metaschedule_database import is_database, read_databases, replace_in_databases
-from op_profiler.schedules.records import AUTO, DATABASES, FUNCTION, LINES, NONE, Record, lines_of, parse_line, slug
+from op_profiler.schedules.records import (
+    AUTO,
+    DATABASES,
+    FUNCTION,
+    LINES,
+    NONE,
+    RULE,
+    Record,
+    lines_of,
+    parse_line,
+    slug,
+)
 from op_profiler.shipped import is_checkout, shipped_schedules
 
 _FOLDER_VARIABLE = "OP_PROFILER_SCHEDULES"
@@ -43,11 +54,11 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
     made a copy for the user.
 
     Args:
-        schedules: ``auto``, ``none``, or a folder; with `DATABASES` also one that TVM's own tools have written.
+        schedules: ``auto``, ``rule``, ``none``, or a folder; with `DATABASES` also one that TVM's tools have written.
         processor: its name, e.g. ``AMD EPYC znver5``.
         form: `LINES`, a file, or `DATABASES`, a folder.
     """
-    if schedules == NONE:
+    if schedules in (NONE, RULE):
         return None
     if form == DATABASES and schedules != AUTO and is_database(Path(schedules)):
         return Path(schedules).resolve()  # `.` has no name that a lock beside it could have
@@ -64,7 +75,7 @@ def check_folder(schedules: str) -> None:
     """Refuse a folder that is not there: without a word, the compiler's own schedules would be measured.
 
     Raises:
-        UsageError: neither a folder nor ``auto`` or ``none``.
+        UsageError: neither a folder nor ``auto``, ``rule`` or ``none``.
     """
     if Path(schedules).is_file():
         kind = foreign_records(Path(schedules))
@@ -72,8 +83,8 @@ def check_folder(schedules: str) -> None:
             f"--schedules {schedules!r} {kind or 'is a file'}; the option takes a folder, with records of AutoTVM 0.2 "
             f"in TARGET/PROCESSOR{LINES}"
         )
-    if schedules not in (AUTO, NONE) and not Path(schedules).is_dir():
-        raise UsageError(f"--schedules {schedules!r}: there is no such folder; give one, or {AUTO} or {NONE}")
+    if schedules not in (AUTO, RULE, NONE) and not Path(schedules).is_dir():
+        raise UsageError(f"--schedules {schedules!r}: there is no such folder; give one, or {AUTO}, {RULE} or {NONE}")
 
 
 def read_records(path: Path) -> tuple[list[Record], int]:

@@ -26,7 +26,10 @@ from typing import Any
 
 from op_profiler.errors import OpProfilerError
 
-AUTO, NONE = "auto", "none"
+AUTO, RULE, NONE = "auto", "rule", "none"
+"""Of ``--schedules``: stored records, else the project's rule; the rule alone; the compiler's own schedules."""
+PADDED = "_padded"
+"""Ends the family of a template that computes more rows and columns than asked for."""
 FUNCTION = "function"
 """First argument of a task that is a function of TIR; its hash and its text follow."""
 LINES, DATABASES = ".jsonl", ".metaschedule"
@@ -133,7 +136,7 @@ def computation_of(template: str, arguments: Sequence[Any]) -> str:
     """
     if arguments and arguments[0] == FUNCTION:
         return hashlib.sha256(str(arguments[1]).encode()).hexdigest()[:16]
-    family = template.partition(".")[0]
+    family = template.partition(".")[0].removesuffix(PADDED)
     if family.endswith("_winograd"):
         family = family.removesuffix("_winograd")
         arguments = _of_direct(arguments)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from op_profiler.schedules.factors import Factors
 
-Origin = Literal["default", "tuned", "trial", "vendor"]
+Origin = Literal["default", "rule", "tuned", "trial", "vendor"]
 OWN_TEMPLATE = ".op_profiler"
 """Ends the name of each of this project's templates."""
 
@@ -22,7 +22,8 @@ class Schedule:
         template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``; those of this project end
             with `OWN_TEMPLATE`.
         knobs: knob name to value, as plain JSON values; empty where the schedule has none.
-        origin: who chose the values.
+        origin: who chose the values: the compiler (``default``), this project's rule for products of matrices
+            (``rule``), a search (``tuned`` and its ``trial``), or a library (``vendor``).
         factors: what the knobs do to the loops; follows from template and knobs, so it is no part of the identity.
     """
 

@@ -7,9 +7,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from op_profiler.schedules.record_files import foreign_records, read_records
 from op_profiler.schedules.records import Conditions, Record, choose
+
+_RULED = "rule 1: "
+"""Begins what a build asks for beside a computation that the rule may have a schedule for; with the rule's number."""
+
+
+def ruled(computation: str) -> str:
+    """What a build asks for beside such a computation."""
+    return f"{_RULED}{computation}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +31,7 @@ class UsableRecords:
         file: that they are from; None where they are of no file.
         skipped: lines of the file that are no records.
         named: the folder that a user named for it, whose records are expected to fit; None for the usual one.
+        by_rule: the compiler chooses by the project's rule where there is no record.
     """
 
     chosen: Mapping[str, Record]
@@ -29,16 +39,19 @@ class UsableRecords:
     file: Path | None = None
     skipped: int = 0
     named: str | None = None
+    by_rule: bool = False
 
     @classmethod
-    def of_file(cls, file: Path | None, wanted: Conditions, named: str | None = None) -> UsableRecords:
+    def of_file(
+        cls, file: Path | None, wanted: Conditions, named: str | None = None, *, by_rule: bool = False
+    ) -> UsableRecords:
         """Those of a file or a folder whose conditions are the nearest; none where it is not there.
 
         Args:
-            named: see the attribute.
+            named, by_rule: see the attributes.
         """
         records, skipped = read_records(file) if file is not None and file.exists() else ([], 0)
-        return cls(choose(records, wanted), wanted, file, skipped, named)
+        return cls(choose(records, wanted), wanted, file, skipped, named, by_rule)
 
     @classmethod
     def only(cls, record: Record) -> UsableRecords:
@@ -46,7 +59,7 @@ class UsableRecords:
         return cls({record.computation: record}, record.conditions or Conditions(1))
 
     def digest(self, asked: Iterable[str]) -> str:
-        """16 hex digits of the schedules that computations are given; empty where there is none for any of them.
+        """16 hex digits of the schedules that computations are given; empty where all have the compiler's own.
 
         A build is what it was for as long as this stays, whatever else the file says.
 
@@ -54,8 +67,14 @@ class UsableRecords:
             asked: computations that a build asked for.
         """
         found = [(computation, self.chosen[computation]) for computation in sorted(set(asked) & self.chosen.keys())]
-        mine = [[computation, record.task, record.config] for computation, record in found]
+        mine: list[list[Any]] = [[computation, record.task, record.config] for computation, record in found]
+        mine += [
+            [one] for one in sorted(set(asked) - {ruled(computation) for computation, _ in found}) if self._rules(one)
+        ]
         return hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:16] if mine else ""
+
+    def _rules(self, asked: str) -> bool:
+        return self.by_rule and asked.startswith(_RULED)
 
     def notes(self, asked: Iterable[str]) -> tuple[str, ...]:
         """What a user should know of the records that a build took, and of their conditions.

@@ -26,7 +26,7 @@ from op_profiler.comparison.peers.result import OURS, AtThreads, PeerComparison,
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import no_garbage_collection
 from op_profiler.measure.statistics import median_interval
-from op_profiler.schedules.records import NONE
+from op_profiler.schedules.records import NONE, RULE
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel
@@ -111,11 +111,15 @@ def compare_with_peers(request: PeersRequest, announce: Announce, *, advise: boo
 
 def _builds(request: PeersRequest, job: PreparedModel) -> dict[str, BuiltModel]:
     """This project's, by their names in `OURS`."""
-    plain, tuned = OURS
-    default = build_model(dataclasses.replace(request.build, schedules=NONE), job.model, job.target)
-    with_records = job.built
-    applies = request.build.usable_records().digest(with_records.asked - with_records.refused)
-    return {plain: default, tuned: with_records} if applies else {plain: default}
+    default, tuned, stock = OURS
+    asked = job.built.asked - job.built.refused
+    choices = {stock: NONE, default: RULE, tuned: request.build.schedules}
+    requests = {name: dataclasses.replace(request.build, schedules=choice) for name, choice in choices.items()}
+    digests = {name: one.usable_records().digest(asked) for name, one in requests.items()}
+    differing = [name for name in requests if name == default or digests[name] != digests[default]]
+    return {
+        name: job.built if name == tuned else build_model(requests[name], job.model, job.target) for name in differing
+    }
 
 
 def _at_threads(
@@ -128,7 +132,8 @@ def _at_threads(
 ) -> AtThreads:
     for one in ours:
         one.loaded.run_model()
-    expected = ours[0].loaded.output_arrays()
+    (default,) = (one for one in ours if one.name == OURS[0])
+    expected = default.loaded.output_arrays()
     cores = machine.threads.core_set(threads)
     failures: dict[str, str] = {}
     peers: dict[str, RunningPeer] = {}
@@ -145,7 +150,8 @@ def _at_threads(
         }
         measured, foreign = _in_turns(sides, failures, request.seconds, cores, {n: p.process for n, p in peers.items()})
         layers = ours[-1].layers()
-    told = [_our_time(one, measured, expected, request.build.compiler, threads) for one in ours]
+    default_first = sorted(ours, key=lambda one: one is not default)
+    told = [_our_time(one, measured, expected, request.build.compiler, threads) for one in default_first]
     for name in dict.fromkeys(request.against):
         if name in failures:
             told.append(RuntimeTime(name=name, problem=failures[name]))

@@ -7,8 +7,9 @@ from typing import Any
 
 from op_profiler.json_text import brief
 
-OURS = ("default", "tuned")
-"""This project's builds: without schedule records, and with those that apply."""
+OURS = ("default", "tuned", "stock")
+"""This project's builds: without schedule records, with those that apply, and with the compiler's own schedules where
+the default has others."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

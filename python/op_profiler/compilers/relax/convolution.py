@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.relax.vectors import Vectors, divisor, vectors_of
+from op_profiler.compilers.relax.vectors import divisor, vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.vectors import Vectors
 
 _SMALLEST_BLOCK = 4
 """With smaller blocks most of a vector is empty; the width is vectorized then, and layouts stay as they are."""

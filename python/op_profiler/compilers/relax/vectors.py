@@ -1,28 +1,13 @@
-"""Vector registers of a processor, as the default schedules assume them."""
+"""The vectors of Relax's default schedules."""
 
 from __future__ import annotations
 
-import dataclasses
-
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
+from op_profiler.compilers.vectors import Vectors
 
 _FLOAT_BITS = 32
-_MANY, _FEW = 32, 16
 _LANES_OF_X86 = (("avx512f", 16), ("avx2", 8))
-
-
-@dataclasses.dataclass(frozen=True)
-class Vectors:
-    """The registers of a processor.
-
-    Attributes:
-        lanes: float32 values in one.
-        accumulators: how many may hold sums, beside those that hold operands.
-    """
-
-    lanes: int
-    accumulators: int
 
 
 def vectors_of(target: Target) -> Vectors:
@@ -31,9 +16,7 @@ def vectors_of(target: Target) -> Vectors:
     Args:
         target: `tvm.target.Target`.
     """
-    lanes = _lanes(target)
-    many = lanes >= 16 or "aarch64" in str(getattr(target, "attrs", ""))
-    return Vectors(lanes, (_MANY if many else _FEW) - 4)
+    return Vectors.of(target, _lanes(target))
 
 
 def _lanes(target: Target) -> int:

@@ -1,4 +1,4 @@
-"""Applies schedule records while Relay compiles, and notes which computations it looks up."""
+"""Applies schedule records and the rule while Relay compiles, and notes which computations it looks up."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.processor_defaults import config_of, may_choose
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.records import computation_of
+from op_profiler.schedules.usable_records import ruled
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
@@ -20,17 +22,22 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
     """Compile with these records inside this block.
 
     Yields:
-        The computations that the compiler has looked for so far, whether there was a record or not.
+        The computations that the compiler has looked for so far, whether there was a record or not, and which of them
+        the rule may choose schedules for (`ruled`).
     """
-    if records.chosen:
+    if records.chosen or records.by_rule:
         register_templates()
     autotvm = load_tvm().autotvm
     asked: set[str] = set()
 
     class Noting(autotvm.task.ApplyHistoryBest):  # type: ignore[name-defined]
         def _query_inside(self, target: Target, workload: Any) -> Any:
-            asked.add(computation_of(workload[0], workload[1:]))
-            return super()._query_inside(target, workload)
+            computation = computation_of(workload[0], workload[1:])
+            asked.add(computation)
+            if may_choose(target, workload):
+                asked.add(ruled(computation))
+            found = super()._query_inside(target, workload)
+            return config_of(target, workload) if found is None and records.by_rule else found
 
     version = str(load_tvm().__version__)
     with Noting([autotvm.record.decode(record.to_json(version)) for record in records.chosen.values()]):

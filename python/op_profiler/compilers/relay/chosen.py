@@ -11,12 +11,13 @@ from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.relay.knobs import factors_of, knob_values
 from op_profiler.compilers.relay.lower import quiet
+from op_profiler.compilers.relay.processor_defaults import BY_RULE
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_types import Call, Node, Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import signature
 from op_profiler.operators.operator import TensorSpec
-from op_profiler.schedules.schedule import Schedule
+from op_profiler.schedules.schedule import Origin, Schedule
 
 
 @dataclasses.dataclass
@@ -60,9 +61,7 @@ class ChosenSchedules:
         if choice is None:
             return Schedule("injective")
         knobs = knob_values(choice.config)
-        tuned = choice.config is not None and not choice.config.is_fallback
-        factors = factors_of(choice.config, knobs)
-        return Schedule(choice.template, knobs, "tuned" if tuned else "default", factors)
+        return Schedule(choice.template, knobs, _origin(choice.config), factors_of(choice.config, knobs))
 
     def tasks_of(self, occurrence: Occurrence) -> list[tuple[str, tuple[Any, ...]]]:
         """The AutoTVM tasks, name and arguments, of the implementations that the compiler weighed for an operator."""
@@ -116,6 +115,12 @@ def _workload(outputs: Any, inputs: Any) -> Any | None:
             return load_tvm().autotvm.task.args_to_workload(op.attrs["workload"])
         waiting += [tensor.op for tensor in op.input_tensors]
     return None
+
+
+def _origin(config: Any | None) -> Origin:
+    if config is None or config.is_fallback:
+        return "default"
+    return "rule" if config.cost >= BY_RULE else "tuned"
 
 
 def _size(dimension: Any) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.compilers.relay.gpu_tiles import fits, launches_checked, window_of
 from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
+from op_profiler.compilers.relay.processor_defaults import config_of
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import kind_and_last_line
@@ -69,7 +70,7 @@ class AutoTvmTask(Task):
         return factors_of(self._space, knobs)
 
     def default(self) -> Schedule:
-        """Return the fallback configuration as the template fills it in."""
+        """Return what the rule chooses, else the fallback configuration as the template fills it in."""
         config = self._filled_in()
         knobs = knob_values(config)
         return Schedule(self.spec.template, knobs, "trial", factors_of(config, knobs))
@@ -109,7 +110,7 @@ class AutoTvmTask(Task):
     def _fallback(self) -> Any:
         from tvm.autotvm.task.space import FallbackConfigEntity
 
-        return FallbackConfigEntity()
+        return config_of(self._target, self.autotvm.workload) or FallbackConfigEntity()
 
 
 def _in_tuning() -> AbstractContextManager[None]:

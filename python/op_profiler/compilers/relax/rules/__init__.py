@@ -9,8 +9,8 @@ from typing import Any
 from op_profiler.compilers.relax.rules import convolution, elementwise, product, reduction, rows, whole
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS, RuleMismatch
 from op_profiler.compilers.relax.rules.template import SchedulableFunction
-from op_profiler.compilers.relax.vectors import Vectors
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
 

@@ -18,7 +18,8 @@ from op_profiler.compilers.relax.rules.blocks import (
 )
 from op_profiler.compilers.relax.rules.nest import Anchored, nest_of, reduction_of
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.nest import ROOT, Axis
 
 _PADDED = ("pad", "dilate")

@@ -15,7 +15,8 @@ from op_profiler.compilers.relax.rules.blocks import (
     reduces,
     uses,
 )
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 
 FEWEST_LANES = 4

@@ -12,7 +12,8 @@ from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import REDUCTION, vectorize_and_unroll
 from op_profiler.compilers.relax.rules.elementwise import PARTS, schedule_blocks
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.nest import INLINE, ROOT, Axis, Knobs, Loops, Nest, tile_sizes
 

@@ -15,7 +15,8 @@ from op_profiler.compilers.relax.rules.blocks import (
     spatial_count,
 )
 from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
-from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
+from op_profiler.compilers.relax.vectors import divisor, lanes_of
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.nest import Axis
 
 _VECTORS_OF_A_ROW = 4

@@ -17,7 +17,8 @@ from op_profiler.compilers.relax.rules.blocks import (
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
 from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.nest import INLINE, ROOT, Axis
 
 _PADDED = ("pad",)

@@ -36,7 +36,8 @@ from op_profiler.compilers.relax.rules.blocks import (
     vectorize_and_unroll,
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.nest import INLINE, ROOT, Knobs
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relax.vectors import Vectors
+    from op_profiler.compilers.vectors import Vectors
     from op_profiler.schedules.factors import Factors
     from op_profiler.schedules.nest import Knobs
 

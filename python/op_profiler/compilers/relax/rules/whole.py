@@ -16,7 +16,8 @@ from op_profiler.compilers.relax.rules.blocks import (
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES, PARTS, schedule_blocks
 from op_profiler.compilers.relax.rules.rows import sum_in_vectors
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 
 _FEWEST_VALUES = 1 << 14  # of fewer, one thread has the sum before others have begun

@@ -9,8 +9,8 @@ from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
 from op_profiler.compilers.relax.tuning.automatic import PREFIX, factors_of_sketch
 from op_profiler.compilers.relax.tuning.finished_loops import with_loops
 from op_profiler.compilers.relax.tuning.workload import computation, workload_of
-from op_profiler.compilers.relax.vectors import Vectors
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.records import Record
 from op_profiler.schedules.schedule import Schedule

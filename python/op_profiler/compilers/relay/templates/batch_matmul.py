@@ -7,13 +7,15 @@ from typing import Any
 
 from op_profiler.compilers.relay.templates.conv2d import shape, static
 from op_profiler.compilers.relay.templates.nest import apply, nest_of
+from op_profiler.compilers.relay.templates.padded import apply_padded, copied_from, padded_rows, up_to
 from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.nest import Axis
+from op_profiler.schedules.nest import Axis, Nest
 
 BATCH_MATMUL = "batch_matmul.op_profiler"
+PADDED_BATCH_MATMUL = "batch_matmul_padded.op_profiler"
 _PACKED = "packed_b"
 _MOST_LANES = 16
 
@@ -23,42 +25,82 @@ def _lanes(columns: int) -> int:
     return next(width for width in range(_MOST_LANES, 0, -1) if columns % width == 0)
 
 
+def _padded_columns(columns: int) -> int:
+    """Columns in whole blocks: more than there are where they are no multiple of the widest."""
+    return -(-columns // _MOST_LANES) * _MOST_LANES if columns > _MOST_LANES else columns
+
+
 def _batch_matmul(
     cfg: Any, a: Any, b: Any, out_shape: Any, dtype: Any, transpose_a: bool = False, transpose_b: bool = True
 ) -> Any:
     """a [batch, m, k] (or [batch, k, m]), b [batch, n, k] (or [batch, k, n]); either batch may be 1."""
+    _, rows, columns = _sizes(a, b, transpose_a, transpose_b)
+    return _product(a, b, dtype, transpose_a, transpose_b, (rows, columns), BATCH_MATMUL)
+
+
+def _padded(
+    cfg: Any, a: Any, b: Any, out_shape: Any, dtype: Any, transpose_a: bool = False, transpose_b: bool = True
+) -> Any:
+    """The same by a product with further rows and columns, which are not copied to the result."""
+    batch, rows, columns = _sizes(a, b, transpose_a, transpose_b)
+    padded = (padded_rows(rows), _padded_columns(columns))
+    product = _product(a, b, dtype, transpose_a, transpose_b, padded, "")
+    return copied_from(product, (batch, rows, columns), _MOST_LANES, PADDED_BATCH_MATMUL)
+
+
+def _sizes(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> tuple[int, int, int]:
+    """Matrices, and rows and columns of each."""
+    return max(shape(a)[0], shape(b)[0]), shape(a)[2 if transpose_a else 1], shape(b)[1 if transpose_b else 2]
+
+
+def _product(
+    a: Any, b: Any, dtype: Any, transpose_a: bool, transpose_b: bool, padded: tuple[int, int], tag: str
+) -> Any:
+    """Products with so many rows and columns. Rows beyond those of the matrices repeat the last one; the last block of
+    columns begins earlier, so that it ends with the last column."""
     te = load_tvm().te
-    batch = max(shape(a)[0], shape(b)[0])
-    rows, depth = shape(a)[1:][:: -1 if transpose_a else 1]
-    columns = shape(b)[1 if transpose_b else 2]
-    lanes = _lanes(columns)
+    batch, rows, columns = _sizes(a, b, transpose_a, transpose_b)
+    depth = shape(a)[1 if transpose_a else 2]
+    lanes = _lanes(padded[1])
     dtype = dtype or a.dtype
     k = te.reduce_axis((0, depth), name="k")
     b_batch = shape(b)[0]
+    row_of, begin_of = up_to(rows - 1, padded[0] - 1), up_to(columns - lanes, padded[1] - lanes)
 
     def packed(z: Any, block: Any, row: Any, lane: Any) -> Any:
-        column = block * lanes + lane
+        column = begin_of(block * lanes) + lane
         return b[z, column, row] if transpose_b else b[z, row, column]
 
-    blocks = te.compute((b_batch, columns // lanes, depth, lanes), packed, name=_PACKED)
+    blocks = te.compute((b_batch, padded[1] // lanes, depth, lanes), packed, name=_PACKED)
 
     def product(z: Any, y: Any, x: Any) -> Any:
-        left = z if shape(a)[0] > 1 else 0
-        value = a[left, k, y] if transpose_a else a[left, y, k]
+        left, row = z if shape(a)[0] > 1 else 0, row_of(y)
+        value = a[left, k, row] if transpose_a else a[left, row, k]
         weight = blocks[z if b_batch > 1 else 0, x // lanes, k, x % lanes]
         return te.sum(value.astype(dtype) * weight.astype(dtype), axis=k)
 
-    return te.compute((batch, rows, columns), product, name="batch_matmul", tag=BATCH_MATMUL)
+    return te.compute((batch, *padded), product, name="batch_matmul", tag=tag)
 
 
 def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
-    batch, rows, columns = shape(op.output(0))
+    apply(_nest(op), s, cfg, op.output(0), output, _packed(op))
+
+
+def _schedule_padded(s: Any, cfg: Any, op: Any, output: Any) -> None:
+    (product,) = op.input_tensors
+    apply_padded(_nest(product.op), s, cfg, op, output, _packed(product.op))
+
+
+def _nest(product: Any) -> Nest:
+    batch, rows, columns = shape(product.output(0))
     lanes = _lanes(columns)
-    depth = int(op.reduce_axis[0].dom.extent)
+    depth = int(product.reduce_axis[0].dom.extent)
     spatial = (Axis("b", batch, tiled=False), Axis("y", rows), Axis("x", columns // lanes))
-    packed = [t for t in op.input_tensors if t.op.name == _PACKED]
-    nest = nest_of(spatial, lanes, (("k", depth),), "k", producers=bool(packed), inner_tile_orders=True)
-    apply(nest, s, cfg, op.output(0), output, packed)
+    return nest_of(spatial, lanes, (("k", depth),), "k", producers=bool(_packed(product)), inner_tile_orders=True)
+
+
+def _packed(product: Any) -> list[Any]:
+    return [t for t in product.input_tensors if t.op.name == _PACKED]
 
 
 def _applies(attrs: Any, inputs: Any) -> bool:
@@ -71,9 +113,11 @@ def register() -> None:
     from tvm.relay.op.strategy import generic, x86
 
     wrap = functools.partial(generic.wrap_compute_batch_matmul, need_out_dtype=True)
-    implementation = registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap)
+    plain = registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap)
+    padded = registered(PADDED_BATCH_MATMUL, _padded, _schedule_padded, wrap)
     originals = {"cpu": x86.batch_matmul_strategy_cpu}
-    offer(generic.batch_matmul_strategy, originals, BATCH_MATMUL, implementation, _applies)
+    offer(generic.batch_matmul_strategy, originals, BATCH_MATMUL, plain, _applies)
+    offer(generic.batch_matmul_strategy, originals, PADDED_BATCH_MATMUL, padded, _applies)
 
 
 def tasks(anchor: Operator) -> list[Task]:

@@ -6,35 +6,59 @@ from typing import Any
 
 from op_profiler.compilers.relay.templates.conv2d import shape, static
 from op_profiler.compilers.relay.templates.nest import apply, nest_of
+from op_profiler.compilers.relay.templates.padded import apply_padded, copied_from, padded_rows, up_to
 from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.nest import Axis
+from op_profiler.schedules.nest import Axis, Nest
 
 DENSE = "dense_pack.op_profiler"
+PADDED_DENSE = "dense_pack_padded.op_profiler"
 
 
 def _dense(cfg: Any, data: Any, weight: Any, bias: Any = None, dtype: Any = None) -> Any:
     """data [m, k], weight [n / lanes, k, lanes]; the result [m, n]."""
+    return _product(data, weight, dtype, shape(data)[0], DENSE)
+
+
+def _padded(cfg: Any, data: Any, weight: Any, bias: Any = None, dtype: Any = None) -> Any:
+    """The same by a product with further rows, which are not copied to the result."""
+    rows, (blocks, _, lanes) = shape(data)[0], shape(weight)
+    product = _product(data, weight, dtype, padded_rows(rows), "")
+    return copied_from(product, (rows, blocks * lanes), lanes, PADDED_DENSE)
+
+
+def _product(data: Any, weight: Any, dtype: Any, padded: int, tag: str) -> Any:
+    """The product with so many rows; those beyond the data repeat its last one."""
     te = load_tvm().te
     rows, depth = shape(data)
     blocks, _, lanes = shape(weight)
     dtype = dtype or data.dtype
     k = te.reduce_axis((0, depth), name="k")
+    row_of = up_to(rows - 1, padded - 1)
 
     def product(y: Any, x: Any) -> Any:
-        return te.sum(data[y, k].astype(dtype) * weight[x // lanes, k, x % lanes].astype(dtype), axis=k)
+        return te.sum(data[row_of(y), k].astype(dtype) * weight[x // lanes, k, x % lanes].astype(dtype), axis=k)
 
-    return te.compute((rows, blocks * lanes), product, name="dense", tag=DENSE)
+    return te.compute((padded, blocks * lanes), product, name="dense", tag=tag)
 
 
 def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
-    rows, columns = shape(op.output(0))
-    lanes = shape(op.input_tensors[1])[-1]
-    depth = int(op.reduce_axis[0].dom.extent)
+    apply(_nest(op), s, cfg, op.output(0), output)
+
+
+def _schedule_padded(s: Any, cfg: Any, op: Any, output: Any) -> None:
+    (product,) = op.input_tensors
+    apply_padded(_nest(product.op), s, cfg, op, output)
+
+
+def _nest(product: Any) -> Nest:
+    rows, columns = shape(product.output(0))
+    lanes = shape(product.input_tensors[1])[-1]
+    depth = int(product.reduce_axis[0].dom.extent)
     spatial = (Axis("y", rows), Axis("x", columns // lanes))
-    apply(nest_of(spatial, lanes, (("k", depth),), "k", inner_tile_orders=True), s, cfg, op.output(0), output)
+    return nest_of(spatial, lanes, (("k", depth),), "k", inner_tile_orders=True)
 
 
 def _applies(attrs: Any, inputs: Any) -> bool:
@@ -46,8 +70,10 @@ def register() -> None:
     load_tvm()
     from tvm.relay.op.strategy import generic, x86
 
-    implementation = registered(DENSE, _dense, _schedule, generic.wrap_compute_dense)
-    offer(generic.dense_pack_strategy, {"cpu": x86.dense_pack_strategy_cpu}, DENSE, implementation, _applies)
+    originals = {"cpu": x86.dense_pack_strategy_cpu}
+    for name, compute, schedule in ((DENSE, _dense, _schedule), (PADDED_DENSE, _padded, _schedule_padded)):
+        implementation = registered(name, compute, schedule, generic.wrap_compute_dense)
+        offer(generic.dense_pack_strategy, originals, name, implementation, _applies)
 
 
 def tasks(anchor: Operator) -> list[Task]:

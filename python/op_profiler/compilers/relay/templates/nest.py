@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
@@ -46,19 +46,29 @@ def apply(loops: Nest, s: Any, cfg: Any, result: Any, output: Any, producers: Se
         cfg: AutoTVM's space of configurations, or a point of it.
         producers: stages that feed `result`, each computed where the knob ``compute_at`` says.
     """
-    for name, values in loops.knobs.items():
-        cfg.define_knob(name, values)
-    restrict(cfg, loops.is_valid)
-    cfg.nest = loops
-    knobs = {name: value(cfg, name) for name in loops.knobs}
+    knobs = defined(loops, cfg)
     output = output_of(s, result, output)
     accumulators = s.cache_write(result, "global") if result.op == output.op else result
     outer = loops.tile_output(_loops(s, output), _axes(s, output, loops), knobs)
     s[accumulators].compute_at(s[output], outer[-1])
+    order_sum(loops, s, accumulators, knobs)
+    for producer in producers:
+        place(s, knobs["compute_at"], producer, output, outer)
+
+
+def defined(loops: Nest, cfg: Any) -> dict[str, int]:
+    """Define the knobs of a nest; their values in `cfg`."""
+    for name, values in loops.knobs.items():
+        cfg.define_knob(name, values)
+    restrict(cfg, loops.is_valid)
+    cfg.nest = loops
+    return {name: value(cfg, name) for name in loops.knobs}
+
+
+def order_sum(loops: Nest, s: Any, accumulators: Any, knobs: Mapping[str, int]) -> None:
+    """Order and unroll the loops of the sum over one register tile."""
     axes = _axes(s, accumulators, loops)
     loops.order_sum(_loops(s, accumulators), axes, s[accumulators].op.reduce_axis, knobs)
-    for producer in producers:
-        _place(s, knobs["compute_at"], producer, output, outer)
 
 
 def _loops(s: Any, tensor: Any) -> Loops:
@@ -73,7 +83,8 @@ def _axes(s: Any, tensor: Any, loops: Nest) -> list[Any]:
     return axes
 
 
-def _place(s: Any, where: int, producer: Any, output: Any, outer: list[Any]) -> None:
+def place(s: Any, where: int, producer: Any, output: Any, outer: Sequence[Any]) -> None:
+    """Compute a stage that feeds the reduction where the knob ``compute_at`` says, in one of the loops `outer`."""
     if where == INLINE:
         s[producer].compute_inline()
         return

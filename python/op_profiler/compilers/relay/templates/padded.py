@@ -1,0 +1,82 @@
+"""Products with more rows and columns than asked for, so that tiles divide them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from op_profiler.compilers.relay.templates.nest import apply, defined, order_sum, place
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.kinds.sizes import largest_divisor
+from op_profiler.schedules.nest import Nest
+
+_TILES = range(6, 11)
+_LARGEST = max(_TILES)
+
+
+def padded_rows(rows: int) -> int:
+    """As few rows more as make a tile of 6 to 10 rows divide them; none where one does already, or where they fit in
+    one tile."""
+    if rows <= _LARGEST or largest_divisor(rows, _LARGEST) >= min(_TILES):
+        return rows
+    return min(-(-rows // tile) * tile for tile in _TILES)
+
+
+def up_to(last: int, padded: int) -> Callable[[Any], Any]:
+    """What becomes of an index up to `padded` that must not be above `last`."""
+    tir = load_tvm().tir
+    return (lambda index: index) if last == padded else (lambda index: tir.min(index, last))
+
+
+def copied_from(product: Any, wanted: tuple[int, ...], block: int, tag: str) -> Any:
+    """The part of a padded product that was asked for.
+
+    Args:
+        block: columns of each block of the product, the last of which ends with the last column that is wanted.
+    """
+    tvm = load_tvm()
+    more = int(product.shape[-1]) - wanted[-1]
+
+    def value(*at: Any) -> Any:
+        *rest, column = at
+        if more:
+            last = column >= int(product.shape[-1]) - block
+            column = tvm.tir.Select(last, column + more, column)
+        return product(*rest, column)
+
+    return tvm.te.compute(wanted, value, name="unpadded", tag=tag)
+
+
+def apply_padded(loops: Nest, s: Any, cfg: Any, op: Any, output: Any, producers: Sequence[Any] = ()) -> None:
+    """Schedule a product and what is copied from it (`copied_from`) by the knobs of a nest.
+
+    Where only rows were added, the product is computed in the tiles of what is written, of which the last one is
+    shorter. Where columns were added, it is computed for all columns of a row of tiles, and copied from there: vectors
+    that end before the last column could be written one value at a time only.
+
+    Args:
+        s, cfg, producers: as of `nest.apply`.
+        op: the operation that copies.
+        output: what is fused behind it, or its own tensor.
+    """
+    (product,), copy = op.input_tensors, op.output(0)
+    if output.op != op:
+        s[copy].compute_inline()
+    if int(product.shape[-1]) == int(copy.shape[-1]) and len(output.op.axis) == len(op.axis):
+        apply(loops, s, cfg, product, output, producers)
+        return
+    knobs = defined(loops, cfg)
+    *outer, rows, columns = s[output].op.axis
+    row, _ = s[output].split(rows, factor=knobs.get("tile_y", 1))
+    parallel = s[output].fuse(*outer, row)
+    s[output].parallel(parallel)
+    accumulators = s.cache_write(product, "global")
+    s[product].compute_at(s[output], parallel)
+    *outer, rows, columns = s[product].op.axis
+    tile, column = s[product].split(columns, factor=loops.block * knobs.get("tile_x", 1))
+    s[product].reorder(*outer, tile, rows, column)
+    s[product].vectorize(s[product].split(column, factor=knobs["vectorize"])[1])
+    s[accumulators].compute_at(s[product], tile)
+    order_sum(loops, s, accumulators, knobs)
+    for producer in producers:
+        place(s, knobs["compute_at"], producer, output, [parallel])
