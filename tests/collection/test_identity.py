@@ -19,7 +19,7 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.targets.cuda import tvm_build
 from op_profiler.targets.llvm import identity
 
-from .collector import run, summary
+from .collector import rows, run, summary
 
 MLP = CollectRequest(build=BuildRequest(model=ModelRequest(source="local", name="mlp")))
 NETWORK = """
@@ -188,3 +188,16 @@ def test_a_model_is_found_by_what_is_known_before_it_is_built(stored: Dataset) -
     assert found is not None and found.answered == frozenset()
     others = [MLP.build.base_key("other", "machine"), MLP.build.base_key("content", "twin")]
     assert [lookup.find(stored, MLP, other, "") for other in others] == [None, None]
+
+
+def test_a_model_by_the_rule_is_another_one(tmp_path: Path) -> None:
+    arguments = ("--modelname", "mlp", "--schedules")
+    measured, _ = collect(tmp_path, *arguments, "rule")
+    assert any("compiled by this project's rule" in note for note in summary(tmp_path)[0]["notes"])
+    origins = "SELECT DISTINCT p.anchor, s.origin FROM schedules s JOIN measurements m ON m.schedule_key = s.key"
+    origins += " JOIN operators p ON p.key = m.operator_key"
+    found = rows(tmp_path, origins)
+    assert ("nn.contrib_dense_pack", "rule") in found and ("nn.softmax", "rule") in found
+    assert collect(tmp_path, *arguments, "rule") == (0, measured)
+    assert collect(tmp_path, *arguments, "none") == (measured, 0)
+    assert collect(tmp_path, *arguments, "auto") == (0, measured)  # there are no records

@@ -17,7 +17,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.schedules import record_files
 from op_profiler.schedules.record_files import keep, read_records
 from op_profiler.schedules.records import Conditions, Record, choose, computation_of, parse_line
-from op_profiler.schedules.usable_records import UsableRecords
+from op_profiler.schedules.usable_records import UsableRecords, ruled
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ("TENSOR", (1, 48), "float32")
@@ -230,7 +230,7 @@ def test_a_build_is_told_which_records_it_got_and_for_which_conditions(tmp_path:
     with applied(records) as asked:
         assert not any("compiled with" in note for note in records.notes(asked))
         assert query(RECORD.template).index == 5 and query("other.x86").is_fallback
-    assert asked == {RECORD.computation, computation_of("other.x86", RECORD.arguments)}
+    assert asked == {RECORD.computation, ruled(RECORD.computation), computation_of("other.x86", RECORD.arguments)}
     compiled, skipped = records.notes(asked)
     assert compiled == f"compiled with schedule records: 1 of {file}" and skipped.startswith("1 lines")
     records = UsableRecords.of_file(file, Conditions(1))
@@ -242,7 +242,7 @@ def test_a_build_is_told_which_records_it_got_and_for_which_conditions(tmp_path:
     records = UsableRecords.of_file(tmp_path / "none", Conditions(1))
     with applied(records) as asked:
         assert query(RECORD.template).is_fallback
-    assert asked == {RECORD.computation} and not records.notes(asked)
+    assert asked == {RECORD.computation, ruled(RECORD.computation)} and not records.notes(asked)
 
 
 def test_where_records_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

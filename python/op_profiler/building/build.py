@@ -43,7 +43,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
 
 def _by_rule(built: BuiltModel) -> tuple[str, ...]:
     count = sum(schedule.origin == "rule" for schedule in built.schedules.values())
-    text = f"{count} products of matrices have schedules of this project's rule; --schedules none has the compiler's"
+    text = f"{count} operators are compiled by this project's rule; --schedules none compiles them as TVM does"
     return (text,) if count else ()
 
 

@@ -39,8 +39,9 @@ CheckOutputsOption = Annotated[
 SchedulesOption = Annotated[
     str,
     Option(
-        "Schedules to compile with: auto (the records stored for the device, else those of this project's rule), "
-        "rule (no records), none (the compiler's own schedules), or a folder with records.",
+        "Schedules to compile with: auto (the records stored for the device, else the compiler's own), rule (the same, "
+        "but products of matrices without a record, exp and erf by this project's rule), none (the compiler's own), "
+        "or a folder with records.",
         MEASURING,
     ),
 ]
@@ -190,7 +191,7 @@ class BuildRequest:
     def usable_records(self) -> UsableRecords:
         """Schedule records that a build uses today."""
         named = None if self.schedules in (records.AUTO, records.RULE, records.NONE) else self.schedules
-        by_rule = self.schedules != records.NONE
+        by_rule = self.schedules == records.RULE
         return UsableRecords.of_file(self.record_file(), self.conditions, named, by_rule=by_rule)
 
     def record_file(self) -> Path | None:

@@ -269,10 +269,8 @@ class CollectRequest:
             raise UsageError(
                 f"--pipeline {self.build.pipeline} schedules by itself; leave out --iftune and --ifcompare"
             )
-        if self.build.schedules in (records.RULE, records.NONE) and (studies.tune or studies.compare):
-            raise UsageError(
-                f"--schedules {self.build.schedules} leaves nothing to tune for or to compare with; leave it out"
-            )
+        if self.build.schedules == records.NONE and (studies.tune or studies.compare):
+            raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
         if studies and (self.dry_run or self.build.executor == "vm"):
             other = "--dry-run measures nothing" if self.dry_run else "the virtual machine is measured as it is"
             raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")

@@ -101,11 +101,9 @@ class Collection:
 
     def _studied(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
         """A model with default schedules, what the studies find of its heavy operators, and the model as asked for."""
-        wanted = request.build.schedules
-        unrecorded = wanted if wanted in (records.RULE, records.NONE) else records.RULE
-        without = dataclasses.replace(request.of(schedules=unrecorded), studies=Studies())
+        without = dataclasses.replace(request.of(schedules=records.NONE), studies=Studies())
         asked = [work for work in _STUDIES if getattr(request.studies, work)]
-        again: list[Work] = ["measure"] if wanted != unrecorded else []
+        again: list[Work] = ["measure"] if request.build.schedules != records.NONE else []
         spans = iter(_spans(["measure", *asked, *again]))
         base = self._one(frontend, without, progress, index, next(spans))
         if not base.threads:

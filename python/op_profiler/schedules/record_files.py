@@ -27,6 +27,7 @@ from op_profiler.schedules.records import (
 from op_profiler.shipped import is_checkout, shipped_schedules
 
 _FOLDER_VARIABLE = "OP_PROFILER_SCHEDULES"
+_STORED = (AUTO, RULE)
 _ADVICE = "give records of AutoTVM 0.2 (TVM 0.7 and later)"
 _OLD = f"is a log of AutoTVM 0.1, which TVM 0.7 and later cannot read; tune again with TVM 0.7 or later and {_ADVICE}"
 _ANSOR = f"is a log of auto_scheduler (Ansor), whose records name functions by a hash and not by their sizes; {_ADVICE}"
@@ -58,12 +59,12 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
         processor: its name, e.g. ``AMD EPYC znver5``.
         form: `LINES`, a file, or `DATABASES`, a folder.
     """
-    if schedules in (NONE, RULE):
+    if schedules == NONE:
         return None
-    if form == DATABASES and schedules != AUTO and is_database(Path(schedules)):
+    if form == DATABASES and schedules not in _STORED and is_database(Path(schedules)):
         return Path(schedules).resolve()  # `.` has no name that a lock beside it could have
     name = Path(target_kind, f"{slug(processor)}{form}")
-    if schedules != AUTO:
+    if schedules not in _STORED:
         return Path(schedules) / name
     own, shipped = default_folder() / name, shipped_schedules() / name
     if own.exists() or os.environ.get(_FOLDER_VARIABLE) or not shipped.is_file():

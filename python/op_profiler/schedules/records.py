@@ -27,7 +27,8 @@ from typing import Any
 from op_profiler.errors import OpProfilerError
 
 AUTO, RULE, NONE = "auto", "rule", "none"
-"""Of ``--schedules``: stored records, else the project's rule; the rule alone; the compiler's own schedules."""
+"""Of ``--schedules``: stored records, else the compiler's own schedules; stored records, else the project's rule; the
+compiler's own schedules."""
 PADDED = "_padded"
 """Ends the family of a template that computes more rows and columns than asked for."""
 FUNCTION = "function"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.study import Study
 from op_profiler.errors import ModelError
-from op_profiler.schedules.records import RULE
+from op_profiler.schedules.records import NONE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +72,7 @@ class ModelComparison(Study):
         if not self.build.usable_records().chosen:
             raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
         self.announce(stage="compiling")
-        default = load_build(self, model, RULE)
+        default = load_build(self, model, NONE)
         self.announce(stage="compiling", share=0.5)
         tuned = load_build(self, model, self.build.schedules)
         self.announce(stage="measuring", share=0.0)

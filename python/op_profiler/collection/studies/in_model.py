@@ -68,7 +68,7 @@ class InModel:
     def __init__(self, study: Study, model: ImportedModel) -> None:
         self._study = study
         self._model = model
-        self._default = load_build(study, model, records.RULE)
+        self._default = load_build(study, model, records.NONE)
 
     def cache_states(self, items: Sequence[Tunable]) -> dict[str, Cache]:
         """Return, by anchor, whether its time in the model is nearer to hot or to cold caches.
@@ -156,7 +156,7 @@ class InModel:
         """The model with these records; None where it cannot be built or run with them."""
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
             file = dataclasses.replace(self._study.build, schedules=folder).record_file()
-            assert file is not None  # only without records there is none
+            assert file is not None  # only `records.NONE` has none
             for record in chosen:
                 record_files.keep(file, record)
             try:

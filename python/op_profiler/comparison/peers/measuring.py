@@ -111,15 +111,18 @@ def compare_with_peers(request: PeersRequest, announce: Announce, *, advise: boo
 
 def _builds(request: PeersRequest, job: PreparedModel) -> dict[str, BuiltModel]:
     """This project's, by their names in `OURS`."""
-    default, tuned, stock = OURS
-    asked = job.built.asked - job.built.refused
-    choices = {stock: NONE, default: RULE, tuned: request.build.schedules}
+    default, tuned, by_rule = OURS
+    choices = {default: NONE, by_rule: RULE, tuned: request.build.schedules}
     requests = {name: dataclasses.replace(request.build, schedules=choice) for name, choice in choices.items()}
+
+    def built(name: str) -> BuiltModel:
+        return build_model(requests[name], job.model, job.target)
+
+    ours = built(default)
+    asked = ours.asked - ours.refused
     digests = {name: one.usable_records().digest(asked) for name, one in requests.items()}
-    differing = [name for name in requests if name == default or digests[name] != digests[default]]
-    return {
-        name: job.built if name == tuned else build_model(requests[name], job.model, job.target) for name in differing
-    }
+    differing = [name for name in requests if digests[name] and (name != tuned or digests[name] != digests[by_rule])]
+    return {default: ours} | {name: built(name) for name in differing}
 
 
 def _at_threads(
@@ -132,8 +135,7 @@ def _at_threads(
 ) -> AtThreads:
     for one in ours:
         one.loaded.run_model()
-    (default,) = (one for one in ours if one.name == OURS[0])
-    expected = default.loaded.output_arrays()
+    expected = ours[0].loaded.output_arrays()
     cores = machine.threads.core_set(threads)
     failures: dict[str, str] = {}
     peers: dict[str, RunningPeer] = {}
@@ -150,8 +152,7 @@ def _at_threads(
         }
         measured, foreign = _in_turns(sides, failures, request.seconds, cores, {n: p.process for n, p in peers.items()})
         layers = ours[-1].layers()
-    default_first = sorted(ours, key=lambda one: one is not default)
-    told = [_our_time(one, measured, expected, request.build.compiler, threads) for one in default_first]
+    told = [_our_time(one, measured, expected, request.build.compiler, threads) for one in ours]
     for name in dict.fromkeys(request.against):
         if name in failures:
             told.append(RuntimeTime(name=name, problem=failures[name]))

@@ -7,9 +7,9 @@ from typing import Any
 
 from op_profiler.json_text import brief
 
-OURS = ("default", "tuned", "stock")
-"""This project's builds: without schedule records, with those that apply, and with the compiler's own schedules where
-the default has others."""
+OURS = ("default", "tuned", "rule")
+"""This project's builds: with the compiler's own schedules, with the records that apply, and with those, else by the
+project's rule."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.processor_defaults import config_of, may_choose
 from op_profiler.compilers.relay.templates import register_templates
+from op_profiler.compilers.relay.vector_math import vectorized
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.records import computation_of
 from op_profiler.schedules.usable_records import ruled
@@ -40,5 +41,6 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
             return config_of(target, workload) if found is None and records.by_rule else found
 
     version = str(load_tvm().__version__)
-    with Noting([autotvm.record.decode(record.to_json(version)) for record in records.chosen.values()]):
+    decoded = [autotvm.record.decode(record.to_json(version)) for record in records.chosen.values()]
+    with Noting(decoded), vectorized() if records.by_rule else contextlib.nullcontext():
         yield asked

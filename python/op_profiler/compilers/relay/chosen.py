@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relay import vector_math
 from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.relay.knobs import factors_of, knob_values
 from op_profiler.compilers.relay.lower import quiet
@@ -32,7 +33,8 @@ class _Choice:
 class ChosenSchedules:
     """The choices of one compilation; ask after the compiler is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_rule: bool = False) -> None:
+        self._by_rule = by_rule
         self._choices: dict[str, _Choice] = {}
 
     def note(
@@ -58,10 +60,9 @@ class ChosenSchedules:
     def schedule_of(self, occurrence: Occurrence) -> Schedule:
         """The schedule of an operator's anchor; TVM's injective schedule where the anchor has none of its own."""
         choice = self._choices.get(occurrence.anchor_signature)
-        if choice is None:
-            return Schedule("injective")
-        knobs = knob_values(choice.config)
-        return Schedule(choice.template, knobs, _origin(choice.config), factors_of(choice.config, knobs))
+        found = Schedule("injective") if choice is None else _schedule(choice)
+        ruled = self._by_rule and found.origin == "default" and vector_math.concerns([occurrence.operator])
+        return dataclasses.replace(found, origin="rule") if ruled else found
 
     def tasks_of(self, occurrence: Occurrence) -> list[tuple[str, tuple[Any, ...]]]:
         """The AutoTVM tasks, name and arguments, of the implementations that the compiler weighed for an operator."""
@@ -117,6 +118,11 @@ def _workload(outputs: Any, inputs: Any) -> Any | None:
     return None
 
 
+def _schedule(choice: _Choice) -> Schedule:
+    knobs = knob_values(choice.config)
+    return Schedule(choice.template, knobs, _origin(choice.config), factors_of(choice.config, knobs))
+
+
 def _origin(config: Any | None) -> Origin:
     if config is None or config.is_fallback:
         return "default"
@@ -128,13 +134,17 @@ def _size(dimension: Any) -> int:
 
 
 @contextlib.contextmanager
-def chosen_schedules() -> Iterator[ChosenSchedules]:
-    """Note every choice that the compiler makes inside this block."""
+def chosen_schedules(*, by_rule: bool = False) -> Iterator[ChosenSchedules]:
+    """Note every choice that the compiler makes inside this block.
+
+    Args:
+        by_rule: it compiles by the project's rule, functions of the math library too.
+    """
     load_tvm()
     from tvm.autotvm.task.topi_integration import TaskExtractEnv
     from tvm.relay.backend import te_compiler
 
-    record = ChosenSchedules()
+    record = ChosenSchedules(by_rule=by_rule)
     original = te_compiler.select_implementation
 
     def noting(op: Any, attrs: Any, inputs: Any, out_type: Any, target: Target, use_autotvm: bool = True) -> Any:

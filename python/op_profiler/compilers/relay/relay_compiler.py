@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from op_profiler.c_compiler import make_library
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.relay import compiled_files, gpu_defaults, long_rows, lower, outer_products
+from op_profiler.compilers.relay import compiled_files, gpu_defaults, long_rows, lower, outer_products, vector_math
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
 from op_profiler.compilers.relay.control import open_control
@@ -28,6 +28,7 @@ from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.schedules.schedule import OWN_TEMPLATE
+from op_profiler.schedules.usable_records import ruled
 from op_profiler.tuning.candidate import TaskSpec
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class RelayCompiler(Compiler):
         with applied(records) as asked:
             occurrences = lower()
             weigh_all(occurrences, target)
-        return FusedOperators(occurrences, frozenset(asked))
+        return FusedOperators(occurrences, _all_asked(asked, occurrences, target))
 
     @interrupts_wait()
     def build(
@@ -343,6 +344,12 @@ def _compile(
     model: ImportedModel, target: Target, records: UsableRecords, executor: str
 ) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
     """The kernels, the schedules that the compiler chose, and what it looked for records of."""
-    with applied(records) as asked, chosen_schedules() as choices:
+    with applied(records) as asked, chosen_schedules(by_rule=records.by_rule) as choices:
         compiled = lower.compile_model(model, target, executor)
-    return compiled, choices, frozenset(asked)
+    return compiled, choices, _all_asked(asked, compiled.occurrences, target)
+
+
+def _all_asked(asked: Collection[str], occurrences: Iterable[Occurrence], target: Target) -> frozenset[str]:
+    """Also whether there are functions that the rule computes otherwise."""
+    concerned = str(target.kind.name) == "llvm" and vector_math.concerns(o.operator for o in occurrences)
+    return frozenset({*asked, *([ruled(vector_math.NAME)] if concerned else [])})

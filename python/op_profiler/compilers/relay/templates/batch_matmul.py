@@ -113,11 +113,11 @@ def register() -> None:
     from tvm.relay.op.strategy import generic, x86
 
     wrap = functools.partial(generic.wrap_compute_batch_matmul, need_out_dtype=True)
-    plain = registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap)
-    padded = registered(PADDED_BATCH_MATMUL, _padded, _schedule_padded, wrap)
-    originals = {"cpu": x86.batch_matmul_strategy_cpu}
-    offer(generic.batch_matmul_strategy, originals, BATCH_MATMUL, plain, _applies)
-    offer(generic.batch_matmul_strategy, originals, PADDED_BATCH_MATMUL, padded, _applies)
+    implementations = {
+        BATCH_MATMUL: registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap),
+        PADDED_BATCH_MATMUL: registered(PADDED_BATCH_MATMUL, _padded, _schedule_padded, wrap),
+    }
+    offer(generic.batch_matmul_strategy, {"cpu": x86.batch_matmul_strategy_cpu}, implementations, _applies)
 
 
 def tasks(anchor: Operator) -> list[Task]:

@@ -71,9 +71,12 @@ def register() -> None:
     from tvm.relay.op.strategy import generic, x86
 
     originals = {"cpu": x86.dense_pack_strategy_cpu}
-    for name, compute, schedule in ((DENSE, _dense, _schedule), (PADDED_DENSE, _padded, _schedule_padded)):
-        implementation = registered(name, compute, schedule, generic.wrap_compute_dense)
-        offer(generic.dense_pack_strategy, originals, name, implementation, _applies)
+    wrap = generic.wrap_compute_dense
+    implementations = {
+        DENSE: registered(DENSE, _dense, _schedule, wrap),
+        PADDED_DENSE: registered(PADDED_DENSE, _padded, _schedule_padded, wrap),
+    }
+    offer(generic.dense_pack_strategy, originals, implementations, _applies)
 
 
 def tasks(anchor: Operator) -> list[Task]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
@@ -48,24 +48,24 @@ def registered(
 def offer(
     generic: Any,
     originals: dict[str, Callable[..., Any]],
-    name: str,
-    implementation: Implementation,
+    implementations: Mapping[str, Implementation],
     applies: Callable[[Any, Any], bool] = lambda attrs, inputs: True,
 ) -> None:
-    """Offer an implementation beside TVM's own, below them all in priority.
+    """Offer implementations beside TVM's own, below them all in priority. Of an op, all have to be offered at once.
 
     Args:
         generic: the op's strategy, one of TVM's generic functions.
         originals: TVM's own strategy function by target key.
-        name: of the template; also that of the implementation.
-        applies: whether it can compute the op with these attributes and inputs.
+        implementations: by the name of the template.
+        applies: whether they can compute the op with these attributes and inputs.
     """
     for key, original in originals.items():
 
         def extended(attrs: Any, inputs: Any, out_type: Any, target: Target, original: Any = original) -> Any:
             strategy = original(attrs, inputs, out_type, target)
             if applies(attrs, inputs):
-                strategy.add_implementation(*implementation, name=name, plevel=LOWEST_PRIORITY)
+                for name, implementation in implementations.items():
+                    strategy.add_implementation(*implementation, name=name, plevel=LOWEST_PRIORITY)
             return strategy
 
         generic.register(key, extended, True)

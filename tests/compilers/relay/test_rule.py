@@ -1,0 +1,123 @@
+"""What ``--schedules rule`` compiles: products of matrices of every shape, and functions of the math library."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.compilers.relay import applied_records, processor_defaults
+from op_profiler.compilers.relay.templates import register_templates
+from op_profiler.testing.compiler import NO_RECORDS
+
+from ...executor import executor_of
+
+BY_RULE = dataclasses.replace(NO_RECORDS, by_rule=True)
+TARGETS = ["llvm -mcpu=haswell", "llvm -mcpu=skylake-avx512"]
+DENSE = [(1, 64, 96), (2, 7, 32), (13, 5, 64), (50, 33, 96), (128, 64, 64), (197, 40, 96), (23, 16, 1), (31, 31, 31)]
+BATCHED = [(1, 1, 64, 64), (3, 49, 32, 49), (2, 5, 7, 9), (2, 197, 16, 197), (2, 1, 64, 50), (2, 50, 64, 1)]
+
+
+@pytest.fixture(params=["any", "plain", "padded"])
+def templates(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which templates the rule may choose, so that both are tried with every shape."""
+    chosen = processor_defaults.config_of
+
+    def config_of(target: Any, workload: tuple[Any, ...]) -> Any:
+        fits = request.param == "any" or ("padded" in workload[0]) == (request.param == "padded")
+        return chosen(target, workload) if fits else None
+
+    monkeypatch.setattr(applied_records, "config_of", config_of)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("behind", ["nothing", "bias and relu", "reshape"])
+def test_products_of_every_shape_are_right(tvm: Any, templates: str, behind: str) -> None:
+    relay, rng = tvm.relay, np.random.default_rng(0)
+    for rows, depth, columns in DENSE:
+        x, weight, bias = (rng.standard_normal(s).astype("float32") for s in ((rows, depth), (columns, depth), columns))
+        given = relay.var("x", shape=x.shape)
+        y, expected = relay.nn.dense(given, relay.const(weight)), x @ weight.T
+        if behind == "bias and relu":
+            y, expected = relay.nn.relu(relay.nn.bias_add(y, relay.const(bias))), np.maximum(expected + bias, 0)
+        elif behind == "reshape":
+            y, expected = relay.reshape(y, (1, rows, columns)), expected.reshape(1, rows, columns)
+        found = _computed(tvm, [given], y, [x])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=f"{rows} x {depth} x {columns}")
+
+
+@pytest.mark.parametrize("transposed", [(False, True), (False, False), (True, False)])
+def test_batched_products_of_every_shape_are_right(tvm: Any, templates: str, transposed: tuple[bool, bool]) -> None:
+    relay, rng = tvm.relay, np.random.default_rng(0)
+    first, second = transposed
+    for batch, rows, depth, columns in BATCHED:
+        x = rng.standard_normal((batch, depth, rows) if first else (batch, rows, depth)).astype("float32")
+        y = rng.standard_normal((batch, columns, depth) if second else (batch, depth, columns)).astype("float32")
+        given = [relay.var(name, shape=value.shape) for name, value in (("x", x), ("y", y))]
+        product = relay.nn.batch_matmul(*given, transpose_a=first, transpose_b=second)
+        expected = (x.transpose(0, 2, 1) if first else x) @ (y.transpose(0, 2, 1) if second else y) * 0.125
+        found = _computed(tvm, given, relay.multiply(product, relay.const(0.125)), [x, y])
+        message = f"{batch} x {rows} x {depth} x {columns}"
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=message)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "best"), [(197, "dense_pack_padded.op_profiler"), (128, "dense_pack.op_profiler")])
+def test_rows_that_no_tile_divides_are_padded(tvm: Any, target: str, rows: int, best: str) -> None:
+    register_templates()
+    data, weight = ("TENSOR", (rows, 768), "float32"), ("TENSOR", (96, 768, 32), "float32")
+    costs = {}
+    for name in ("dense_pack.op_profiler", "dense_pack_padded.op_profiler"):
+        config = processor_defaults.config_of(tvm.target.Target(target), (name, data, weight, None, "float32"))
+        assert config is not None
+        costs[name] = config.cost
+    assert min(costs, key=lambda name: costs[name]) == best
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("name", "most"), [("exp", 2e-7), ("erf", 6e-7), ("sigmoid", 5e-7)])
+def test_functions_are_as_exact_as_their_docstring_says(tvm: Any, target: str, name: str, most: float) -> None:
+    from scipy.special import erf
+
+    reference = {"exp": np.exp, "erf": erf, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}[name]
+    x = np.linspace(-86, 86, 65_536, dtype="float32").reshape(1, -1)
+    found = _of_one(tvm, name, x, target)
+    expected = reference(x.astype("float64"))
+    assert np.max(np.abs(found - expected) / np.maximum(np.abs(expected), 1e-30)) < most
+
+
+def test_the_ends_of_the_range_stay(tvm: Any) -> None:
+    x = np.array([[np.inf, -np.inf, np.nan, 0.0, 110.0, -110.0, 88.0] + [1.0] * 9], dtype="float32")
+    np.testing.assert_allclose(_of_one(tvm, "exp", x, TARGETS[1])[0, :7], np.exp(x[0, :7]), rtol=1e-6)
+    np.testing.assert_allclose(_of_one(tvm, "erf", x, TARGETS[1])[0, :6], [1, -1, np.nan, 0, 1, -1], rtol=1e-6)
+
+
+def test_the_compilers_own_schedules_call_the_math_library(tvm: Any) -> None:
+    x = tvm.relay.var("x", shape=(1, 64))
+    assert "expf" in _library(tvm, [x], tvm.relay.exp(x), TARGETS[1], by_rule=False).get_lib().get_source("asm")
+    assert "expf" not in _library(tvm, [x], tvm.relay.exp(x), TARGETS[1]).get_lib().get_source("asm")
+
+
+def _of_one(tvm: Any, name: str, x: np.ndarray, target: str) -> np.ndarray:
+    given = tvm.relay.var("x", shape=x.shape)
+    return _computed(tvm, [given], getattr(tvm.relay, name)(given), [x], target)
+
+
+def _computed(
+    tvm: Any, given: Sequence[Any], body: Any, arrays: Sequence[np.ndarray], target: str = "llvm -mcpu=haswell"
+) -> np.ndarray:
+    executor = executor_of(_library(tvm, given, body, target))
+    for variable, array in zip(given, arrays, strict=True):
+        executor.set_input(variable.name_hint, array)
+    executor.run()
+    return np.asarray(executor.get_output(0).numpy())
+
+
+def _library(tvm: Any, given: Sequence[Any], body: Any, target: str, *, by_rule: bool = True) -> Any:
+    module = tvm.IRModule.from_expr(tvm.relay.Function(list(given), body))
+    records = BY_RULE if by_rule else NO_RECORDS
+    with applied_records.applied(records), tvm.transform.PassContext(opt_level=3):
+        return tvm.relay.build(module, tvm.target.Target(target))
