@@ -101,6 +101,7 @@ def layer_rows(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for at in found["at"]
         for layer in at["layers"][:_LAYERS]
+        if layer["lost_us"] is not None
     ]
 
 

@@ -71,7 +71,7 @@ def _layers(console: Console, at: AtThreads) -> None:
     names = list(at.elsewhere_us)
     headings = [*texts("layer"), *numbers("lost us", f"{at.build} us", *(f"{name} us" for name in names))]
     cells = [
-        [layer.layer or "(no name)", *(f"{us:.1f}" for us in (layer.lost_us, layer.ours_us, *layer.peers_us.values()))]
+        [layer.layer or "(no name)", *map(_us, (layer.lost_us, layer.ours_us, *layer.peers_us.values()))]
         for layer in rows
     ]
     if rows:
@@ -88,9 +88,13 @@ def _layers(console: Console, at: AtThreads) -> None:
         print_line(console, f"note: {line}")
 
 
+def _us(time: float | None) -> str:
+    return "-" if time is None else f"{time:.1f}"
+
+
 def _shown(at: AtThreads) -> list[PeerLayer]:
     whole = sum(layer.ours_us for layer in at.layers)
-    return [layer for layer in at.layers[:_SHOWN_LAYERS] if layer.lost_us > _LEAST_LOST * whole]
+    return [layer for layer in at.layers[:_SHOWN_LAYERS] if (layer.lost_us or 0.0) > _LEAST_LOST * whole]
 
 
 def _profilers(at: AtThreads) -> list[str]:

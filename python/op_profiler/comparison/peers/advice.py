@@ -52,7 +52,7 @@ def with_advice(
     advised = []
     for layer in layers[:_MOST]:
         ours = next((advice[key] for key in layer.operators if key in advice), None)
-        if layer.lost_us <= 0:
+        if layer.lost_us is None or layer.lost_us <= 0:
             advised.append(layer)
         elif ours is not None:
             advised.append(dataclasses.replace(layer, advice=ours[0], command=ours[1]))

@@ -92,9 +92,9 @@ def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best:
             layer=layer,
             operators=ours.operators[layer],
             ours_us=us,
-            peers_us={name: times[layer] for name, times in peers.items()},
-            lost_us=us - peers[best][layer],
+            peers_us={name: times[layer] or None for name, times in peers.items()},
+            lost_us=us - peers[best][layer] if peers[best][layer] else None,
         )
         for layer, us in ours.times_us.items()
     ]
-    return tuple(sorted(rows, key=lambda row: -row.lost_us))
+    return tuple(sorted(rows, key=lambda row: -(row.lost_us or 0.0)))

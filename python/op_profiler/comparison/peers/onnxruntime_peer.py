@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +38,29 @@ class _OnnxRuntimeSession(PeerSession):
         import onnx
 
         graph = onnx.load(str(self._file), load_external_data=False).graph
-        nodes = {f"{output}{_BLOCKED}": node.name for node in graph.node for output in node.output}
+        nodes = {output: node for node in graph.node for output in node.output}
         events = json.loads(Path(self._session.end_profiling()).read_text())
-        names = [str(event["name"]).removesuffix(_END_OF_EVENTS) for event in events]
         return [
-            (nodes.get(name, name), float(event["dur"]))
-            for name, event in zip(names, events)
+            (_name_of(event["name"].removesuffix(_END_OF_EVENTS), event["args"]["op_name"], nodes), float(event["dur"]))
+            for event in events
             if event.get("cat") == "Node" and event["name"].endswith(_END_OF_EVENTS)
         ]
+
+
+def _name_of(event: str, op: str, nodes: Mapping[str, Any]) -> str:
+    """The name of the node of the graph that an event is of.
+
+    A convolution over blocks is named by what it writes, which an activation that it also computes wrote in the graph.
+
+    Args:
+        nodes: by what they write.
+    """
+    node = nodes.get(event.removesuffix(_BLOCKED)) if event.endswith(_BLOCKED) else None
+    found = node
+    while found is not None and found.op_type != op:
+        found = nodes.get(next(iter(found.input), ""))
+    found = found or node
+    return event if found is None else str(found.name)
 
 
 class OnnxRuntimePeer(Peer):

@@ -51,16 +51,16 @@ class PeerLayer:
     Attributes:
         ours_us: in the build that is compared by layers.
         peers_us: of each profiled runtime, scaled so that all its nodes together take the time that the model takes
-            without its profiler.
-        lost_us: time over that of the best profiled runtime.
+            without its profiler; None where none of them is of this layer, as in a kernel of another layer.
+        lost_us: time over that of the best profiled runtime; None where that has none.
         advice: what to do about it; `command`: for that.
     """
 
     layer: str
     operators: tuple[str, ...]
     ours_us: float
-    peers_us: dict[str, float]
-    lost_us: float
+    peers_us: dict[str, float | None]
+    lost_us: float | None
     advice: str = ""
     command: str = ""
 
