@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.tvm_types import Target
 
-_DESCRIPTION = 11
+_DESCRIPTION = 12
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
 _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
