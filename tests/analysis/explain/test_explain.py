@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from op_profiler.analysis.explain import reading as mca
-from op_profiler.analysis.explain.explanation import ModelExplanation
+from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, ModelExplanation
 from op_profiler.cli import application
 from op_profiler.dataset import Dataset
 from op_profiler.targets.open_machine import open_machine
@@ -42,6 +42,7 @@ def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
         assert one["compute_share"] is None or one["compute_share"] > 0
         assert set(one["traffic_shares"]) >= {"memory"}
         assert one["code"]["instructions"] > 0 and one["code"]["lanes_of_target"] >= 4
+        assert len(one["code"]["assembly"]) == min(one["code"]["instructions"], MOST_ASSEMBLY)
         assert one["title"] in one["sentence"] and one["key"] in one["sentence"]
         lost = [loss["lost_us"] for loss in one["losses"]]
         assert all(us > 0 for us in lost)

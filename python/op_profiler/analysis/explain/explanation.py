@@ -25,6 +25,7 @@ Cause = Literal[
 ]
 
 
+MOST_ASSEMBLY = 40
 _VAGUE = 10.0
 
 
@@ -85,6 +86,8 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
         lanes_of_target: that a vector of the target holds.
         spills: instructions that read from the stack or write to it.
         cycles: of an iteration, by llvm-mca; None without it.
+        assembly: the first instructions of its body (AT&T syntax), at most `MOST_ASSEMBLY`; empty in what an older
+            version stored.
     """
 
     depth: int
@@ -95,6 +98,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
     lanes_of_target: int
     spills: int
     cycles: float | None
+    assembly: list[str] = []
 
 
 class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
