@@ -89,6 +89,22 @@ def test_an_operator_of_a_dataset_is_explained_in_a_model_that_calls_it(tmp_path
     assert "no model that calls" in str(done.exception)
 
 
+def test_operators_of_torch_name_the_lines_that_call_them(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = torch.nn.Linear(64, 10)\n\n    def forward(self, x):\n        return self.head(x)\n\n\n"
+        "def net():\n    return Net(), (torch.zeros(1, 64),)\n"
+    )
+    db = f"sqlite:///{tmp_path}/runs.db"
+    for command in (("collect", "net:net"), ("explain", "net:net", "--trials-from", "none")):
+        done = op_profiler(*command, "--threads", "1", "--quiet", "--db", db, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = op_profiler("report", "net:net", "--json", "--db", db, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (model,) = json.loads(done.stdout)["models"]
+    assert [one["source_lines"] for one in model["operators"]] == [["net.py:10"]]
+
+
 def test_the_model_of_an_operator_is_built_as_it_was_collected(tmp_path: Path) -> None:
     """Of other shapes it has other operators."""
     db = f"sqlite:///{tmp_path}/runs.db"

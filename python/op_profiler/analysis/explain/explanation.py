@@ -119,6 +119,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         sureness: share of draws from the losses' intervals in which the first is the largest.
         unexplained_us: of `time_us` what neither its work nor its losses account for.
         foreign_load: whether others used the machine meanwhile; None where that cannot be told.
+        source_lines: lines of the user's torch code that its layers are called in, such as ``net.py:12``.
         advice: against the first loss; None where it is too small to act on.
         sentence: what it takes and why, in words.
     """
@@ -142,6 +143,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     unexplained_us: float
     advice: Advice | None
     foreign_load: bool | None = None
+    source_lines: list[str] = []
     sentence: str
 
 
