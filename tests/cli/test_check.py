@@ -36,5 +36,7 @@ def test_a_check_is_compared_counted_and_named_by_predict(tmp_path: Path) -> Non
 def test_what_cannot_be_checked_is_refused(tmp_path: Path) -> None:
     two = op_profiler("check", "mlp", "--threads", "1,2", folder=tmp_path)
     assert two.returncode == 2 and "give one to --threads" in two.stderr
+    no_model = op_profiler("check", folder=tmp_path)
+    assert no_model.returncode == 2 and "there is no model in the command" in no_model.stderr
     none = op_profiler("check", "mlp", "--seconds", "0", folder=tmp_path)
     assert none.returncode == 2

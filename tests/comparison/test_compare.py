@@ -133,6 +133,9 @@ def test_a_stored_time_that_differs_by_more_is_a_change(folder: Path, told: sqli
     longer = 0.3 * row.change.before_us
     assert found.above(us=0.9 * longer) == [(found.runs[0], row)] and found.above(us=1.1 * longer) == []
     assert row.title and not row.title.startswith("fused_") and row.layer
+    (layer, *others) = found.runs[0].layers
+    assert layer.layer == row.layer and layer.real and not any(one.real for one in others)
+    assert layer.after_us - layer.before_us == pytest.approx(row.calls[1] * longer)
     assert row.change.change == pytest.approx(0.3) and row.change.low is not None and 0 < row.change.low < 0.3
     ((_, faster),) = [(run, row) for run, row in compare(folder, "same", "before").rows if row.change.real]
     assert faster.change is not None and faster.change.change == pytest.approx(1 / 1.3 - 1)

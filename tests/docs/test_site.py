@@ -101,6 +101,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "site").rglob("*.py*")) == list((tmp_path / "site").rglob("__pycache__")) == []
     pages = [page.relative_to(ROOT / "docs").with_suffix("") for page in (ROOT / "docs").rglob("*.md")]
     built = {page.parent.relative_to(tmp_path / "site") for page in (tmp_path / "site").rglob("index.html")}
     assert len(pages) > 20 and [page for page in pages if page.name != "index" and page not in built] == []

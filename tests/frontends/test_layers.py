@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,26 @@ EXPECTED = {
 }
 
 
+def assert_lines_of_layers(found: Mapping[str, Sequence[str]]) -> None:
+    """Each layer has the lines of this file that call it."""
+    lines = Path(__file__).read_text().splitlines()
+    called = {
+        "stem": "self.stem(x)",
+        "blocks.0.linear": "self.linear(x)",
+        "blocks.1": "self.gelu(",
+        "Network": "x.mean",
+    }
+    for layer, call in called.items():
+        *_, (file, _, number) = (line.rpartition(":") for line in found[layer])
+        assert file.endswith("frontends/test_layers.py") and call in lines[int(number) - 1], layer
+
+
 def test_modules_of_a_torch_model(torch: Any, tvm: Any, network: Any) -> None:
     example = torch.randn(1, 3, 6, 6)
     lowered = torch_importer.lower(network, [example], name="m", source="file", input_names=["x"], batch_size=1)
     found = layers_of(tvm, lowered)
     assert set(found) >= EXPECTED and all(layer for _, layer in found)
+    assert_lines_of_layers(lowered.source_lines)
     wrapped = torch_importer.by_keyword(network, ["x"])
     again = torch_importer.lower(wrapped, [example], name="m", source="file", input_names=["x"], batch_size=1)
     assert layers_of(tvm, again) == found
@@ -91,7 +107,9 @@ def test_modules_of_torchscript(torch: Any, tvm: Any, network: Any, tmp_path: Pa
 
 def test_modules_of_an_exported_program(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(network, (torch.randn(1, 3, 6, 6),)), str(tmp_path / "m.pt2"))
-    found = layers_of(tvm, load(str(tmp_path / "m.pt2")))
+    lowered = load(str(tmp_path / "m.pt2"))
+    assert_lines_of_layers(lowered.source_lines)
+    found = layers_of(tvm, lowered)
     assert set(found) >= EXPECTED and all(layer for _, layer in found)
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from op_profiler import json_text
-from op_profiler.cli import options
+from op_profiler.cli import options, values
 from op_profiler.collection.check_request import CheckRequest
-from op_profiler.errors import EXIT_FAILURES_RECORDED
+from op_profiler.errors import EXIT_FAILURES_RECORDED, UsageError
 from op_profiler.frontends import source_and_name
 from op_profiler.options import Only
 
@@ -29,7 +29,6 @@ cannot be used.
 
 
 def check(
-    model: Annotated[str, typer.Argument(help="Name, source:name or path of a model file.")],
     request: Annotated[
         CheckRequest,
         Only(
@@ -37,6 +36,7 @@ def check(
         ),
         Only("compiler", "precision", "threads", "device", "db", "predictor", "seconds"),
     ],
+    model: Annotated[str, typer.Argument(help="Name, source:name or path of a model file.")] = "",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -45,6 +45,10 @@ def check(
     The results are stored in the user's data folder. If too few intervals hold on this machine, later predictions have
     wider intervals.
     """
+    if values.list_devices(request.predicted.device, request.predicted.db):
+        return
+    if not model:
+        raise UsageError("there is no model in the command; name one, such as resnet-18")
     from op_profiler.collection.checking import check as run
     from op_profiler.report import checked as texts
     from op_profiler.report.collection import Screen

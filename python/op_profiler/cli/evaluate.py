@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler import json_text
-from op_profiler.cli import options
+from op_profiler.cli import options, values
 from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.prediction.evaluation import EvaluateRequest
 from op_profiler.report.tables import numbers, screen, show_table, texts
@@ -48,6 +48,8 @@ def evaluate(
     quiet: options.Quiet = False,
 ) -> None:
     """Report the error of predictors on held-out measurements, and the share of prediction intervals that hold."""
+    if values.list_devices(request.device, request.db):
+        return
     if live:
         _live(as_json=as_json)
         return

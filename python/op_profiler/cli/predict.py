@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from op_profiler.cli import options
+from op_profiler.cli import options, values
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.files import check_writable
 from op_profiler.frontends.frontend import inputs_of
@@ -28,14 +28,17 @@ op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
 op-profiler predict resnet-18 --device emeraldrapids       (for another processor, from included data)
 
-op-profiler predict resnet-18 mobilenet nets/*.onnx --below 5ms --device znver4,emeraldrapids
-
 op-profiler predict --device list                          (prints the devices; with --db those of the dataset)
 
-op-profiler predict @candidates.txt --format csv           (one model per line; also package.module:function, or
-                                                            {"model": "bert", "label": "short", "sequence_length": 64})
+op-profiler predict resnet-18 bert --below 5ms --device znver4,emeraldrapids    (several models and devices)
 
-op-profiler predict 'search:candidates[*]' --below 5ms     (all torch modules of a list in search.py)
+op-profiler predict 'nets/*.onnx'                          (all files that fit a pattern)
+
+op-profiler predict 'search:candidates[*]'                 (all torch modules of the list candidates in search.py)
+
+op-profiler predict @candidates.txt --format csv           (one of the above per line of the file)
+
+op-profiler predict @lines.txt       (a line may be JSON: {"model": "bert", "label": "short", "sequence_length": 64})
 
 op-profiler predict resnet-18 --target cuda                (for a GPU, from included data; needs a TVM with CUDA)
 
@@ -94,8 +97,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Predict the latency of a model and of each of its operators without measuring."""
+    if values.list_devices(request.device, request.db):
+        return
     from op_profiler.prediction.latency import answer, predictor_files
-    from op_profiler.prediction.latency.open_predictor import known_devices
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
     from op_profiler.report.tables import screen
@@ -107,9 +111,6 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     if input_dims:
         asked = dataclasses.replace(asked, **inputs_of((), _dims(input_dims)))
-    if request.device == "list":
-        texts.show_devices(known_devices(request.db))
-        return
     named, devices = models_of(models or [], asked), request.device.split(",") if request.device else [None]
     if request.prefill is not None and (report is not None or format == "runtime_lut" or below):
         raise UsageError("--report, --below and --format runtime_lut are for a model as a whole; leave out --prefill")

@@ -154,12 +154,15 @@ def _told(what: dict[str, Any]) -> str:
 
 
 def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
+    from op_profiler.report.tables import print_line, screen
+
     if as_json:
         print(json_text.dumps(report, indent=1))
     elif not quiet:
-        print(
+        print_line(
+            screen(),
             f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "
-            f"{report.reused} that were there, {report.failed} failed; {report.seconds:.0f} s; ended by {report.ended}"
+            f"{report.reused} that were there, {report.failed} failed; {report.seconds:.0f} s; ended by {report.ended}",
         )
         if disturbed := disturbed_text(report.timings, report.disturbed):
-            print(disturbed)
+            print_line(screen(), disturbed)

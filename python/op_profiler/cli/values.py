@@ -71,3 +71,18 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
         dataclasses.replace(model, source=source, name=name, sequence_length=length)
         for (source, name), length in zip(named, lengths, strict=True)
     )
+
+
+def list_devices(device: str | None, db: str | None) -> bool:
+    """Print the devices that a predictor can answer for if ``--device`` is 'list'; return whether it is.
+
+    Raises:
+        DatasetError: the dataset cannot be read.
+    """
+    if device != "list":
+        return False
+    from op_profiler.prediction.latency.open_predictor import known_devices
+    from op_profiler.report.prediction import show_devices
+
+    show_devices(known_devices(db))
+    return True

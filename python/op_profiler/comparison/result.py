@@ -24,6 +24,7 @@ class Compared:
     Attributes:
         name: name of the operator's kernel; None for the whole model.
         title: readable name of the operator; `layer`: layer of its first call, empty if unknown.
+        layers: layer of each call in the run after, where it is known.
         output: shape of the operator's output.
         keys: workload keys before and after; empty for the whole model.
         how: how the operators were matched; None for the whole model.
@@ -39,6 +40,7 @@ class Compared:
     threads: int
     title: str = "the whole model"
     layer: str = ""
+    layers: tuple[str, ...] = ()
     output: tuple[int, ...] = ()
     keys: tuple[str, str] | tuple[()] = ()
     how: How | None = None
@@ -52,8 +54,23 @@ class Compared:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         plain = dataclasses.asdict(self)
-        del plain["estimate"]
+        del plain["estimate"], plain["layers"]
         return plain
+
+
+@dataclasses.dataclass(kw_only=True)
+class LayerChange:
+    """Times of one run of a model's layer before and after, at one thread count, in microseconds.
+
+    Attributes:
+        real: whether the change of one of its operators is real.
+    """
+
+    layer: str
+    threads: int
+    before_us: float = 0.0
+    after_us: float = 0.0
+    real: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,6 +110,19 @@ class RunComparison:
         return f"{model.name}, batch {model.batch_size}, {model.precision}, {model.target}"
 
     @property
+    def layers(self) -> list[LayerChange]:
+        """Changes by layer, the largest difference first. Each call of an operator counts the operator's mean time, for
+        the layer of its heavy op."""
+        found: dict[tuple[str, int], LayerChange] = {}
+        for row, change in ((row, row.change) for row in self.rows if row.change is not None):
+            for layer in row.layers:
+                one = found.setdefault((layer, row.threads), LayerChange(layer=layer, threads=row.threads))
+                one.before_us += change.before_us
+                one.after_us += change.after_us
+                one.real |= change.real is True
+        return sorted(found.values(), key=lambda one: -abs(one.after_us - one.before_us))
+
+    @property
     def of_two_compilers(self) -> bool:
         """Whether different compilers generated the kernels of the two runs."""
         return self.before.compiler != self.after.compiler
@@ -106,6 +136,7 @@ class RunComparison:
             "warnings": list(self.warnings),
             "foreign_load": self.foreign_load,
             "rows": [row.to_json() for row in self.rows],
+            "layers": [dataclasses.asdict(one) for one in self.layers],
             "only_before": [dataclasses.asdict(one) for one in self.only_before],
             "only_after": [dataclasses.asdict(one) for one in self.only_after],
         }

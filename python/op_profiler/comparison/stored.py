@@ -100,10 +100,12 @@ def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields
     """Return the row of an operator, with everything that is known except its change."""
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
     operator = after.operators[one.after]
+    layers = tuple(call.layers[0] for call in after.calls if call.key == one.after and call.layers)
     return Compared(
         name=operator.name,
         title=title_of(operator.op_names),
-        layer=next((call.layers[0] for call in after.calls if call.key == one.after and call.layers), ""),
+        layer=next(iter(layers), ""),
+        layers=layers,
         output=operator.outputs[0].shape,
         threads=threads,
         keys=(one.before, one.after),

@@ -158,6 +158,7 @@ class ImportedModel:
             which only what was lowered is known.
         reference: the model in its own framework; None where it has none, or where the model comes from the cache.
         agreement: whether both compute the same, once that is known.
+        source_lines: by layer, the lines of the user's code that call it, such as ``net.py:12``; of torch only.
         pipeline: that takes it to kernels, see `op_profiler.compilers.pipelines`.
     """
 
@@ -172,6 +173,7 @@ class ImportedModel:
     content_is_source: bool = True
     reference: FrameworkReference | None = None
     agreement: Agreement = Agreement()
+    source_lines: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     pipeline: str = DEFAULT_PIPELINE
 
     __repr__ = brief

@@ -69,7 +69,14 @@ def _read(folder: Path) -> ImportedModel:
     params = read_weights(folder / "params.bin")
     inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
     return ImportedModel(
-        about["name"], about["source"], module, params, inputs, about["batch_size"], tuple(about["notes"])
+        about["name"],
+        about["source"],
+        module,
+        params,
+        inputs,
+        about["batch_size"],
+        tuple(about["notes"]),
+        source_lines=about["source_lines"],
     )
 
 
@@ -86,6 +93,7 @@ def _write(folder: Path, model: ImportedModel) -> None:
         "source": model.source,
         "batch_size": model.batch_size,
         "notes": list(model.notes),
+        "source_lines": model.source_lines,
         "inputs": [dataclasses.asdict(i) for i in model.inputs],
     }
 

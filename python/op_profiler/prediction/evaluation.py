@@ -101,7 +101,10 @@ class EvaluateRequest:
     ] = ("default",)
     device: Annotated[
         str | None,
-        Option("Device whose measurements are used: the start of its key, or a part of its name or target."),
+        Option(
+            "Device whose measurements are used: the start of its key, or a part of its name or target; 'list' prints "
+            "the devices."
+        ),
     ] = None
     compiler: Annotated[str, Option("Compiler whose rows of --db are used: {compilers}.")] = DEFAULT_COMPILER
     seed: Annotated[int, Option("Seed of the random split and of the regressors.", least=0, most=2**32 - 1)] = 0

@@ -56,7 +56,7 @@ class Screen:
 
     def _print_error(self, text: str) -> None:
         if self._progress is not None:
-            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            print_line(self._progress.console, text)
         else:
             print(text, file=sys.stderr)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
 from op_profiler.files import write_whole
+from op_profiler.operators.titles import title_of
 from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
@@ -60,7 +61,7 @@ def tell(
             _show_plan(console, result)
         else:
             _show_targets(console, result)
-        print(summary(result))
+        print_line(console, summary(result))
     if json_file is not None and str(json_file) != "-":
         write_whole(json_file, text + "\n")
     if not isinstance(result, CorunResult):
@@ -89,15 +90,26 @@ def _show_plan(console: Console, result: CorunResult) -> None:
         for group in stage.groups:
             for step in group.steps:
                 start, end = result.run.timeline_us[step.node]
-                name = graph.nodes[step.node].name.removeprefix("tvmgen_default_")
+                operator = graph.nodes[step.node].operator
+                output = "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else ""
                 owner = f"{graph.models[graph.nodes[step.node].model]}: " if len(graph.models) > 1 else ""
                 cores = ",".join(map(str, group.cores[: step.threads]))
                 own = f" ({step.schedule.template})" if step.schedule is not None else ""
                 times = f"{start:.1f}", f"{end - start:.1f}"
-                rows.append([str(number), cores, str(step.threads), *times, f"{owner}{name}{own}"])
+                rows.append(
+                    [
+                        str(number),
+                        cores,
+                        str(step.threads),
+                        *times,
+                        f"{owner}{title_of(operator.op_names)}{own}",
+                        output,
+                    ]
+                )
     headings = [
         *numbers("stage", f"{result.models.lanes.lane}s", "threads", "start, us", "us"),
         *texts("operator"),
+        *numbers("output", rank=1),
     ]
     show_table(console, f"{' + '.join(plan.models)}: plan of {plan.title}", headings, rows)
     for policy, predicted, measured in result.tried:

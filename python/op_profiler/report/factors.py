@@ -128,7 +128,8 @@ def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
         *texts("compared", rank=4),
         *numbers("samples", rank=2),
         *numbers("operators", rank=3),
-        *numbers("Pearson, log-log", "Spearman"),
+        *numbers("Pearson, log-log", rank=1),
+        *numbers("Spearman"),
         *numbers("Kendall", rank=4),
         *numbers("mutual inf., nats", "eta", rank=1),
     ]

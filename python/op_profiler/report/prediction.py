@@ -114,7 +114,7 @@ def show_prediction(console: Console, prediction: NetworkPrediction, predictor: 
     show_table(console, f"{network.name}{_at(', ', prediction.threads)}, predicted for {device}", headings, rows)
     if prediction.bounded:
         print(_peaks(predictor.roofline, prediction.threads))
-    print(summary(prediction))
+    print_line(console, summary(prediction))
 
 
 def _digits(us: float) -> str:

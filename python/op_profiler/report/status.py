@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from op_profiler.report.tables import print_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -89,7 +91,7 @@ class Status:
     def note(self, text: str) -> None:
         """Print a note that stays."""
         if self._progress is not None:
-            self._progress.console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+            print_line(self._progress.console, f"note: {text}")
         elif not self._quiet:
             print(f"note: {text}", file=sys.stderr)
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from op_profiler.analysis.explain import reading as mca
-from op_profiler.analysis.explain.explanation import ModelExplanation
+from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, ModelExplanation
 from op_profiler.cli import application
 from op_profiler.dataset import Dataset
 from op_profiler.targets.open_machine import open_machine
@@ -42,6 +42,7 @@ def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
         assert one["compute_share"] is None or one["compute_share"] > 0
         assert set(one["traffic_shares"]) >= {"memory"}
         assert one["code"]["instructions"] > 0 and one["code"]["lanes_of_target"] >= 4
+        assert len(one["code"]["assembly"]) == min(one["code"]["instructions"], MOST_ASSEMBLY)
         assert one["title"] in one["sentence"] and one["key"] in one["sentence"]
         lost = [loss["lost_us"] for loss in one["losses"]]
         assert all(us > 0 for us in lost)
@@ -86,6 +87,22 @@ def test_an_operator_of_a_dataset_is_explained_in_a_model_that_calls_it(tmp_path
     Dataset.open(db).close()
     done = CliRunner().invoke(application(), ["explain", "0123456789abcdef", "--db", db])
     assert "no model that calls" in str(done.exception)
+
+
+def test_operators_of_torch_name_the_lines_that_call_them(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = torch.nn.Linear(64, 10)\n\n    def forward(self, x):\n        return self.head(x)\n\n\n"
+        "def net():\n    return Net(), (torch.zeros(1, 64),)\n"
+    )
+    db = f"sqlite:///{tmp_path}/runs.db"
+    for command in (("collect", "net:net"), ("explain", "net:net", "--trials-from", "none")):
+        done = op_profiler(*command, "--threads", "1", "--quiet", "--db", db, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = op_profiler("report", "net:net", "--json", "--db", db, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (model,) = json.loads(done.stdout)["models"]
+    assert [one["source_lines"] for one in model["operators"]] == [["net.py:10"]]
 
 
 def test_the_model_of_an_operator_is_built_as_it_was_collected(tmp_path: Path) -> None:

@@ -374,10 +374,11 @@ def test_only_models_below_a_latency_are_shown(db: str) -> None:
     assert "1 of 2 below" in done.stderr
 
 
-def test_devices_are_listed(db: str) -> None:
-    shipped = _run("predict", "--device", "list").stdout
+@pytest.mark.parametrize("command", ["predict", "check", "evaluate"])
+def test_devices_are_listed(command: str, db: str) -> None:
+    shipped = _run(command, "--device", "list").stdout
     assert "AMD EPYC family 25" in shipped and "H100" in shipped
-    assert "devices: 1" in _run("predict", "--device", "list", "--db", db).stdout
+    assert "devices: 1" in _run(command, "--device", "list", "--db", db).stdout
 
 
 def test_devices_are_columns() -> None:

@@ -39,7 +39,13 @@ def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = (
         compared(None, 0.07, real=True),
         compared(
-            "fused_dense", 0.12, real=True, layer="encoder.fc1", schedules=("x86 tile 4", "x86 tile 1"), how="layers"
+            "fused_dense",
+            0.12,
+            real=True,
+            layer="encoder.fc1",
+            layers=("encoder.fc1", "encoder.fc2"),
+            schedules=("x86 tile 4", "x86 tile 1"),
+            how="layers",
         ),
         compared("fused_softmax", -0.05, real=True),
         compared(HOSTILE, 0.004),
@@ -73,6 +79,8 @@ def test_changes_are_drawn_and_told(shared: Opened) -> None:
     assert "a note" in told and HOSTILE in told
     assert page.locator(".tabulator-row.slower").count() == 2 and page.locator(".tabulator-row.faster").count() == 1
     assert page.locator(".interval").first.get_attribute("aria-label") == "+6.0 % to +8.0 %"
+    layers = page.locator("h3:has-text('Differences by layer') ~ .chart svg text").all_text_contents()
+    assert "+1.20 µs (+12.0 %)" in layers and {"encoder.fc1", "encoder.fc2"} <= set(layers)
     series = page.evaluate(SERIES)
     kinds = {"slower": 2, "faster": 1, "no change seen": 1}
     assert series == [[kind, count] for kind, count in kinds.items() for _ in ("interval", "point")]

@@ -125,6 +125,7 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(shared: Opened) -> N
     expect(dialog.locator("section", has_text="Counters")).to_contain_text("page faults")
     assert dialog.locator("svg path").count() > 10, "neither samples nor a histogram"
     assert dialog.locator(".loop.vectorized").count() >= 1
+    assert "%" in dialog.get_by_label("Assembly of the hottest loop").inner_text()
     assert "1 of 4" in dialog.inner_text()
     page.keyboard.press("ArrowRight")
     expect(dialog).to_contain_text("2 of 4")

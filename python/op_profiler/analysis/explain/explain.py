@@ -26,6 +26,7 @@ from op_profiler.measure.cache_states import time_cache_states
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import Machine
@@ -49,7 +50,9 @@ def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
         built = job.built
         machine = job.machine
         found = explain_built(built, machine, job.inputs, request, known, announce)
-    found = msgspec.structs.replace(found, notes=[str(job.model.agreement), *found.notes])
+    lines = _source_lines(built, job.model)
+    operators = [msgspec.structs.replace(one, source_lines=lines.get(one.key, [])) for one in found.operators]
+    found = msgspec.structs.replace(found, operators=operators, notes=[str(job.model.agreement), *found.notes])
     if request.db is None:
         return found
     why_not = keep(request.db, request.build, job.model.content, machine.device.identity, found)
@@ -115,6 +118,15 @@ def explain_built(
         operators=sorted(found, key=lambda one: -one.model_share),
         notes=[*built.notes, *_notes(times.foreign_load, vendor_disturbed, attained[threads] >= peak, code.note)],
     )
+
+
+def _source_lines(built: BuiltModel, model: ImportedModel) -> dict[str, list[str]]:
+    """By workload key, the lines of the layers that an operator computes in its calls."""
+    found: dict[str, dict[str, None]] = {}
+    for call in built.compiled.occurrences:
+        lines = (line for layer in call.layers for line in model.source_lines.get(layer, ()))
+        found.setdefault(call.operator.key, {}).update(dict.fromkeys(lines))
+    return {key: list(lines) for key, lines in found.items()}
 
 
 def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool, of_code: str) -> list[str]:

@@ -25,6 +25,7 @@ Cause = Literal[
 ]
 
 
+MOST_ASSEMBLY = 40
 _VAGUE = 10.0
 
 
@@ -85,6 +86,8 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
         lanes_of_target: that a vector of the target holds.
         spills: instructions that read from the stack or write to it.
         cycles: of an iteration, by llvm-mca; None without it.
+        assembly: the first instructions of its body (AT&T syntax), at most `MOST_ASSEMBLY`; empty in what an older
+            version stored.
     """
 
     depth: int
@@ -95,6 +98,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
     lanes_of_target: int
     spills: int
     cycles: float | None
+    assembly: list[str] = []
 
 
 class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +119,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         sureness: share of draws from the losses' intervals in which the first is the largest.
         unexplained_us: of `time_us` what neither its work nor its losses account for.
         foreign_load: whether others used the machine meanwhile; None where that cannot be told.
+        source_lines: lines of the user's torch code that its layers are called in, such as ``net.py:12``.
         advice: against the first loss; None where it is too small to act on.
         sentence: what it takes and why, in words.
     """
@@ -138,6 +143,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     unexplained_us: float
     advice: Advice | None
     foreign_load: bool | None = None
+    source_lines: list[str] = []
     sentence: str
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from op_profiler.analysis.explain.advice import advice_for
 from op_profiler.analysis.explain.evidence import Evidence
-from op_profiler.analysis.explain.explanation import LoopCode, Loss, OperatorExplanation
+from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, LoopCode, Loss, OperatorExplanation
 from op_profiler.analysis.explain.losses import losses_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.titles import title_of
@@ -92,6 +92,7 @@ def _code(evidence: Evidence) -> LoopCode | None:
         lanes_of_target=evidence.limits.lanes,
         spills=loop.spills,
         cycles=evidence.cycles.now if evidence.cycles is not None and evidence.cycles.modelled else None,
+        assembly=list(loop.body[:MOST_ASSEMBLY]),
     )
 
 

@@ -132,11 +132,11 @@ def lower(
     traced = _trace(model, examples, name, returned)
     reference.kinds = kinds_of(traced)
     infos = [(spec.name, (list(spec.shape), spec.dtype)) for spec in specs]
-    module, params = _convert(traced, model, infos, name)
+    module, params, source_lines = _convert(traced, model, infos, name)
     lowered = finish(module, params, specs, notes=notes, **about)
     if compare_shapes:
         _compare_outputs(lowered.mod, returned, name)
-    return dataclasses.replace(lowered, reference=reference)
+    return dataclasses.replace(lowered, reference=reference, source_lines=source_lines)
 
 
 def _held(model: Any) -> Callable[[], Any]:
@@ -217,14 +217,15 @@ def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) 
 
 
 @interrupts_wait()
-def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
+def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any], dict[str, list[str]]]:
+    """Return the module, its weights and the source lines of its layers."""
     tvm = load_tvm()
     try:
         with quiet():
-            prepare(traced, model)
+            source_lines = prepare(traced, model)
             with noted_layers() as layers, _one_copy_of_weights(), quick_converters():
                 module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters())
-            return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
+            return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params, source_lines
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
 

@@ -37,17 +37,17 @@ _SAME = {
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
-def prepare(traced: Any, model: Any) -> None:
-    """Rewrite the graph of a trace of a model, in place."""
-
+def prepare(traced: Any, model: Any) -> dict[str, list[str]]:
+    """Rewrite the graph of a trace of a model, in place; return the source lines of its layers, as `inline` does."""
     graph = traced.graph
-    inline(traced, model)
+    source_lines = inline(traced, model)
     _open_functions(graph, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
     spell_out_types(graph)
     spell_out_options(traced)
     say_without_writing(graph)
+    return source_lines
 
 
 def _open_functions(graph: Any, model: Any) -> None:

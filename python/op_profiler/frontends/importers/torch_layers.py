@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import op_profiler
 from op_profiler.compilers.tvm_build import replaced
 
 WRAPPED = "op_profiler_wrapped"
@@ -22,6 +25,8 @@ WRAPPED = "op_profiler_wrapped"
 
 _LAYER = "op_profiler_layer"
 _GENERATED = re.compile(r"<eval_with_key>[^(]*\((\d+)\): forward")
+_TRACED_FRAME = re.compile(r"^(.+)\((\d+)\): ", re.MULTILINE)
+_EXPORTED_FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
 @contextlib.contextmanager
@@ -42,11 +47,14 @@ def noted_layers() -> Iterator[dict[str, str]]:
         yield layers
 
 
-def inline(traced: Any, model: Any) -> None:
+def inline(traced: Any, model: Any) -> dict[str, list[str]]:
     """Put what the graph of a trace calls into it, in place; its nodes know their layers then, where that can be told.
 
     Args:
         model: what was traced.
+
+    Returns:
+        By layer, the lines of the user's code that its operators come from; of traces and exported programs only.
     """
     import torch
 
@@ -54,16 +62,26 @@ def inline(traced: Any, model: Any) -> None:
     called = None if isinstance(traced, torch.jit._trace.TopLevelTracedModule) else _called(traced)
     torch._C._jit_pass_inline(graph)
     nodes = [node for node in graph.nodes() if not node.kind().startswith("prim::")]
+    lines = [""] * len(nodes)
     if isinstance(model, torch.fx.GraphModule):
-        layers = _of_exported(model, nodes)
+        made = _exported_nodes(model, nodes)
+        layers = [str(list(node.meta["nn_module_stack"].values())[-1][0]) if node is not None else "" for node in made]
+        frames = [_EXPORTED_FRAME.findall(node.meta.get("stack_trace") or "") if node else [] for node in made]
+        lines = [_users_line(found[::-1]) for found in frames]
     elif called is None:
         layers = [_module_of(node.scopeName()) for node in nodes]
+        lines = [_users_line(_TRACED_FRAME.findall(node.sourceRange())) for node in nodes]
     else:
         layers = [layer for _, layer in called] if [kind for kind, _ in called] == [n.kind() for n in nodes] else []
     if called is not None and not any(layers):
-        return  # a file that names no modules
-    for node, layer in zip(nodes, layers):
-        node.s_(_LAYER, layer or _name_of(model))
+        return {}  # a file that names no modules
+    source_lines: dict[str, list[str]] = {}
+    for node, layer, line in zip(nodes, layers, lines):
+        name = layer or _name_of(model)
+        node.s_(_LAYER, name)
+        if line and line not in source_lines.setdefault(name, []):
+            source_lines[name].append(line)
+    return source_lines
 
 
 def note_layer(node: Any, scope: str, model: Any) -> None:
@@ -101,16 +119,32 @@ def _called(script: Any) -> list[tuple[str, str]]:
         return []
 
 
-def _of_exported(program: Any, nodes: list[Any]) -> list[str]:
-    """The modules that an exported program was made of: a trace of it tells the line of its generated code."""
-    made = {node.name: node.meta["nn_module_stack"] for node in program.graph.nodes if node.meta.get("nn_module_stack")}
-    layers: dict[int, str] = {}
-    for number, line in enumerate(program.code.splitlines(), start=1):
-        stack = made.get(line.partition(" = ")[0].strip())
-        if stack:
-            layers[number] = str(list(stack.values())[-1][0])
+def _exported_nodes(program: Any, nodes: list[Any]) -> list[Any]:
+    """The node of an exported program with a module that each node of its trace is of, or None: a trace of it tells the
+    line of its generated code."""
+    made = {node.name: node for node in program.graph.nodes if node.meta.get("nn_module_stack")}
+    code = enumerate(program.code.splitlines(), start=1)
+    by_line = {number: made.get(line.partition(" = ")[0].strip()) for number, line in code}
     lines = [_GENERATED.findall(node.sourceRange()) for node in nodes]
-    return [layers.get(int(found[-1]), "") if found else "" for found in lines]
+    return [by_line.get(int(found[-1])) if found else None for found in lines]
+
+
+def _users_line(frames: Sequence[tuple[str, str]]) -> str:
+    """The innermost line outside torch and this package, its file below the folder that Python imports it from.
+
+    Args:
+        frames: file and line number, innermost first.
+    """
+    import torch
+
+    own = tuple(str(Path(package.__file__ or "").parent) for package in (torch, op_profiler))
+    for file, number in frames:
+        if not file.startswith((*own, "<")):
+            folders = [
+                folder for folder in (*sys.path, str(Path.cwd())) if folder and Path(file).is_relative_to(folder)
+            ]
+            return f"{Path(file).relative_to(max(folders, key=len, default='/'))}:{number}"
+    return ""
 
 
 def layer_of_node(node: Any, model: Any) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from op_profiler.report.comparison import between, method, only_one_side, verdict, words
-from op_profiler.report.page.several_models import ComparedRow, ComparedRun, ComparisonPart
+from op_profiler.report.page.several_models import ComparedLayer, ComparedRow, ComparedRun, ComparisonPart
 
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared, Comparison
@@ -18,12 +19,18 @@ def comparison_part(found: Comparison) -> ComparisonPart:
         for run in found.runs
     ]
     rows = [_row(number, row) for number, run in enumerate(found.runs) for row in run.rows]
+    layers = [
+        ComparedLayer(model=number, **dataclasses.asdict(one))
+        for number, run in enumerate(found.runs)
+        for one in run.layers
+    ]
     return ComparisonPart(
         title=" + ".join(dict.fromkeys(run.title for run in found.runs)),
         verdict=verdict(found),
         method=method(found),
         notes=list(found.notes),
         runs=runs,
+        layers=layers,
         rows=sorted(rows, key=lambda row: (row.model, row.threads, row.name is not None, -(row.share or 0.0))),
     )
 

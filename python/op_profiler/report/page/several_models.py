@@ -103,6 +103,17 @@ class ComparedRow(Part):
     real: bool | None = None
 
 
+class ComparedLayer(Part):
+    """A layer of a model; see `op_profiler.comparison.result.LayerChange`."""
+
+    model: int
+    layer: str
+    threads: int
+    before_us: float
+    after_us: float
+    real: bool
+
+
 class ComparedRun(Part):
     """Two runs of a model.
 
@@ -125,3 +136,4 @@ class ComparisonPart(Part):
     notes: list[str]
     runs: list[ComparedRun]
     rows: list[ComparedRow]
+    layers: list[ComparedLayer]

@@ -18,12 +18,13 @@ export const section = {
   of: "page",
   there: (data) => Boolean(data.comparison),
   render(parent, data) {
-    const { verdict, method, notes, runs, rows } = data.comparison;
+    const { verdict, method, notes, runs, rows, layers } = data.comparison;
     put(parent,
       runs.filter((run) => run.warnings?.length).map((run) => h("div", { class: "notice warning" }, h("strong", {}, `Take care: ${run.title}`), h("ul", {}, run.warnings.map((text) => h("li", {}, text))))),
       h("p", { class: "verdict" }, verdict.charAt(0).toUpperCase() + verdict.slice(1)),
       h("ul", { class: "sentences" }, runs.map((run) => h("li", {}, `${run.title}: ${run.between}`)), [...notes, method].map((text) => h("li", {}, text))));
     drawn(parent, rows, runs);
+    byLayer(parent, layers, runs);
     tabled(parent, rows, runs);
     for (const run of runs.filter((one) => one.only?.length)) {
       parent.append(h("h3", {}, "Only one side has"), h("ul", {}, run.only.map((text) => h("li", {}, text))));
@@ -71,6 +72,34 @@ function drawn(parent, rows, runs) {
       { type: "scatter", name, symbolSize: 9, itemStyle: { color: COLOURS[name] }, data: of(name).map(({ row, i }) => ({ value: [row.change, i], row })),
         markLine: name === kinds[0] ? { silent: true, symbol: "none", data: [{ xAxis: 0, lineStyle: { color: css("--ink"), type: "solid", opacity: 0.6 }, label: { show: false } }] } : undefined },
     ]),
+  });
+}
+
+/** The layers whose time in one run of the model differs most, in microseconds and percent. */
+function byLayer(parent, layers, runs) {
+  const difference = (one) => one.after_us - one.before_us;
+  const lines = [...layers].sort((a, b) => Math.abs(difference(b)) - Math.abs(difference(a))).slice(0, MOST_DRAWN).reverse();
+  if (!lines.length) return;
+  const change = (one) => ({ ...one, change: difference(one) });
+  const percent = (one) => (one.before_us ? signed(difference(one) / one.before_us) : "");
+  const micro = (us) => `${us < 0 ? "−" : "+"}${format.time(Math.abs(us))}`;
+  const narrow = isNarrow();
+  const counts = new Set(lines.map((one) => one.threads));
+  const kinds = Object.keys(COLOURS).filter((name) => lines.some((one) => kind(change(one)) === name));
+  parent.append(h("h3", {}, "Differences by layer"), h("p", { class: "lead" },
+    `A bar is by how much a layer takes longer or shorter in one run of the model${layers.length > lines.length ? `; the ${lines.length} largest of ${layers.length}` : ""}.`));
+  chart(parent, "Differences by layer", 90 + lines.length * 24, {
+    grid: { left: narrow ? 130 : 380, right: narrow ? 24 : 150, top: 34, bottom: 44 },
+    legend: legend({ data: kinds }),
+    tooltip: tooltip({ formatter: ({ data: { one } }) => hint(one.layer, [["threads", String(one.threads)], ["before", format.time(one.before_us)], ["after", format.time(one.after_us)],
+      ["difference", micro(difference(one))], ["change", percent(one)]]) }),
+    xAxis: axis("difference of one run", { type: "value", nameGap: 26, axisLabel: { color: css("--soft"), hideOverlap: true, formatter: (us) => (us ? micro(us) : "0") } }),
+    yAxis: axis("", { type: "category", axisTick: { show: false },
+      data: lines.map((one) => [runs.length > 1 ? runs[one.model].title : "", one.layer, counts.size > 1 ? format.several(one.threads, "thread") : ""].filter(Boolean).join(", ")),
+      axisLabel: { color: css("--soft"), width: narrow ? 118 : 366, overflow: "truncate" } }),
+    series: kinds.map((name) => ({ type: "bar", stack: "difference", name, itemStyle: { color: COLOURS[name] },
+      label: { show: !narrow, position: "right", color: css("--ink"), formatter: ({ data: { one } }) => (one ? `${micro(difference(one))} (${percent(one)})` : "") },
+      data: lines.map((one) => (kind(change(one)) === name ? { value: difference(one), one } : { value: null })) })),
   });
 }
 

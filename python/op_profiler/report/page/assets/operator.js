@@ -211,13 +211,25 @@ function schedule(body, model, operator) {
     ["knobs", Object.entries(known.knobs ?? {}).map(([name, value]) => `${name}=${format.plain(value)}`).join(", ")]])
     : unknown("What schedule it has is not known."));
   if (operator.loops?.length) {
-    place.append(h("div", { class: "loops", role: "list", "aria-label": "Loop nest" }, operator.loops.map((loop) =>
-      h("div", { role: "listitem", class: `loop ${loop.kind}`, style: `--depth:${loop.depth}` },
-        h("span", { class: "kind" }, loop.kind), h("code", {}, loop.name), h("span", { class: "extent" }, `× ${loop.extent}`),
-        loop.body ? h("code", { class: "store" }, loop.body) : null))));
+    const beside = assembly(operator);
+    place.append(h("div", { class: beside ? "pair" : "" },
+      h("div", { class: "loops", role: "list", "aria-label": "Loop nest" }, operator.loops.map((loop) =>
+        h("div", { role: "listitem", class: `loop ${loop.kind}`, style: `--depth:${loop.depth}` },
+          h("span", { class: "kind" }, loop.kind), h("code", {}, loop.name), h("span", { class: "extent" }, `× ${loop.extent}`),
+          loop.body ? h("code", { class: "store" }, loop.body) : null))),
+      beside));
   } else {
     place.append(unknown("The loops of its kernel are not in the dataset: it was collected by an older version, or the kernel is too long to be kept. Collect the model again (--remeasure all) to have them."));
   }
+}
+
+/** The hottest loop of the machine code, as explain read it; null if it did not. */
+function assembly(operator) {
+  const found = operator.explained?.found.code;
+  if (!found?.assembly?.length) return null;
+  const count = found.assembly.length === found.instructions ? `${found.instructions} instructions` : `the first ${found.assembly.length} of ${found.instructions} instructions`;
+  return h("div", { class: "assembly" }, h("div", { class: "label" }, `Hottest loop in machine code: ${count}`),
+    h("pre", { tabindex: 0, "aria-label": "Assembly of the hottest loop" }, found.assembly.join("\n")));
 }
 
 const factor = (value) => (value !== null && typeof value === "object" ? Object.entries(value).map(([axisName, size]) => `${axisName} ${size}`).join(", ") : String(value));
@@ -257,6 +269,7 @@ function estimates(body, model, operator) {
 function description(body, model, operator) {
   part(body, "What it computes", facts([
     ["layers", format.layers(operator).join(", ") || "not known"],
+    ["called in", operator.explained?.found.source_lines?.join(", ")],
     ["ops", operator.ops.join(" → ")],
     ["reads", operator.inputs.join("; ")], ["weights", operator.params.join("; ")], ["writes", operator.outputs.join("; ")],
     ["arithmetic", format.flops(operator.flops)], ["moves", format.bytes(operator.bytes)],
