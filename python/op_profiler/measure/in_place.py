@@ -119,7 +119,7 @@ class InPlaceKernels(abc.ABC):
         return TimedCalls(calls), rows
 
     def launch_gap_us(self) -> None:
-        """Return 0: a processor has no launches."""
+        """Return None: on a processor nothing is launched."""
         return
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
