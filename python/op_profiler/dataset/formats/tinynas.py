@@ -38,7 +38,7 @@ _US = 1e3  # microseconds in a millisecond
 
 
 def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
-    """One row of a library or of a sample file; milliseconds become microseconds.
+    """Parse one row of a library or of a sample file; milliseconds become microseconds.
 
     Raises:
         ValueError: no row, or no latency.
@@ -69,7 +69,7 @@ def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
 
 
 def format_row(conv: Conv, latency_us: float | None) -> str:
-    """One row; None is written as -1.
+    """Return one row; None is written as -1.
 
     Raises:
         Unfit: the format has no words for the convolution.
@@ -88,7 +88,7 @@ def format_row(conv: Conv, latency_us: float | None) -> str:
 
 
 def read_library(path: Path) -> Convolutions:
-    """The square rows of a library that have a time.
+    """Return the rows of a library that are square and have a time.
 
     Raises:
         DatasetError: it cannot be read, or no line of it is such a row.
