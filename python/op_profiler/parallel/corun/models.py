@@ -99,7 +99,8 @@ class Models:
         }
 
     def sequential(self) -> Way:
-        """Run all models, one kernel after the other on all cores, with TVM's own executor and thread pool."""
+        """Return the way that runs all models, one kernel after the other on all cores, with TVM's own executor and
+        thread pool."""
 
         def run() -> None:
             for model in self.loaded:

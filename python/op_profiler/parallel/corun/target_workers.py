@@ -158,11 +158,11 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
         self.machine.threads.use(len(self.cores))  # TVM has a pool for each thread that calls kernels
 
     def start(self, numbers: Sequence[int]) -> concurrent.futures.Future[Outputs]:
-        """Start running models one after the other on the worker's thread."""
+        """Start running models one after the other on the worker's thread; return a future of their outputs."""
         return self._thread.submit(self.run, numbers)
 
     def run(self, numbers: Sequence[int]) -> Outputs:
-        """Run models one after the other on this thread."""
+        """Run models one after the other on this thread, and return their outputs."""
         return {number: self._run(number) for number in numbers}
 
     def _run(self, number: int) -> list[np.ndarray]:

@@ -87,7 +87,7 @@ class _State:
         return start
 
     def place(self, node: int, used: list[int], end: float) -> None:
-        """Run an operator on some cores until `end`."""
+        """Occupy some cores with an operator until `end`."""
         lane = used[0]
         for core in used:
             self.free[core], self._lane_on[core] = end, lane
