@@ -1,4 +1,4 @@
-"""Applies schedule records while Relay compiles, and notes which computations it looks up."""
+"""Applies schedule records while Relay compiles, and records which computations are queried."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class AutoTvmTask(Task):
     """A task of AutoTVM; its points are AutoTVM's configuration indices.
 
     Attributes:
-        autotvm: the `autotvm.task.Task`, whose space has the same points.
+        autotvm: the `autotvm.task.Task` with the same space.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:
@@ -69,7 +69,7 @@ class AutoTvmTask(Task):
         return factors_of(self._space, knobs)
 
     def default(self) -> Schedule:
-        """Return the fallback configuration as the template fills it in."""
+        """Return the fallback configuration with the values that the template sets."""
         config = self._filled_in()
         knobs = knob_values(config)
         return Schedule(self.spec.template, knobs, "trial", factors_of(config, knobs))

@@ -1,4 +1,4 @@
-"""Convolutions: a tile of the output in registers, what follows applied to it while it is there."""
+"""Convolutions: a tile of the output stays in registers while the fused successors are applied."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPERANDS = 4  # registers that are left free where several blocks of channels a
 
 
 def blocked(schedule: Any, vectors: Vectors) -> Anchored:
-    """Over blocks of channels: output (n, channels, height, width, lanes).
+    """Schedule a convolution over blocks of channels: output (n, channels, height, width, lanes).
 
     Raises:
         RuleMismatch: it is none.
@@ -67,7 +67,7 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def transposed(schedule: Any, vectors: Vectors) -> Anchored:
-    """All phases of a transposed convolution: blocks of channels, then what follows it over the whole output.
+    """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
 
     Raises:
         RuleMismatch: it is none that `relax.transposed` packed.
@@ -106,7 +106,8 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def plain(schedule: Any, vectors: Vectors) -> Anchored:
-    """Without blocks: output (n, channels, width) to (n, channels, depth, height, width), or with the channels at last.
+    """Schedule a convolution without blocks: output (n, channels, width) to (n, channels, depth, height, width), or
+    with the channels last.
 
     Raises:
         RuleMismatch: it is none.

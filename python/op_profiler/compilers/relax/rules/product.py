@@ -1,4 +1,4 @@
-"""Matrix products and batches of them, with any number of rows: a tile of the output in registers."""
+"""Matrix products and batches of them, with any number of rows: a tile of the output stays in registers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DYNAMIC_ROWS = 4
 
 
 def product(schedule: Any, vectors: Vectors) -> Anchored:
-    """Output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
+    """Schedule a product: output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
 
     Raises:
         RuleMismatch: it is none, or its columns are only known at run time.

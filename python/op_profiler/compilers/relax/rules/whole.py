@@ -23,7 +23,7 @@ _FEWEST_VALUES = 1 << 14  # of fewer, one thread has the sum before others have 
 
 
 def whole(schedule: Any, vectors: Vectors) -> Factors:
-    """One reduction of one tensor over all of its axes.
+    """Schedule one reduction of one tensor over all of its axes.
 
     Raises:
         RuleMismatch: it is none, or has too few values for several threads.
