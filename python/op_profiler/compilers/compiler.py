@@ -109,7 +109,7 @@ class Compiler(RuntimeContract, TuningContract):
             option: option by which the user requested it.
 
         Raises:
-            UsageError: names the compilers that have it.
+            UsageError: the message names the compilers that have it.
         """
         if not self.has(method):
             raise self._refusal(method, option)
@@ -126,7 +126,7 @@ class Compiler(RuntimeContract, TuningContract):
             request: a request that another compiler may support.
 
         Raises:
-            UsageError: names the option, and what it may be.
+            UsageError: the message names the option and its allowed values.
         """
         return
 
@@ -134,7 +134,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Reject an importer that is not in `importers`.
 
         Raises:
-            UsageError: names what it may be.
+            UsageError: the message lists the allowed values.
         """
         if len(self.importers) == 1 and name not in self.importers:
             raise UsageError(f"--importer {name}: the compiler {self.name} has one importer; leave --importer out")
@@ -145,7 +145,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Reject a pipeline that is neither one of `pipelines` nor the user's, without importing anything.
 
         Raises:
-            UsageError: names what it may be.
+            UsageError: the message lists the allowed values.
         """
         if name in self.pipelines:
             return
@@ -164,7 +164,7 @@ class Compiler(RuntimeContract, TuningContract):
             vendor: a comparison with the kernels of a vendor's library is requested.
 
         Raises:
-            UsageError: names the option, and the compilers that take it.
+            UsageError: the message names the option and the compilers that support it.
         """
         refused = {
             "--vendor": vendor,
@@ -196,7 +196,7 @@ class Compiler(RuntimeContract, TuningContract):
         called if ``TVM_HOME`` or a kind of target provides a TVM.
 
         Raises:
-            OpProfilerError: something is missing; says what.
+            OpProfilerError: something is missing; the message names it.
         """
         return
 
@@ -295,7 +295,7 @@ class Compiler(RuntimeContract, TuningContract):
             layers: False: `Occurrence.layers` is not needed and may be empty; tracking it takes time.
 
         Raises:
-            ModelError: it refuses the model.
+            ModelError: the compiler refuses the model.
         """
 
     def operators_of_module(
@@ -342,7 +342,7 @@ class Compiler(RuntimeContract, TuningContract):
             executor: ``graph``, or ``vm`` if shapes are known only at run time.
 
         Raises:
-            ModelError: it refuses the model; the message names the operator where it tells.
+            ModelError: the compiler refuses the model; the message names the operator if it is known.
         """
 
     @abc.abstractmethod
@@ -355,7 +355,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Build `single_operator`; its schedule is under the key of the operator.
 
         Raises:
-            ModelError: it refuses the operator.
+            ModelError: the compiler refuses the operator.
         """
 
     def read_kernel(self, operator: Operator, target: Target) -> Kernel:
@@ -363,7 +363,7 @@ class Compiler(RuntimeContract, TuningContract):
         of a second; nothing is run.
 
         Raises:
-            ModelError: this compiler does not tell them, of this operator or at all.
+            ModelError: this compiler does not support this, for this operator or at all.
         """
         raise ModelError(f"{self.name} does not tell the loops of {operator.name}")
 
@@ -377,7 +377,7 @@ class Compiler(RuntimeContract, TuningContract):
 
         Raises:
             NotKept: its library is of a kind that has no such form.
-            OSError: the disk is full, or the like.
+            OSError: the disk is full, or a similar error.
         """
 
     @abc.abstractmethod

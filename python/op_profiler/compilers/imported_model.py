@@ -80,7 +80,7 @@ class FrameworkReference(abc.ABC):
         """Return all outputs for each batch of inputs, by the names of `inputs`.
 
         Raises:
-            NoReference: the framework does not run the model; says why.
+            NoReference: the framework does not run the model; the message has the reason.
         """
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:

@@ -113,7 +113,7 @@ class RuntimeContract(abc.ABC):
         """Load like `load`, on a machine behind RPC.
 
         Raises:
-            MeasureError: its runtime lacks what that takes.
+            MeasureError: its runtime lacks something that is needed.
         """
 
     @abc.abstractmethod

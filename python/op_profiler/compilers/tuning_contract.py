@@ -56,7 +56,7 @@ class TuningContract(abc.ABC):
         """Return the heavy op of an operator of which only the description is known.
 
         Raises:
-            ModelError: this compiler does not tell it from a description.
+            ModelError: this compiler cannot derive it from a description.
         """
         raise ModelError(f"the heavy op of {operator.name} is not told by its description")
 

@@ -51,7 +51,7 @@ def write_weights(path: Path, weights: Mapping[str, DeviceArray]) -> None:
     """Write arrays that are in the memory of this machine.
 
     Raises:
-        OSError: the disk is full, or the like.
+        OSError: the disk is full, or a similar error.
     """
     about = [[name, str(array.dtype), [int(size) for size in array.shape]] for name, array in weights.items()]
     head = json.dumps(about).encode()

@@ -56,9 +56,9 @@ def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = Fa
         was_open: wait for a server that does not answer, because it answered before.
 
     Raises:
-        UsageError: the address is none of a supported database.
+        UsageError: the address is not that of a supported database.
         MissingPackageError: PostgreSQL without psycopg.
-        DatasetError: it cannot be opened, is none of op_profiler's, or has tables newer than this program.
+        DatasetError: it cannot be opened, is not one of op_profiler, or has tables of a newer version.
     """
     url = parse_url(text)
     create = create and not read_only

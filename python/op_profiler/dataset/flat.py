@@ -203,7 +203,7 @@ def flat_table(name: str) -> FlatTable:
     """Return one of `TABLES`.
 
     Raises:
-        UnknownNameError: none of this name.
+        UnknownNameError: there is no such table.
     """
     if name not in TABLES:
         raise UnknownNameError("table", name, TABLES)

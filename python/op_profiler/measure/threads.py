@@ -57,7 +57,7 @@ class ThreadPool:
         """Run the next kernels on the first `threads` cores, one thread per core.
 
         Raises:
-            MeasureError: the pool took another number; a measurement would carry the wrong label.
+            MeasureError: the pool uses another number.
         """
         self._configure(_ONE_CORE_PER_THREAD, threads, [str(c) for c in self._cores[:threads]])
         effective = self.effective_threads()

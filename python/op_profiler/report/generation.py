@@ -29,7 +29,7 @@ def render(predictions: Sequence[GenerationPrediction], format: str, device: Dev
         device: device of the times.
 
     Raises:
-        UnknownNameError: no such format.
+        UnknownNameError: there is no such format.
     """
     if format == "json":
         return predictions_json(predictions, device)

@@ -57,7 +57,7 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
         device: device of the times.
 
     Raises:
-        UnknownNameError: no such format.
+        UnknownNameError: there is no such format.
     """
     if format == "json":
         return predictions_json(predictions, device)

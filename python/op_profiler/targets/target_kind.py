@@ -63,7 +63,7 @@ class TargetKind(abc.ABC):
             folder: a cache folder for files that this needs.
 
         Raises:
-            OpProfilerError: something is missing; says what.
+            OpProfilerError: something is missing; the message names it.
         """
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class TargetKind(abc.ABC):
 
         Raises:
             UsageError: an option that is none, or a board's target without a way to the board.
-            OpProfilerError: this machine lacks what it takes.
+            OpProfilerError: this machine lacks something that is needed.
         """
         return
 
@@ -90,7 +90,7 @@ class TargetKind(abc.ABC):
         (`Compiler.takes_builds_of_targets`).
 
         Raises:
-            OpProfilerError: this machine lacks what it takes.
+            OpProfilerError: this machine lacks something that is needed.
         """
         return
 
@@ -117,7 +117,7 @@ class TargetKind(abc.ABC):
             counts: one or more.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message has the reason.
         """
         if min(counts) < 1:
             raise UsageError(f"--threads {min(counts)} is out of range")
@@ -126,7 +126,7 @@ class TargetKind(abc.ABC):
         """Reject a resource that does not affect kernels of this kind.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message has the reason.
         """
         if resource.of_gpu and not self.on_gpu:
             raise UsageError(f"--sweep {resource.name} is of a GPU; give --target cuda")
@@ -166,7 +166,7 @@ class TargetKind(abc.ABC):
         """Return `Device.identity` of the machine here, without importing TVM.
 
         Raises:
-            MeasureError: it does not tell which one it is, or there is none.
+            MeasureError: there is no machine, or it cannot be identified.
         """
 
     @abc.abstractmethod

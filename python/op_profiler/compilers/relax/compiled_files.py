@@ -63,7 +63,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
 
     Raises:
         NotKept: its kernels are of a kind that has no such form.
-        OSError: the disk is full, or the like.
+        OSError: the disk is full, or a similar error.
     """
     tvm, library = load_tvm(), compiled.library
     imported = list(library.executable.mod.imports)

@@ -14,7 +14,7 @@ def export(program: Any, examples: tuple[Any, ...]) -> Any:
     """Return the program that torch.export creates from a module; reject programs that draw random values.
 
     Raises:
-        RuntimeError: it makes none; says why in a sentence, where torch prints the whole program.
+        RuntimeError: it makes none; the message is one sentence, not torch's whole program.
         NotImplementedError: an operator draws at random.
     """
     import torch

@@ -44,7 +44,7 @@ def load_refused(frontend: Frontend, request: ModelRequest, refused: ModelError)
         refused: Relay's error.
 
     Raises:
-        ModelError: Relax does not import it either; says what both said.
+        ModelError: Relax does not import it either; the message has both errors.
     """
     try:
         model = frontend.load(request)
@@ -65,7 +65,7 @@ def import_program(form: str, name: str, program: Any, inputs: Mapping[str, Any]
         inputs: by name: an example tensor for torch, an `InputSpec` for the others.
 
     Raises:
-        ModelError: it has operators that Relax does not import; names them where it tells.
+        ModelError: it has operators that Relax does not import; the message names them if known.
     """
     load_tvm()
     layers = NotedLayers()

@@ -47,7 +47,7 @@ def check() -> None:
     """Raise an error if it is not installed.
 
     Raises:
-        OpProfilerError: it is not installed; says how to.
+        OpProfilerError: it is not installed; the message has the command.
     """
     if version() is None:
         raise OpProfilerError(f"there is no TVM with Relax in {folder()}. Install it with: {INSTALL}")

@@ -70,7 +70,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
 
     Raises:
         NotKept: its library is of a kind that has no such form.
-        OSError: the disk is full, or the like.
+        OSError: the disk is full, or a similar error.
     """
     tvm = load_tvm()
     about: dict[str, Any] = {name: getattr(compiled, name) for name in (*_SAME, "left_out", "notes")}

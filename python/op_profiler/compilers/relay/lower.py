@@ -115,7 +115,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     """Build a model once; its kernels and its operators come from the same compilation.
 
     Raises:
-        ModelError: the compiler refuses it; the message names the operator where TVM tells.
+        ModelError: the compiler refuses it; the message names the operator if TVM reports it.
     """
     tvm = load_tvm()
     capture = _label_capture()

@@ -39,7 +39,7 @@ def relay_function(operator: Operator) -> Any:
     become a copy, and thus another kernel.
 
     Raises:
-        ModelError: the description does not tell, as of an op of another package.
+        ModelError: the description is not sufficient, as for an op of another package.
     """
     return rebuilt_operator(operator).function
 

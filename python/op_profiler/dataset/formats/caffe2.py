@@ -111,7 +111,7 @@ def dtype(code: object) -> str:
     """Return the dtype of a code.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such value.
     """
     if not isinstance(code, int) or code not in DTYPES:
         raise ValueError(f"dtype {code!r} is none of {', '.join(map(str, DTYPES))}")

@@ -52,7 +52,7 @@ class FlatFormat(Format):
         None.
 
         Raises:
-            DatasetError: it cannot be read, or lacks columns; says which.
+            DatasetError: it cannot be read, or lacks columns; the message names them.
         """
 
     def read_into(
@@ -104,7 +104,7 @@ def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
     """Reject a file that lacks columns of the flat table.
 
     Raises:
-        DatasetError: some are missing; says which.
+        DatasetError: some are missing; the message names them.
     """
     names = [column.name for column in COLUMNS if column.name not in ADDED_LATER]
     missing = [name for name in names if name not in found]

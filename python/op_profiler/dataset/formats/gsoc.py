@@ -42,7 +42,7 @@ def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> TableRow:
     """Parse one row, given its cells by the names of `COLUMNS`; milliseconds become microseconds.
 
     Raises:
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     names = ("kernel_size", "filter_size", "input_h", "input_w", "input_channel", "stride")
     kernel, filters, height, width, channels, stride = (whole(row[name]) for name in names)
@@ -83,7 +83,7 @@ def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
         name: name of the model.
 
     Raises:
-        Unfit: the format has no words for the convolution.
+        Unfit: the format cannot express the convolution.
     """
     if conv.batch != 1:
         raise Unfit("a batch size other than 1")

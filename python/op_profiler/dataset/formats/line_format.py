@@ -74,7 +74,7 @@ class LineFormat(Format):
             row: row of the flat table.
 
         Raises:
-            Unfit: the format has no words for it.
+            Unfit: the format cannot express it.
         """
 
     def write_from(

@@ -58,7 +58,7 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
 
     Raises:
         UnknownKindError: an operator that is no convolution.
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     name, tab, time = line.partition("\t")
     op, *fields = name.split(",")
@@ -95,7 +95,7 @@ def format_row(conv: Conv, latency_us: float) -> str:
     """Return one row.
 
     Raises:
-        Unfit: the format has no words for the convolution.
+        Unfit: the format cannot express the convolution.
     """
     if conv.residual or conv.activation == "clip":
         raise Unfit("fused with more than bias and ReLU")

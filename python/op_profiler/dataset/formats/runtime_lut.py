@@ -55,7 +55,7 @@ def parse_row(line: str) -> TableRow:
 
     Raises:
         UnknownKindError: an op_type that has no counterpart in Relay here.
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     row = json.loads(line)
     if not isinstance(row, dict):
@@ -84,7 +84,7 @@ def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> st
         percentiles_us: values in the order of `PERCENTILES`.
 
     Raises:
-        Unfit: the format has no words for the operator.
+        Unfit: the format cannot express the operator.
     """
     if isinstance(shape, Conv):
         op_type, arguments = _conv_fields(shape)

@@ -179,7 +179,7 @@ def shared_rows(dataset: Dataset, device_key: str) -> list[FlatRow]:
     """Return the rows of a device's calibrations that would be shared, with the columns of `SHARED`.
 
     Raises:
-        DatasetError: there is nothing, or a value is not one that a shared file may hold; says which.
+        DatasetError: there is nothing, or a value is not one that a shared file may hold; the message names it.
         OpProfilerError: the salt of this user cannot be stored.
     """
     salt, where = _salt(), f"device_key = '{device_key}' and {_CALIBRATIONS} and {SHIPPED_ROWS}"
@@ -259,7 +259,7 @@ def read_shared(path: Path, content: bytes) -> Iterator[FlatRow]:
         content: content of the file.
 
     Raises:
-        DatasetError: it is no shared file, is too large, or holds a row that may not be shared; says which and why.
+        DatasetError: it is no shared file, is too large, or has a row that may not be shared; the message has both.
     """
     seen: set[str] = set()
     for number, cells in enumerate(_cells(path, content), 1):

@@ -41,7 +41,7 @@ def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
     """Parse one row of a library or of a sample file; milliseconds become microseconds.
 
     Raises:
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     found = _ROW.match(line) or _SAMPLE.match(line)
     if found is None:
@@ -72,7 +72,7 @@ def format_row(conv: Conv, latency_us: float | None) -> str:
     """Return one row; None is written as -1.
 
     Raises:
-        Unfit: the format has no words for the convolution.
+        Unfit: the format cannot express the convolution.
     """
     if conv.kernel[0] != conv.kernel[1] or conv.stride[0] != conv.stride[1]:
         raise Unfit("a kernel or stride that is not square")

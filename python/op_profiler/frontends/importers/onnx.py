@@ -112,7 +112,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
-        ModelError: it cannot be read, has operators that TVM does not know, or fixes its batch size.
+        ModelError: it cannot be read, has operators that TVM does not support, or fixes its batch size.
     """
     return _lowered(path, request, None)
 

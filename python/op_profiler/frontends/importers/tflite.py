@@ -42,7 +42,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
-        ModelError: it is cut off, has operators that TVM does not know, or fixes its batch size.
+        ModelError: it is cut off, has operators that TVM does not support, or fixes its batch size.
     """
     check_tflite(path)
     for package in ("tflite", "flatbuffers"):

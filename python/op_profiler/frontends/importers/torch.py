@@ -111,7 +111,7 @@ def lower(
         read_again: returns the module of a file; without it, the module stays in memory until outputs are compared.
 
     Raises:
-        ModelError: it cannot be traced, or has operators that TVM does not know, or has outputs of other shapes.
+        ModelError: it cannot be traced, or has operators that TVM does not support, or has outputs of other shapes.
     """
     highs = highs or {}
     given = dict(zip(input_names, examples, strict=True))

@@ -190,7 +190,7 @@ class CorunRequest:
             files: files of the plan that a caller wants to write, by option.
 
         Raises:
-            UsageError: names the options.
+            UsageError: such an option is given; the message names it.
         """
         given = {
             "--plan": self.plan is not None,

@@ -150,7 +150,7 @@ class Plan:
         """Reject a plan for other models, before any model is loaded.
 
         Raises:
-            PlanError: names both.
+            PlanError: the models differ; the message names both.
         """
         if self.models != names:
             raise PlanError(f"the plan is for {', '.join(self.models)}, not for {', '.join(names)}")
@@ -184,7 +184,7 @@ class Plan:
         """Return the plan that `to_json` wrote.
 
         Raises:
-            PlanError: something is missing or of the wrong type; says what and where.
+            PlanError: something is missing or of the wrong type; the message names it and its position.
         """
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise PlanError(f'this is no plan of op_profiler: "format" has to be "{FORMAT}"')

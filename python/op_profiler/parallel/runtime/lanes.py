@@ -93,7 +93,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         """Run every table once.
 
         Raises:
-            MeasureError: a step failed, and those after it were left out; names it and tells what TVM said.
+            MeasureError: a step failed, and those after it were left out; the message names it and has TVM's error.
         """
         if self._library.lanes_run(self._handle):
             raise MeasureError("; ".join(self._failures()) or "a lane failed")

@@ -136,7 +136,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         """Run all models once; return when the device has finished.
 
         Raises:
-            MeasureError: a kernel could not be launched (named), or failed on the device, which does not tell its name.
+            MeasureError: a kernel could not be launched (named), or failed on the device, without its name.
         """
         if self._graph is not None:
             self._graph.launch()

@@ -37,7 +37,7 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[Model]:
             other device. If none has times, as after a dry run, the latest one is chosen.
 
     Raises:
-        UnknownNameError: there is no such model; tells the nearest.
+        UnknownNameError: there is no such model; the message names the most similar.
     """
     found: dict[str, Model] = {}
     for name in names:

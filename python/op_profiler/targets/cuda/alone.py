@@ -19,7 +19,7 @@ def alone_us(held: HeldStream, flush: Flush, launch: Callable[[], bool], cache: 
         cache: ``hot``: after another call of the kernel; ``cold``: after a flush.
 
     Raises:
-        MeasureError: the host does not get to launch it ahead of the GPU.
+        MeasureError: the host cannot launch it ahead of the GPU.
     """
 
     def attempt() -> list[float] | None:

@@ -108,7 +108,7 @@ class HeldStream:
             attempt: calls `once`, and returns None if `once` does.
 
         Raises:
-            MeasureError: the host does not get to launch them in time.
+            MeasureError: the host cannot launch them in time.
         """
         for _ in range(_MOST_TRIES):
             times = attempt()

@@ -133,7 +133,7 @@ class GpuKernels:
         """Time the kernels one after the other; the GPU waits while each part of them is launched.
 
         Raises:
-            MeasureError: the host does not get to launch them in time.
+            MeasureError: the host cannot launch them in time.
         """
         times = self._held.repeated(self._walk_held)
         return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]

@@ -70,7 +70,7 @@ def launch_cost(spin: Spin, events: Events) -> LaunchCost:
     that of events). The median over repetitions excludes interrupted ones.
 
     Raises:
-        MeasureError: the host does not get to launch ahead of the GPU.
+        MeasureError: the host cannot launch ahead of the GPU.
     """
     held = HeldStream(events)
     spin.mean_us()

@@ -108,7 +108,7 @@ def device_uuid() -> str:
     NVML, which containers often lack.
 
     Raises:
-        MeasureError: the driver does not tell.
+        MeasureError: the driver does not report it.
     """
     library, raw, handle = driver(), (ctypes.c_ubyte * 16)(), ctypes.c_int()
     if library is None or not device_count() or library.cuDeviceGet(ctypes.byref(handle), 0):
@@ -181,7 +181,7 @@ def activate(stub_folder: Path) -> None:
         stub_folder: folder for the stand-in of a missing driver.
 
     Raises:
-        OpProfilerError: something is missing; says what.
+        OpProfilerError: something is missing; the message names it.
     """
     lacking = missing()
     folder = root()

@@ -88,7 +88,7 @@ class Board:
         """Send the compiled model to the board and load it there; `copies` is ignored.
 
         Raises:
-            MeasureError: the board's runtime lacks what the model takes.
+            MeasureError: the board's runtime lacks something that the model needs.
             BoardLostError: the session ended.
         """
         with self.guard("loading the model"):
@@ -169,7 +169,7 @@ class RemoteThreads:
         """Run the next kernels with this number of threads.
 
         Raises:
-            MeasureError: the board took another number.
+            MeasureError: the board uses another number.
         """
         probe = self._board.probe
         if probe is None:

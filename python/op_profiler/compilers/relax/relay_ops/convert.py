@@ -40,7 +40,7 @@ def number(value: Any) -> int | float:
     """Return the number in a constant with one element.
 
     Raises:
-        ModelError: only run time tells it.
+        ModelError: the number is known only at run time.
     """
     if not isinstance(value, load_tvm().ir.GenericConst):
         raise ModelError("it takes a number that only run time tells")

@@ -32,7 +32,7 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
     """Schedule a convolution over blocks of channels: output (n, channels, height, width, lanes).
 
     Raises:
-        RuleMismatch: it is none.
+        RuleMismatch: the function is not of this kind.
     """
     before, anchor, after = anchor_of(schedule)
     if "conv2d" not in name_of(schedule, anchor) or spatial_count(schedule, anchor) != len("NCHWc"):
@@ -70,7 +70,7 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
     """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
 
     Raises:
-        RuleMismatch: it is none that `relax.transposed` packed.
+        RuleMismatch: it is not one that `relax.transposed` packed.
     """
     before, anchor, after = anchor_of(schedule)
     if name_of(schedule, anchor) != PACKED_PHASES or inline(schedule, after[:-1]):
@@ -110,7 +110,7 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
     with the channels last.
 
     Raises:
-        RuleMismatch: it is none.
+        RuleMismatch: the function is not of this kind.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

@@ -26,7 +26,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     """Schedule a product: output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
 
     Raises:
-        RuleMismatch: it is none, or its columns are only known at run time.
+        RuleMismatch: the function is not of this kind, or its columns are only known at run time.
     """
     before, anchor, after = anchor_of(schedule)
     if "matmul" not in name_of(schedule, anchor):

@@ -29,7 +29,7 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
     """Schedule one reduction of one tensor over axes other than the last axis of the output.
 
     Raises:
-        RuleMismatch: it is none, or its last axis has no vectors.
+        RuleMismatch: the function is not of this kind, or its last axis has no vectors.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

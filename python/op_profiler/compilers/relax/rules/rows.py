@@ -55,7 +55,7 @@ def rows(schedule: Any, vectors: Vectors) -> Rows:
     row.
 
     Raises:
-        RuleMismatch: it is none.
+        RuleMismatch: the function is not of this kind.
     """
     blocks = blocks_of(schedule)
     reductions = [block for block in blocks if reduces(schedule, block)]

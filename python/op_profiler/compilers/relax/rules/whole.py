@@ -26,7 +26,7 @@ def whole(schedule: Any, vectors: Vectors) -> Factors:
     """Schedule one reduction of one tensor over all of its axes.
 
     Raises:
-        RuleMismatch: it is none, or has too few values for several threads.
+        RuleMismatch: the function is not of this kind, or has too few values for several threads.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

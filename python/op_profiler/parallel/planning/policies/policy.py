@@ -19,7 +19,7 @@ class Policy(Protocol):
         """Stages with every node of the graph exactly once, on `cores` only, that `check_order` takes.
 
         Raises:
-            OpProfilerError: the policy cannot plan for this graph; says why.
+            OpProfilerError: the policy cannot plan for this graph; the message has the reason.
         """
 
 
