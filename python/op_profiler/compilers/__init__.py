@@ -1,4 +1,4 @@
-"""Compilers: from models to kernels. The contract is here; each compiler has a folder."""
+"""Compilers: from models to kernels. This package has the contract; each compiler has a folder."""
 
 from __future__ import annotations
 

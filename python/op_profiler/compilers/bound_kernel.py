@@ -14,19 +14,19 @@ from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
 
 More = Sequence[ctypes.c_int64]
-"""Arguments that a function does not take (`op_profiler.measure.stack`)."""
+"""Additional arguments that a function ignores (`op_profiler.measure.stack`)."""
 
 WORDS = 6
-"""Of `BoundKernel.addresses`."""
+"""Number of values of `BoundKernel.addresses`."""
 
 
 class BoundKernel(abc.ABC):
     """A call of a function with its arguments bound.
 
     Args:
-        name: of the function.
-        label: the compiler's name of the kernel that it is; empty where it is none.
-        arguments: tensors, and numbers where the runtime takes them.
+        name: name of the function.
+        label: the compiler's name of the kernel; empty if the function is not a kernel.
+        arguments: tensors, and numbers if the runtime accepts them.
     """
 
     def __init__(self, name: str, label: str, function: PackedFunction, arguments: Sequence[Any] = ()) -> None:
@@ -44,19 +44,19 @@ class BoundKernel(abc.ABC):
     @property
     @abc.abstractmethod
     def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """Function, values, their type codes, count, result and its code, as numbers that hold as long as this object;
-        0 for what this interface of TVM has not got."""
+        """Return addresses of the function, its values and their type codes, their number, and the result and its code;
+        valid as long as this object exists. 0 for values that this interface of TVM does not have."""
 
     def run(self, more: More = ()) -> bool:
-        """Call it once; raises nothing, and is False where it failed.
+        """Call the function once; return False instead of raising if it failed.
 
         Args:
-            more: arguments that it does not take.
+            more: additional arguments that the function ignores.
         """
         return bool(self._call(*self._bound, *more) == 0)
 
     def error(self) -> str | None:
-        """Call it with TVM's checks: None, or what is wrong with it."""
+        """Call the function with TVM's checks; return its error, or None."""
         try:
             self.function(*self.arguments)
         except (RuntimeError, ValueError, TypeError) as error:  # TVM's own errors are of the first
@@ -72,5 +72,5 @@ class Bound:
     outputs: tuple[DeviceArray, ...]
 
     def output_arrays(self) -> list[np.ndarray]:
-        """The outputs on the host."""
+        """Return the outputs on the host."""
         return [np.asarray(output.numpy()) for output in self.outputs]

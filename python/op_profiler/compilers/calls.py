@@ -1,8 +1,8 @@
 """Times kernels back to back in native code.
 
-Kernels of a walk are timed by a loop in native code that alternates between reading the clock and calling a kernel.
-Python between two kernels would push their data and code out of the caches. TVM compiles the loop for this processor,
-so it takes no C compiler. The compiler in use provides the calls themselves (`op_profiler.compilers.runtime_contract`).
+A native loop alternates between reading the clock and calling a kernel. Python code between two kernels would evict
+their data and code from the caches. TVM compiles the loop for this processor, so no C compiler is needed. The compiler
+in use provides the calls themselves (`op_profiler.compilers.runtime_contract`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EMPTY_RUNS = 15
 
 
 class TimedCalls:
-    """Calls that are made one right after the other, each timed where it stands."""
+    """Calls that are made one after the other and timed one by one."""
 
     def __init__(self, calls: Sequence[BoundKernel]) -> None:
         compiler, device = compiler_in_use(), load_tvm().cpu()
@@ -33,9 +33,9 @@ class TimedCalls:
         self._walk = compiler.bound_kernel("walk", "", compiler.call_library()["walk"], arrays)
 
     def run(self, more: More = ()) -> np.ndarray:
-        """Make every call once; microseconds of each, shape (calls,), NaN where it failed.
+        """Make every call once; return the microseconds of each, shape (calls,), NaN if it failed.
 
-        A time runs from one reading of the clock to the next: it holds the call (`call_overhead_us`).
+        A time is from one reading of the clock to the next, so it includes the call overhead (`call_overhead_us`).
 
         Args:
             more: as in `BoundKernel.run`.
@@ -47,12 +47,12 @@ class TimedCalls:
 
 
 def call_overhead_us() -> float:
-    """What a call of a kernel takes in `TimedCalls` beyond what it takes in a model, microseconds, now.
+    """Measure the present difference, in microseconds, between a call of a kernel in `TimedCalls` and in a model.
 
-    Told by a model of kernels that do nothing: both ways call the same kernels over the same arrays, so what the
-    kernel's own checks of its arguments and the executor's step to the next kernel take is left in a time. Sums of
-    times without the overhead are therefore times of whole models. It is below zero under Relax, whose virtual machine
-    also makes the kernel's output a tensor.
+    It is measured with a model of empty kernels. Both ways call the same kernels over the same arrays, so the kernel's
+    own checks of its arguments and the executor's step to the next kernel remain part of a time. Sums of times without
+    the overhead are therefore times of whole models. The overhead is negative under Relax, whose virtual machine also
+    creates an output tensor for each kernel.
     """
     kernels, whole = _empty_model()
     both = np.array([(kernels.run().sum(), whole.run()[0]) for _ in range(_EMPTY_RUNS)])
@@ -68,7 +68,8 @@ def _empty_model() -> tuple[TimedCalls, TimedCalls]:
 
 
 def flusher() -> Callable[[BoundKernel], BoundKernel] | None:
-    """What makes the call that flushes the tensors of a kernel from the caches; None where this build of TVM cannot."""
+    """Return a function that returns the call that flushes a kernel's tensors from the caches; None if this build of
+    TVM cannot flush."""
     tvm, compiler = load_tvm(), compiler_in_use()
     flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
     if flush is None:

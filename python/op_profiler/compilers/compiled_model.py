@@ -1,4 +1,4 @@
-"""What compilers give: operators where a model calls them, and models that are ready to run."""
+"""Results of compilers: operators where a model calls them, and models that are ready to run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.schedule import Schedule
 
 Launch = dict[str, list[int]]
-"""One launch of a GPU's kernel: ``grid`` and ``block``, each x, y, z."""
+"""One launch of a GPU kernel: ``grid`` and ``block``, each x, y, z."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Occurrence:
     """One call of an operator in a model.
 
     Attributes:
-        operator: what is called.
-        label: the compiler's name of the function that stays the same from fusing to the kernels of the built model.
-        function: the compiler's own form of it.
+        operator: the called operator.
+        label: the compiler's name of the function, which is the same from fusing to the kernels of the built model.
+        function: the compiler's own form of the function.
         constant: for each of its parameters, whether the model passes a constant (a weight).
-        anchor_signature: what the compiler chooses a schedule by.
-        layers: of the user's model that went into this call, that of the anchor first and the others in the order of
-            execution; empty where they are not known.
-        pipeline: that the model is lowered by, see `op_profiler.compilers.pipelines`.
+        anchor_signature: the key by which the compiler chooses a schedule.
+        layers: layers of the user's model that are computed by this call, that of the anchor first and the others in
+            execution order; empty if unknown.
+        pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """
 
     operator: Operator
@@ -45,8 +45,9 @@ class PlannedTensor:
     """A tensor of a built model.
 
     Attributes:
-        given: name of the input or the weight that it is; empty for what the model computes.
-        view_of: number of the tensor that it shows in another shape, without a kernel; None where it is none.
+        given: name of the input or weight; empty for computed tensors.
+        view_of: number of the tensor of which this is a view in another shape, without a kernel; None if it is not a
+            view.
     """
 
     shape: tuple[int, ...]
@@ -60,9 +61,9 @@ class KernelCall:
     """A call of a kernel in a built model.
 
     Attributes:
-        name: of the function in the library.
-        label: `Occurrence.label` of what it computes.
-        inputs: the calls whose outputs it reads, each once, rising: numbers in execution order.
+        name: name of the function in the library.
+        label: `Occurrence.label` of its operator.
+        inputs: numbers of the calls whose outputs it reads, in execution order, each once, ascending.
         reads, writes: numbers of the tensors that the function takes, in this order.
     """
 
@@ -78,21 +79,20 @@ class CompiledModel:
     """A model that is ready to run.
 
     Attributes:
-        library: of kernels, with the compiler's own plan of their calls.
-        occurrences: calls of operators in execution order, as the compiler has them before it plans their calls.
-        by_label: one occurrence for every kernel that may be called, by its label.
+        library: kernels, with the compiler's own plan of their calls.
+        occurrences: calls of operators in execution order, as they are before the compiler plans kernel calls.
+        by_label: one occurrence for every kernel, by its label.
         build_seconds: time that the compiler took.
-        executor: ``graph``, or ``vm`` where shapes are known at run time only.
-        calls: of kernels in execution order, with who reads whose output; empty for the vm.
-        tensors: that the kernels read and write; empty for the vm.
-        outputs: numbers of the tensors that the model answers with.
-        launches: by label, how a GPU launches each kernel; empty for processors and for the vm.
-        loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
-            kernels without such loops are left out.
-        code: by label, the code of each kernel before its loops are unrolled, for people to read; those that are too
-            long are left out.
-        left_out: names of the compiler's passes that could not be used.
-        notes: what the user should know about the build.
+        executor: ``graph``, or ``vm`` if shapes are known only at run time.
+        calls: calls of kernels in execution order, with the data flow; empty for the vm.
+        tensors: tensors that the kernels read and write; empty for the vm.
+        outputs: numbers of the tensors that are outputs of the model.
+        launches: by label, the launches of each kernel on a GPU; empty for processors and for the vm.
+        loops: by label, the number of iterations of each parallel loop of a kernel on a processor, in order; kernels
+            without such loops are missing.
+        code: by label, the readable code of each kernel before its loops are unrolled; long code is left out.
+        left_out: names of the compiler's passes that could not be applied.
+        notes: notes about the build for the user.
     """
 
     library: Any
@@ -110,11 +110,11 @@ class CompiledModel:
     notes: tuple[str, ...] = ()
 
     def layers_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """`Occurrence.layers` of the calls of kernels.
+        """Return `Occurrence.layers` for calls of kernels.
 
         Args:
-            labels: of all calls, in the order of their execution. Calls with the same label compute the same, and come
-                in the order of `occurrences`.
+            labels: labels of all calls in execution order. Calls with equal labels compute the same, and come in the
+                order of `occurrences`.
         """
         waiting: dict[str, list[tuple[str, ...]]] = {}
         for occurrence in self.occurrences:
@@ -123,12 +123,12 @@ class CompiledModel:
         return [next(known[label]) if label in known else () for label in labels]
 
     def launch_counts(self, labels: Sequence[str]) -> tuple[int, ...]:
-        """How many kernels a GPU launches for each call of `labels`."""
+        """Return the number of kernels that a GPU launches for each call of `labels`."""
         return tuple(len(self.launches.get(label, ())) for label in labels)
 
     def only_read(self, weights: Collection[str]) -> dict[str, int]:
-        """Of these weights those that only kernels read, with the numbers of their tensors; of what is seen in another
-        shape or answered, the memory is the executor's."""
+        """Return the weights that only kernels read, with the numbers of their tensors. The memory of a weight that is
+        also an output, or viewed in another shape, belongs to the executor."""
         viewed = {*self.outputs, *(tensor.view_of for tensor in self.tensors)}
         return {
             tensor.given: number
@@ -142,11 +142,11 @@ class BuiltModel:
     """A model that was built with schedule records.
 
     Attributes:
-        schedules: what the build gave to the operators, by workload key.
-        asked: computations that it looked for schedule records of.
-        refused: those of them whose record was there and did not fit.
-        notes: what the user should know about the build and the records that it took.
-        kept: where the cache keeps it (`building.build_cache.read_kept`); empty where it does not.
+        schedules: schedules of the operators in the build, by workload key.
+        asked: computations for which it queried schedule records.
+        refused: those of them whose record did not fit.
+        notes: notes for the user about the build and the records that it used.
+        kept: name under which the cache has it (`building.build_cache.read_kept`); empty if the cache does not.
     """
 
     compiled: CompiledModel
@@ -163,8 +163,8 @@ class FusedOperators:
 
     Attributes:
         occurrences: in the order of the calls.
-        asked: computations that the build would look for schedule records of.
-        notes: what the user should know about the records that it would take.
+        asked: computations for which the build would query schedule records.
+        notes: notes for the user about the records that it would use.
     """
 
     occurrences: Sequence[Occurrence]

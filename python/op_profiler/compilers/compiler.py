@@ -1,9 +1,8 @@
 """The contract of a compiler: import a model, lower it to operators, build its kernels, store and read builds.
 
 A process uses one build of TVM, and so one compiler, which `compiler_in_use` returns. Compilers return the types of
-`op_profiler.compilers.compiled_model`; only the compiler reads the functions, tasks and libraries in them.
-
-A compiler is a module in a folder of its own, and an entry of `op_profiler.compilers.COMPILERS`.
+`op_profiler.compilers.compiled_model`; only the compiler itself interprets the functions, tasks and libraries in them.
+A compiler is a module in a separate folder, and an entry of `op_profiler.compilers.COMPILERS`.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _VARIABLE = "OP_PROFILER_COMPILER"
 
 
 class TargetOptions(Protocol):
-    """What a compiler is told of a kind of target (`op_profiler.targets.target_kind.TargetKind`)."""
+    """The properties of a kind of target that a compiler uses (`op_profiler.targets.target_kind.TargetKind`)."""
 
     name: ClassVar[str]
     on_gpu: ClassVar[bool]
 
 
 class BuildOptions(Protocol):
-    """What a compiler is told of a request (`op_profiler.building.request.BuildRequest`)."""
+    """The properties of a request that a compiler uses (`op_profiler.building.request.BuildRequest`)."""
 
     @property
     def model(self) -> ModelRequest:
@@ -71,7 +70,7 @@ class BuildOptions(Protocol):
 
 
 class NotKept(ValueError):
-    """A built model that cannot be written to files, or files that hold none."""
+    """A built model that cannot be written to files, or files without a valid one."""
 
 
 class Compiler(RuntimeContract, TuningContract):
@@ -100,18 +99,17 @@ class Compiler(RuntimeContract, TuningContract):
     cuda_runtime: ClassVar[str] = "libcudart.so.12"
 
     def has(self, method: str) -> bool:
-        """Whether it does what a method of the contract refuses, or leaves as it is, where a compiler has none of its
-        own."""
+        """Return whether it implements a method that the contract rejects, or leaves without effect, by default."""
         return getattr(type(self), method) is not getattr(Compiler, method)
 
     def require(self, method: str, option: str) -> None:
-        """Refuse an option that takes a method which it does not `has`.
+        """Reject an option that needs a method which this compiler does not have (`has`).
 
         Args:
-            option: by which the user asked for it.
+            option: option by which the user requested it.
 
         Raises:
-            UsageError: names the compilers that have it.
+            UsageError: the message names the compilers that have it.
         """
         if not self.has(method):
             raise self._refusal(method, option)
@@ -122,21 +120,21 @@ class Compiler(RuntimeContract, TuningContract):
         return UsageError(f"{option} is not there for --compiler {self.name}; {hint}")
 
     def check(self, request: BuildOptions) -> None:
-        """Refuse what it cannot do, without importing TVM.
+        """Reject requests that it does not support, without importing TVM.
 
         Args:
-            request: which could be done by another compiler.
+            request: a request that another compiler may support.
 
         Raises:
-            UsageError: names the option, and what it may be.
+            UsageError: the message names the option and its allowed values.
         """
         return
 
     def check_importer(self, name: str) -> None:
-        """Refuse an importer that is none of `importers`.
+        """Reject an importer that is not in `importers`.
 
         Raises:
-            UsageError: names what it may be.
+            UsageError: the message lists the allowed values.
         """
         if len(self.importers) == 1 and name not in self.importers:
             raise UsageError(f"--importer {name}: the compiler {self.name} has one importer; leave --importer out")
@@ -144,10 +142,10 @@ class Compiler(RuntimeContract, TuningContract):
             raise UnknownNameError("importer", name, self.importers)
 
     def check_pipeline(self, name: str) -> None:
-        """Refuse a pipeline that is neither one of `pipelines` nor the user's, without importing anything.
+        """Reject a pipeline that is neither one of `pipelines` nor the user's, without importing anything.
 
         Raises:
-            UsageError: names what it may be.
+            UsageError: the message lists the allowed values.
         """
         if name in self.pipelines:
             return
@@ -158,15 +156,15 @@ class Compiler(RuntimeContract, TuningContract):
         file_of(name)
 
     def check_search(self, build: BuildOptions, *, tuned: bool, vendor: bool) -> None:
-        """Refuse searches for schedules that it cannot make, without importing TVM; where it has no `check_search` of
-        its own, all but those for this machine's processor.
+        """Reject searches for schedules that it does not support, without importing TVM. By default, all searches are
+        rejected except those for this machine's processor.
 
         Args:
-            tuned: there is to be a search.
-            vendor: schedules are to be compared with the kernels of a vendor's library.
+            tuned: a search is requested.
+            vendor: a comparison with the kernels of a vendor's library is requested.
 
         Raises:
-            UsageError: names the option, and the compilers that take it.
+            UsageError: the message names the option and the compilers that support it.
         """
         refused = {
             "--vendor": vendor,
@@ -177,10 +175,10 @@ class Compiler(RuntimeContract, TuningContract):
             raise self._refusal("check_search", option)
 
     def tvm_identity(self, packages: Sequence[str]) -> str:
-        """Which TVM it uses, told without importing it: ``none`` where there is none.
+        """Return the version of the TVM that it uses, without importing it; ``none`` if there is none.
 
         Args:
-            packages: that bring TVM for a kind of target; the first that is installed is used.
+            packages: packages that contain TVM for a kind of target; the first installed one is used.
         """
         for name in packages:
             try:
@@ -190,28 +188,28 @@ class Compiler(RuntimeContract, TuningContract):
         return "none"
 
     def own_packages(self) -> Path | None:
-        """A folder of packages that only processes which have called `activate_tvm` see; None where there is none."""
+        """Return a folder of packages that only processes after `activate_tvm` can import; None if there is none."""
         return None
 
     def activate_tvm(self) -> None:
-        """Put its TVM in front of any other on the path of this process and of those that it starts, before the first
-        import. Not called where ``TVM_HOME`` or a kind of target brings one.
+        """Put its TVM first on the module path of this process and of its child processes, before the first import. Not
+        called if ``TVM_HOME`` or a kind of target provides a TVM.
 
         Raises:
-            OpProfilerError: something is missing; says what.
+            OpProfilerError: something is missing; the message names it.
         """
         return
 
     @abc.abstractmethod
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import what it needs of a TVM that was just imported, and set that up.
+        """Import and set up what it needs of the TVM that was just imported.
 
         Raises:
             ImportError: this TVM has no such thing.
         """
 
     def target(self, text: str) -> Target:
-        """The `tvm.target.Target` of a line of options such as ``llvm -mcpu=znver4``.
+        """Return the `tvm.target.Target` of a target string such as ``llvm -mcpu=znver4``.
 
         Raises:
             ValueError, TypeError, RuntimeError: TVM does not understand it.
@@ -221,11 +219,12 @@ class Compiler(RuntimeContract, TuningContract):
         return tvm.target.Target(text)
 
     def expect_model(self, request: ModelRequest) -> None:
-        """Begin what another process does of `load_model`; called before TVM is imported, which takes as long."""
+        """Start the part of `load_model` that another process does; called before TVM is imported, so that both run in
+        parallel."""
         return
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
-        """The model that a source has under this name.
+        """Return the model that a source has under this name.
 
         Raises:
             ModelError: it cannot be read, or an operator of it is not supported (named in the message).
@@ -233,7 +232,7 @@ class Compiler(RuntimeContract, TuningContract):
         return frontend.load(request)
 
     def load_step(self, request: ModelRequest) -> ImportedModel:
-        """A step of a decoder, behind the tokens of `ModelRequest.past`.
+        """Return a step of a decoder after the tokens of `ModelRequest.past`.
 
         Raises:
             ModelError: there is no such decoder; this compiler takes none.
@@ -241,13 +240,14 @@ class Compiler(RuntimeContract, TuningContract):
         raise ModelError(f"the compiler {self.name} takes no steps of decoders")
 
     def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
-        """A program of a library as a module of this compiler's own; None where it takes those of Relay.
+        """Import a program of a framework as a module of this compiler; return None if the compiler uses Relay's
+        modules.
 
         Args:
             form: ``torch``, ``onnx`` or ``tflite``.
-            name: of the model, for errors.
-            program: a module of torch, a ``ModelProto``, a ``tflite.Model``.
-            inputs: by name in their order, example tensors of torch, and the `InputSpec` of the others.
+            name: name of the model, for error messages.
+            program: a torch module, a ``ModelProto``, or a ``tflite.Model``.
+            inputs: by name in order: example tensors for torch, an `InputSpec` for the others.
 
         Raises:
             ModelError: an operator of it is not supported (named in the message).
@@ -255,24 +255,24 @@ class Compiler(RuntimeContract, TuningContract):
         return None
 
     def structural_hash(self, module: IRModule) -> str:
-        """Of a module as models have it, constants included; names of variables have no part in it."""
+        """Return the hash of a model's module, including constants but not the names of variables."""
         import tvm
 
         return str(tvm.ir.structural_hash(module))
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
-        """What of a module only run time decides: ``branches``, ``loops``; empty where all calls are known."""
+        """Return what is decided only at run time: ``branches``, ``loops``; empty if all calls are known."""
         return ()
 
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
-        """The same model computing in another precision; its inputs stay as they are.
+        """Convert a model to another precision; its inputs are not changed.
 
         Args:
             precision: ``float32``, ``float16`` or ``int8``.
-            inputs: what int8 is calibrated with.
-            host: target of this machine's processor, which int8 is calibrated on wherever the model will run.
+            inputs: inputs with which int8 is calibrated.
+            host: target of this machine's processor, on which int8 is calibrated, wherever the model will run.
 
         Raises:
             ModelError: it cannot be converted, or this compiler converts none.
@@ -280,31 +280,31 @@ class Compiler(RuntimeContract, TuningContract):
         raise ModelError(f"the compiler {self.name} does not convert models to {precision}")
 
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
-        """The model with operators that read the same input merged into one kernel, and the kinds that were merged
-        (none: the compiler cannot, or there are no such operators). It is part of `content` what was merged.
+        """Merge operators that read the same input into one kernel; return the model and the merged kinds (empty if the
+        compiler cannot merge, or if there is nothing to merge). The merged kinds are part of `content`.
 
-        Its results may differ from the model's in the last digits: a wider kernel adds in another order.
+        The results may differ from the model's in the last digits, because a wider kernel sums in another order.
         """
         return model, ()
 
     @abc.abstractmethod
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
-        """Lower and fuse only: the operators that a build would compile, in the order of their calls.
+        """Lower and fuse a model; return the operators that a build would compile, in the order of their calls.
 
         Args:
-            layers: False: nobody asks for `Occurrence.layers`, which may be empty then; to carry them takes time.
+            layers: False: `Occurrence.layers` is not needed and may be empty; tracking it takes time.
 
         Raises:
-            ModelError: it refuses the model.
+            ModelError: the compiler refuses the model.
         """
 
     def operators_of_module(
         self, module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
     ) -> list[Occurrence]:
-        """As `operators`, of a module of Relay.
+        """Return `operators` of a Relay module.
 
         Args:
-            params: weights by the variable of ``main`` that they are bound to.
+            params: weights by the variable of ``main`` to which they are bound.
             weights: names of further variables that stand for weights.
 
         Raises:
@@ -313,10 +313,10 @@ class Compiler(RuntimeContract, TuningContract):
         raise ModelError(f"the compiler {self.name} takes no modules of Relay")
 
     def describe(self, function: Function, constant: tuple[bool, ...]) -> Operator:
-        """The operator that a fused function of Relay is.
+        """Return the operator of a fused Relay function.
 
         Args:
-            function: type-checked.
+            function: a typed function.
             constant: for each of its parameters, whether the model passes a constant (a weight).
 
         Raises:
@@ -326,10 +326,10 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        """What lowering gives under schedule records, and what a build would ask records of.
+        """Return the operators under schedule records, and the computations for which a build would query records.
 
         Args:
-            lower: gives operators, as `operators` does.
+            lower: returns operators, as `operators` does.
         """
 
     @abc.abstractmethod
@@ -339,53 +339,53 @@ class Compiler(RuntimeContract, TuningContract):
         """Build a model once: its kernels, its operators and their schedules come from one compilation.
 
         Args:
-            executor: ``graph``, or ``vm`` where shapes are known at run time only.
+            executor: ``graph``, or ``vm`` if shapes are known only at run time.
 
         Raises:
-            ModelError: it refuses the model; the message names the operator where it tells.
+            ModelError: the compiler refuses the model; the message names the operator if it is known.
         """
 
     @abc.abstractmethod
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
-        """An operator as a model of its own, whose inputs its weights are among; it is neither taken apart nor are
-        its layouts changed."""
+        """Return a model with a single operator, whose inputs include its weights. The operator is not split, and its
+        layouts are not changed."""
 
     @abc.abstractmethod
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-        """`single_operator`, built; its schedule stands under the key of the operator.
+        """Build `single_operator`; its schedule is under the key of the operator.
 
         Raises:
-            ModelError: it refuses the operator.
+            ModelError: the compiler refuses the operator.
         """
 
     def read_kernel(self, operator: Operator, target: Target) -> Kernel:
-        """What an operator's kernel is like under the schedule that a build would give it; within some hundredths of a
-        second, and nothing is run.
+        """Return the loops of an operator's kernel under the schedule that a build would use. It takes some hundredths
+        of a second; nothing is run.
 
         Raises:
-            ModelError: this compiler does not tell them, of this operator or at all.
+            ModelError: this compiler does not support this, for this operator or at all.
         """
         raise ModelError(f"{self.name} does not tell the loops of {operator.name}")
 
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
-        """`read_kernel` of an operator that a model was lowered to, which may tell more than its description."""
+        """Return `read_kernel` of an operator in a lowered model, which may contain more than its description."""
         return self.read_kernel(occurrence.operator, target)
 
     @abc.abstractmethod
     def write(self, folder: Path, compiled: CompiledModel) -> None:
-        """Write a built model into a folder that is there.
+        """Write a built model into an existing folder.
 
         Raises:
             NotKept: its library is of a kind that has no such form.
-            OSError: the disk is full, or the like.
+            OSError: the disk is full, or a similar error.
         """
 
     @abc.abstractmethod
     def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
-        """What `write` wrote. Whoever calls has made sure that the files are as they were written.
+        """Read a model that `write` wrote. The caller must have verified that the files are unchanged.
 
         Args:
-            like: the model, if it is known: only its code and its weights are read, in memory of their own.
+            like: the model, if it is known: only its code and its weights are then read, into separate memory.
 
         Raises:
             NotKept, OSError, ValueError, KeyError, TypeError: they are not.
@@ -393,7 +393,7 @@ class Compiler(RuntimeContract, TuningContract):
 
 
 def use_compiler(name: str) -> None:
-    """Let this process, and those that it starts, use a compiler; see `op_profiler.compilers.tvm_build.use_build`.
+    """Make this process and its child processes use a compiler; see `op_profiler.compilers.tvm_build.use_build`.
 
     Raises:
         UnknownNameError: there is no such compiler.
@@ -403,6 +403,6 @@ def use_compiler(name: str) -> None:
 
 
 def compiler_in_use() -> Compiler:
-    """The compiler of this process: relay where nobody has chosen."""
+    """Return the compiler of this process; relay by default."""
     found: Compiler = registry_of("compilers").get(os.environ.get(_VARIABLE, DEFAULT_COMPILER))
     return found

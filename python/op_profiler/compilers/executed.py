@@ -1,7 +1,7 @@
-"""What a kernel executes: instructions by class, out of the LLVM IR of its build.
+"""Counts the instructions that a kernel executes, by class, from the LLVM IR of its build.
 
-A schedule says what is computed, and LLVM decides how: whether a loop with a condition inside becomes vectors, single
-values or a gather takes tens of cycles more or less an element, and is written in no schedule.
+A schedule defines what is computed, and LLVM decides how: whether a loop with a condition inside becomes vectors,
+scalars or a gather makes a difference of tens of cycles per element, and no schedule shows it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ CLASSES = (
     "odd_registers",
     "odd_lanes",
 )
-"""Of instructions. Vectors count by the registers that they fill, gathers by their elements, and functions by their
-elements and by what each takes (`FUNCTION_COSTS`). Vectors of a number of values that is no power of two count a second
-time: by registers, and by lanes where they are longer than a register, since LLVM then takes them apart lane by lane.
-"""
+"""Classes of instructions. Vectors count by the registers that they fill, gathers by element, and functions by element
+and by their cost (`FUNCTION_COSTS`). Vectors whose length is not a power of two count a second time: by registers, and
+by lanes if they are longer than a register, because LLVM then splits them lane by lane."""
 
 _TYPE = re.compile(r"<(\d+) x (float|double|half|bfloat|ptr|i\d+)>|\b(float|double|half|bfloat|ptr|i\d+)\b")
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
@@ -51,12 +50,13 @@ _COPIED = re.compile(r"i64 (\d+), i1")
 _LAUNCHED = re.compile(rf"@({PARALLEL}[.\d]*)\b")
 _VALUE_BITS = 32
 _DIVISION_BITS = 256.0
-"""A division of so many bits takes as long as one of fewer."""
+"""A division of this many bits takes as long as one of fewer bits."""
 _CONSTANT_DIVISOR = re.compile(r", (?:splat \(\w+ )?(-?\d[\d.e+-]*)\)?$")
 _OF_ROUNDED_QUOTIENT, _OF_SHIFTS = 4, 3
-"""Instructions that a remainder by a power of two takes, and those beside the product in a quotient by a constant."""
+"""Number of instructions of a remainder by a power of two, and of those next to the product in a quotient by a
+constant."""
 _SPLAT = ("poison,", "i64 0")
-"""An element that is put into all lanes; with the shuffle behind it, it is a load."""
+"""Insertion of an element into all lanes; together with the following shuffle, it is a load."""
 _FREE = frozenset({"phi", "getelementptr", "ret", "alloca", "unreachable", "freeze", "fence", "extractvalue"})
 _BY_REGISTER = {
     **dict.fromkeys(("fadd", "fsub", "fmul", "fneg"), "arithmetic"),
@@ -78,18 +78,18 @@ FUNCTION_COSTS = {
     **{"sin": 0.65, "cos": 0.65, "tan": 1.3, "asin": 1.1, "acos": 1.1, "atan": 1.1, "atan2": 2.0, "pow": 0.9},
     **{"sinh": 1.3, "cosh": 1.0, "tanh": 1.3, "asinh": 2.0, "acosh": 1.1, "atanh": 1.8, "fmod": 1.7, "cbrt": 1.0},
 }
-"""What functions of glibc take for one value, in what ``erff`` takes: 9 ns for a standard normal one on family 6 model
-167 (measured by hand, 2026-11-28). Those that branch on the value take up to twice as long where signs differ."""
+"""Time of glibc's functions for one value, relative to ``erff``: 9 ns for a standard normal value on family 6 model 167
+(measured by hand, 2026-11-28). Functions that branch on the value take up to twice as long if signs differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Executed:
-    """Counts of one call of a kernel.
+    """Instruction counts of one call of a kernel.
 
     Attributes:
-        parallel: by class, what the thread pool executes, on all threads together.
-        serial: by class, the rest.
-        guessed: whether the trips of a loop were assumed.
+        parallel: by class, the instructions that the thread pool executes, on all threads together.
+        serial: by class, all other instructions.
+        guessed: whether the trip count of a loop was assumed.
     """
 
     parallel: dict[str, float]
@@ -98,11 +98,11 @@ class Executed:
 
 
 def executed(code: str, lanes: int) -> Executed:
-    """What a kernel executes.
+    """Count the instructions that a kernel executes.
 
     Args:
         code: optimized LLVM IR of a module with one kernel (`Module.get_source("ll")`).
-        lanes: values of 32 bits in a vector register of the target.
+        lanes: number of 32-bit values in a vector register of the target.
     """
     functions, vector_bits = functions_of(code), _VALUE_BITS * lanes
     launches: dict[str, float] = {}

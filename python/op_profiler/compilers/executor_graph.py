@@ -1,4 +1,4 @@
-"""The graph that TVM's graph executor runs, parsed from its JSON: its kernels in order, and their tensors."""
+"""Parses the JSON graph of TVM's graph executor: its kernels in order, and their tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _first_tensors(graph: Graph) -> list[int]:
 
 
 def kernel_calls(graph: Graph) -> Iterator[KernelCall]:
-    """Every call of a kernel in execution order; nodes that compute nothing (reshapes) are seen through."""
+    """Return every kernel call in execution order; nodes that compute nothing (reshapes) are skipped."""
     first = _first_tensors(graph)
     producers: dict[int, set[int]] = {}
     count = 0
@@ -45,7 +45,7 @@ def kernel_calls(graph: Graph) -> Iterator[KernelCall]:
 
 
 def planned_tensors(graph: Graph) -> tuple[PlannedTensor, ...]:
-    """Every tensor, in the order of the graph's storage plan."""
+    """Return every tensor, in the order of the graph's storage plan."""
     first = _first_tensors(graph)
     shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dltype"][1]
     found: list[PlannedTensor] = []
@@ -61,14 +61,14 @@ def planned_tensors(graph: Graph) -> tuple[PlannedTensor, ...]:
 
 
 def outputs(graph: Graph) -> tuple[int, ...]:
-    """Numbers of the tensors that the graph answers with."""
+    """Return the numbers of the graph's output tensors."""
     first = _first_tensors(graph)
     return tuple(first[node] + output for node, output, *_ in graph["heads"])
 
 
 def expose_every_tensor(graph: Graph) -> None:
-    """Declare every tensor an output, so that the executor hands out its own buffers by their numbers.
+    """Declare every tensor an output, so that the executor gives access to its own buffers by number.
 
-    The storage plan is part of the graph's attributes and stays as it is: tensors that share memory go on sharing it.
+    The storage plan is an attribute of the graph and does not change: tensors that share memory still share it.
     """
     graph["heads"] = [[index, output, 0] for index, node in enumerate(graph["nodes"]) for output in range(_count(node))]

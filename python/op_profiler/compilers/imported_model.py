@@ -21,16 +21,17 @@ NOT_ASKED = "not asked for (--check-outputs never)"
 OF_COMPARED_KINDS = "all kinds of its nodes are in models that were compared in the same call"
 
 Form = Literal["onnx", "torchscript", "tflite", "pt2"]
-"""Of a model in a file that runtimes read."""
+"""Form of a model in a file that runtimes read."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InputSpec:
-    """One input of a model: values are drawn uniformly from [low, high) (integers) or a standard normal (floats).
+    """One input of a model: random values are drawn uniformly from [low, high) (integers) or from a standard normal
+    (floats).
 
     Attributes:
-        name: of the parameter of ``main``.
-        shape: sizes; a None is a dimension that is only known at run time (vm executor).
+        name: name of the parameter of ``main``.
+        shape: sizes; None is a dimension that is known only at run time (vm executor).
         dtype: numpy dtype name.
         low, high: range of integer inputs; `high` is the vocabulary size for token ids.
     """
@@ -42,7 +43,7 @@ class InputSpec:
     high: int = 2
 
     def random(self, rng: np.random.Generator) -> np.ndarray:
-        """Random values of this input's shape and dtype; raises ValueError where the shape is not static."""
+        """Return random values of this input's shape and dtype; raise ValueError if the shape is not static."""
         shape = tuple(d for d in self.shape if d is not None)
         if len(shape) != len(self.shape):
             raise ValueError(f"input {self.name!r} has a dynamic shape {self.shape}")
@@ -52,12 +53,12 @@ class InputSpec:
 
 
 class FrameworkReference(abc.ABC):
-    """The same model in its own framework, which the imported one is compared with.
+    """The same model in its own framework, with which the imported model is compared.
 
     Attributes:
-        framework: its name and version, such as ``torch 2.13.0``.
-        inputs: of the model as the framework has them; an importer may drop some, and rename some.
-        kinds: of its nodes, with all that decides how an importer reads them; empty where that is not told.
+        framework: name and version, such as ``torch 2.13.0``.
+        inputs: inputs of the framework's model; an importer may drop or rename some.
+        kinds: kinds of its nodes, with everything that decides how an importer reads them; empty if unknown.
     """
 
     framework: str
@@ -65,7 +66,8 @@ class FrameworkReference(abc.ABC):
     kinds: frozenset[str] = frozenset()
 
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
-        """The names of `inputs` by those of the imported model's: importers write some of them in another way."""
+        """Return the names of `inputs` by those of the imported model's inputs, which importers may spell
+        differently."""
         theirs = [spec.name for spec in self.inputs]
         names = {}
         for place, spec in enumerate(inputs):
@@ -75,18 +77,18 @@ class FrameworkReference(abc.ABC):
 
     @abc.abstractmethod
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """All outputs for each batch of inputs, by the names of `inputs`.
+        """Return all outputs for each batch of inputs, by the names of `inputs`.
 
         Raises:
-            NoReference: the framework does not run the model; says why.
+            NoReference: the framework does not run the model; the message has the reason.
         """
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
         """Write the model as a file for other runtimes.
 
         Args:
-            folder: for the file, unless there is one.
-            inputs: by which it may be traced, in the order of `inputs`.
+            folder: folder for the file, if there is no file yet.
+            inputs: inputs for tracing, in the order of `inputs`.
 
         Raises:
             NoReference: a model of this framework has no such form.
@@ -94,7 +96,7 @@ class FrameworkReference(abc.ABC):
         raise NoReference(f"there is no {form} form of a model of {self.framework.partition(' ')[0]}")
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """The model with what its nodes compute as outputs; None where its form cannot be opened.
+        """Return the model with the values of its nodes as outputs; None if its form does not allow it.
 
         Raises:
             OpProfilerError: the opened model is not imported.
@@ -103,7 +105,7 @@ class FrameworkReference(abc.ABC):
 
 
 class NoReference(Exception):
-    """Nothing to compare a model with, and the reason as a sentence without a full stop."""
+    """There is nothing to compare a model with; the text is the reason, without a full stop."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,9 +113,9 @@ class Opened:
     """A model whose outputs are the values of its nodes.
 
     Attributes:
-        model: as the importer made it.
-        nodes: what the framework calls the node of each output, in the order of execution.
-        outputs: that the framework computes, for each batch of inputs.
+        model: the model from the importer.
+        nodes: the framework's name of the node of each output, in execution order.
+        outputs: outputs of the framework for each batch of inputs.
     """
 
     model: ImportedModel
@@ -126,8 +128,8 @@ class Agreement:
     """Whether an imported model computes what its own framework computes.
 
     Attributes:
-        outputs_agree: None where they were not compared.
-        outputs_error: the largest error of an output, relative to its size; of whole numbers the share that differs.
+        outputs_agree: None if they were not compared.
+        outputs_error: the largest relative error of an output; for integers, the share that differs.
         outputs_reference: name and version of the framework, or why the outputs were not compared.
     """
 
@@ -147,9 +149,9 @@ class ImportedModel:
     """A model in the representation of the compiler in use.
 
     Attributes:
-        name, source: where it comes from.
+        name, source: name of the model and of its source.
         mod: `tvm.IRModule` with a typed `main`.
-        params: weights by the name of the parameter of ``main`` that each is.
+        params: weights by the name of their parameter of ``main``.
         inputs: the remaining parameters of `main`, in order.
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: what the user should know, e.g. that the weights are random.

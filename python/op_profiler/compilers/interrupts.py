@@ -1,7 +1,7 @@
 """Ctrl-C while TVM calls back into Python.
 
-What TVM calls back cannot pass a `KeyboardInterrupt` on: TVM goes on with whatever came of it, and refuses the model
-for a reason that is none.
+A callback from TVM cannot raise `KeyboardInterrupt` through TVM: TVM continues with an incomplete result, and refuses
+the model for a wrong reason.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _waiting = threading.Event()
 
 
 class StoppedError(Exception):
-    """An ordinary error, which TVM does pass on; `interrupts_wait` makes a `KeyboardInterrupt` of it."""
+    """An ordinary error, which TVM propagates; `interrupts_wait` converts it into `KeyboardInterrupt`."""
 
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """A Ctrl-C raises `KeyboardInterrupt` behind this block, whatever the block itself ends with. A second one does not
-    wait. For the main thread, and where nobody else has taken over the signal; else this does nothing."""
+    """Delay Ctrl-C: `KeyboardInterrupt` is raised after this block, however the block ends. A second Ctrl-C is not
+    delayed. Works in the main thread, unless other code handles the signal; otherwise this does nothing."""
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -38,7 +38,7 @@ def interrupts_wait() -> Iterator[None]:
 
 
 def stop_if_interrupted() -> None:
-    """End what TVM does, where it passes errors on, instead of waiting for all of it.
+    """Stop TVM where it propagates errors, instead of waiting until it finishes.
 
     Raises:
         StoppedError: a Ctrl-C waits.

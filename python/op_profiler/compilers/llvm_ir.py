@@ -1,9 +1,10 @@
-"""How often each instruction of a kernel runs, from the optimized LLVM IR that a build leaves.
+"""Counts how often each instruction of a kernel runs, from the optimized LLVM IR of a build.
 
-The bounds of a kernel's loops are numbers in its code. So the trips of each loop are known, and with them how often
-each block of instructions runs: a static block frequency, as in Wu & Larus, Static branch frequency and program
-profile analysis (MICRO 1994), with counted loops in place of guessed ones. What is handed to the thread pool is a
-function of its own whose outermost loop runs over a part; here it runs over all of them.
+The bounds of a kernel's loops are constants in its code, so the trip count of each loop is known, and with it the
+number of executions of each basic block: a static block frequency, as in Wu & Larus, Static branch frequency and
+program profile analysis (MICRO 1994), with known trip counts instead of estimated ones. The part of a kernel that runs
+in the thread pool is a separate function, whose outermost loop iterates over a part of the work; here it iterates over
+all of it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ PARALLEL = "__tvm_parallel_lambda"
 _COMPUTES = "_compute_"
 _GUESSED_TRIPS, _GUESSED_FIRST_TRIPS = 8.0, 4.0
 _MOST_STEPS = 64
-"""Additions that are followed from one iteration's index to the next one's: LLVM unrolls by less."""
+"""Largest number of additions between the index of one iteration and the next; LLVM unrolls by less."""
 
 _VECTORS = "vector.body"
-"""LLVM's name for a loop of vectors. What these leave is done by ``vec.epilog.vector.body``, and then one by one."""
+"""LLVM's name of a vectorized loop. The remaining iterations are in ``vec.epilog.vector.body``, and then in a scalar
+loop."""
 _FIRST = ".prol"
-"""LLVM's name for what does the first iterations of an unrolled loop: fewer than one iteration of that does."""
+"""LLVM's name of the loop that executes the first iterations of an unrolled loop, fewer than one unrolled iteration."""
 _ALIKE = ".pre-phi"
-"""LLVM's name for a value that is the same on all ways that lead to it."""
+"""LLVM's name of a value that is the same on all incoming paths."""
 _TOO_FEW = "%min.iters.check"
-"""LLVM's name for a comparison whether a loop has fewer iterations than its vectors do at once."""
+"""LLVM's name of the check whether a loop has fewer iterations than one vector iteration."""
 
 _LABEL = re.compile(r'^([\w.$"-]+):')
 _NAME = re.compile(r'@"?([\w.$]+)"?\(')
@@ -45,7 +47,8 @@ _NUMBER = re.compile(r"^-?\d+$")
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Instructions that always run together, and how often they do in one call of their function."""
+    """A basic block: instructions that always run together, and their number of executions in one call of their
+    function."""
 
     instructions: tuple[str, ...]
     runs: float
@@ -56,8 +59,8 @@ class LlvmFunction:
     """A function of a kernel.
 
     Attributes:
-        parallel: whether it is what the thread pool runs, all parts of it together.
-        guessed: whether the trips of one of its loops are no number, so that some were assumed.
+        parallel: whether the thread pool runs it, all its parts together.
+        guessed: whether the trip count of a loop is not constant and was assumed.
     """
 
     name: str
@@ -67,10 +70,10 @@ class LlvmFunction:
 
 
 def functions_of(code: str) -> list[LlvmFunction]:
-    """The functions of a module that compute, without those that check arguments.
+    """Return the functions of a module that compute, without those that check arguments.
 
     Args:
-        code: of an LLVM module of TVM's, optimized (`Module.get_source("ll")`).
+        code: optimized LLVM IR of a module of TVM (`Module.get_source("ll")`).
     """
     return [_function(name, lines) for name, lines in _texts(code)]
 
@@ -192,7 +195,7 @@ class _Graph:
         return sorted(found, key=lambda head: -len(self.loops[head].body))
 
     def runs(self) -> dict[str, float]:
-        """How often each block runs in a call of the function."""
+        """Return the number of executions of each block in a call of the function."""
         runs: dict[str, float] = defaultdict(float)
         runs[self.order[0]] = 1.0
         entered: dict[str, float] = {}

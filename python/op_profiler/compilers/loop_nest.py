@@ -1,4 +1,5 @@
-"""A kernel as plain values: the loops that its schedule gives, and what its code executes, or what a GPU launches."""
+"""A kernel as plain values: its loops under a schedule, and the instructions that it executes or the launches on a
+GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +13,8 @@ class Loop:
     """One loop around a statement.
 
     Attributes:
-        kind: ``serial``, ``parallel`` (over threads), ``vectorized`` or ``unrolled``. One that is marked to be
-            vectorized is serial where a condition around the statement differs between its iterations: that is what TVM
-            makes of it.
+        kind: ``serial``, ``parallel`` (over threads), ``vectorized`` or ``unrolled``. A loop annotated as vectorized is
+            serial if a condition around the statement differs between its iterations, because TVM lowers it so.
     """
 
     extent: int
@@ -26,11 +26,11 @@ class Access:
     """One tensor that a statement reads or writes.
 
     Attributes:
-        tensor: number within the kernel; `argument`: whether it is the kernel's input, weight or output, and no
-            intermediate result of its own.
-        item_bytes: of one element; `elements`: of the whole tensor.
-        strides: how far apart two neighbouring iterations of each loop are, in elements.
-        gathers: whether the place depends on data.
+        tensor: number within the kernel; `argument`: whether it is the kernel's input, weight or output, not an
+            intermediate result.
+        item_bytes: bytes of one element; `elements`: number of elements of the whole tensor.
+        strides: distance between neighbouring iterations of each loop, in elements.
+        gathers: whether the position depends on data.
     """
 
     tensor: int
@@ -47,14 +47,14 @@ class LoopNest:
     """One statement of a kernel that stores a value, in its loops.
 
     Attributes:
-        loops: from the outermost to the innermost. A loop over several fused axes stands as one loop an axis. One that
-            is vectorized is the innermost one: TVM makes vectors of every statement that stands in it.
-        accesses: every tensor that is read, in the order of the expression; the one that is written is the last.
-        operations: how many of each one iteration has: ``add`` (subtractions, minima and maxima too), ``mul``, ``div``
-            (roots too), ``fma`` (multiplications that an addition takes up; they are among ``mul`` too), ``select``,
-            ``call`` (of functions of the C library, in evaluations of exp: tanh counts two). Less than one where it is
-            taken out of inner loops; a call that stands there twice is made once.
-        guards: conditions around the statement; `guarded`: places of the loops that they depend on.
+        loops: from the outermost to the innermost. A loop over several fused axes is represented by one loop per axis.
+            A vectorized loop is the innermost one, because TVM vectorizes every statement in it.
+        accesses: every read tensor, in the order of the expression, then the written one.
+        operations: number of each operation in one iteration: ``add`` (also subtractions, minima and maxima), ``mul``,
+            ``div`` (also roots), ``fma`` (multiplications fused with an addition; they also count as ``mul``),
+            ``select``, ``call`` (of functions of the C library, in evaluations of exp: tanh counts as two). Less than
+            one if it is hoisted out of inner loops; a repeated call counts once.
+        guards: number of conditions around the statement; `guarded`: positions of the loops on which they depend.
     """
 
     loops: tuple[Loop, ...]
@@ -65,21 +65,20 @@ class LoopNest:
 
 
 WORK = ("arithmetic", "integers", "functions", "divisions", "accesses", "sectors", "shared", "fetches")
-"""What one thread of a GPU does, by name: operations on values, where a multiply-add is one; those that conditions take
-(where a padded tensor ends, for instance); evaluations of exp and the like; divisions; reads and writes of the GPU's
-memory, and how many sectors of 32 bytes they are for the 32 threads of a warp together; passes through the memory that
-a block shares, several where threads of a warp need the same bank of it; and how often it has to wait for the GPU's
-memory before it can go on."""
+"""Work of one GPU thread, by name: operations on values (a multiply-add is one); operations of conditions (such as
+where a padded tensor ends); evaluations of exp and similar functions; divisions; reads and writes of the GPU's memory,
+and the number of 32-byte sectors that the 32 threads of a warp access together; accesses of shared memory, several if
+threads of a warp use the same bank; and the number of waits for the GPU's memory."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LaunchedWork:
-    """What one launch on a GPU does.
+    """One launch on a GPU.
 
     Attributes:
-        blocks, threads: how many there are, and how many a block has.
-        shared_bytes: of a block.
-        work: of one thread, by the names of `WORK`.
+        blocks, threads: number of blocks, and number of threads of a block.
+        shared_bytes: shared memory of a block.
+        work: work of one thread, by the names of `WORK`.
     """
 
     blocks: int
@@ -90,12 +89,12 @@ class LaunchedWork:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """What a compiler makes of an operator.
+    """A compiler's kernel of an operator.
 
     Attributes:
-        nests: its statements on a processor, in their order; at least one. None on a GPU.
-        executed: None where no code of a processor is generated.
-        launches: on a GPU, in their order; at least one.
+        nests: its statements on a processor, in order; at least one. None on a GPU.
+        executed: executed instructions; None if no code of a processor is generated.
+        launches: on a GPU, in order; at least one.
     """
 
     nests: tuple[LoopNest, ...]

@@ -18,12 +18,12 @@ _INSTRUCTIONS = frozenset(
         *("q_multiply_shift", "call_llvm_pure_intrin", "call_llvm_intrin"),
     }
 )
-"""Calls that are an instruction or two: integers, and what a processor has for sums of int8."""
+"""Calls that are compiled to one or two instructions: integers, and a processor's instructions for sums of int8."""
 _NOTHING = frozenset({"likely", "reinterpret"})
 _DIVISIONS = frozenset({"sqrt", "rsqrt"})
-"""Calls that are an instruction of the unit that divides."""
+"""Calls that are compiled to an instruction of the division unit."""
 _CALLS = {"erf": 1.5, "tanh": 2.0, "pow": 2.5}
-"""How many evaluations of exp a call of the C library takes as long as, on both processors whose times ship."""
+"""Time of a call of the C library in evaluations of exp, on both processors whose times ship."""
 
 Expression = int | tuple[Any, ...]
 """An index: a number, ``("v", variable)``, ``("load",)``, or an operator and its arguments."""
@@ -31,14 +31,14 @@ Expression = int | tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """What one TVM calls the nodes of TIR.
+    """Names of TIR's nodes in one TVM.
 
     Attributes:
-        tir: module with the classes of nodes.
+        tir: module with the node classes.
         call, load: classes of a call and of a read of a tensor.
-        identify: a number for an object that no other one has as long as it lives.
-        tensor: what stands for the memory of a buffer.
-        arguments: the same for each tensor that a function is given.
+        identify: returns a number that identifies an object as long as it exists.
+        tensor: returns the object that stands for the memory of a buffer.
+        arguments: returns these objects for the tensors that a function takes.
     """
 
     tir: ModuleType
@@ -50,7 +50,7 @@ class Language:
 
 
 class Statement:
-    """One store while it is read: indices are expressions yet."""
+    """One store while it is being read; its indices are still expressions."""
 
     def __init__(self, loops: Sequence[tuple[int, int, str]] = (), guards: Sequence[frozenset[int]] = ()) -> None:
         self.loops = list(loops)
@@ -70,13 +70,13 @@ class Statement:
         self.operations[name] = self.operations.get(name, 0) + 1
 
     def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:
-        """A division or a call of `operands`, which the accesses from `first` on belong to."""
+        """Count a division or a call of `operands`, to which the accesses from `first` on belong."""
         self.slow.append((name, amount, first, len(self.accesses), operands))
 
 
 class Reader:
-    """Walks the body of a function whose tensors are flat and whose loops still have their marks; every object of TVM
-    is looked at once, since each look takes a microsecond."""
+    """Walks the body of a function whose tensors are flat and whose loops still have their annotations. Each object of
+    TVM is visited once, because each visit takes a microsecond."""
 
     def __init__(self, language: Language, function: Any) -> None:
         tir = language.tir
@@ -98,7 +98,7 @@ class Reader:
         self._visit(function.body)
 
     def nests(self) -> tuple[LoopNest, ...]:
-        """What was read, in the order of the statements."""
+        """Return the loop nests, in the order of the statements."""
         return tuple(map(_nest, self._statements))
 
     def _tensor(self, variable: Any, *, argument: bool = False) -> tuple[int, bool]:
@@ -320,13 +320,12 @@ def _gathers(place: Expression) -> bool:
 
 
 def parallel_loops_of(body: Any, tir: ModuleType) -> list[int]:
-    """Iterations of the parallel loops of a function in order, without those inside others; 0 where that is not static.
-
-    Empty where iterations wait for each other, so that how they are cut into parts is not free.
+    """Return the iterations of a function's parallel loops in order, without nested ones; 0 if not static. Empty if
+    iterations wait for each other, so that the division into parts is not free.
 
     Args:
-        body: of the function, in plain loops.
-        tir: module with the classes of nodes.
+        body: body of the function, in plain loops.
+        tir: module with the node classes.
     """
     loops: list[int] = []
     waits = False
@@ -345,7 +344,7 @@ def parallel_loops_of(body: Any, tir: ModuleType) -> list[int]:
 
 
 def children(statement: Any) -> list[Any]:
-    """The statements that one holds."""
+    """Return the statements inside a statement."""
     if hasattr(statement, "seq"):
         return list(statement.seq)
     names = ("body", "then_case", "else_case", "block")

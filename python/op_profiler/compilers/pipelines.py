@@ -1,8 +1,8 @@
-"""Which passes take a model to kernels: a compiler's own, another that it knows by name, or the user's.
+"""Pipelines, the passes that lower a model to kernels: a compiler's own, another registered one, or the user's.
 
-A user's pipeline is ``MODULE:FUNCTION``: called with the ``tvm.target.Target``, the function gives a
-``tvm.transform.Pass``. Nothing is imported here before it is used, so that a request is checked, and known in the
-dataset, without TVM.
+A user's pipeline is ``MODULE:FUNCTION``: the function gets the ``tvm.target.Target`` and returns a
+``tvm.transform.Pass``. Nothing is imported before it is used, so that a request can be checked and looked up in the
+dataset without TVM.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 DEFAULT_PIPELINE = "default"
 STOCK = "stock"
-"""The way that TVM itself goes with Relax."""
+"""TVM's own pipeline for Relax."""
 
 
 def pipeline_identity(name: str) -> str:
-    """What decides what a pipeline does: its name, and of a user's the content of its module."""
+    """Return what identifies a pipeline: its name, and for a user's pipeline the content of its module."""
     if ":" not in name:
         return name
     return f"{name} {hashlib.sha256(file_of(name).read_bytes()).hexdigest()[:16]}"
 
 
 def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule]]:
-    """The function ``MODULE:FUNCTION``; its module may lie in the working directory.
+    """Return the function ``MODULE:FUNCTION``; its module may be in the working directory.
 
     Raises:
         UsageError: there is none.
@@ -51,7 +51,7 @@ def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule
 
 
 def file_of(name: str) -> Path:
-    """The file of the module of ``MODULE:FUNCTION``, found without importing what it lies in.
+    """Return the file of the module of ``MODULE:FUNCTION`` without importing its package.
 
     Raises:
         UsageError: there is none.

@@ -1,4 +1,4 @@
-"""Values of TVM's object system as plain ones."""
+"""Converts values of TVM's object system to plain ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 
 def plain(value: Any) -> Any:
-    """An attribute of TVM's object system as a plain JSON value."""
+    """Return an attribute of TVM's object system as a plain JSON value."""
     tvm = load_tvm()
     if value is None or isinstance(value, (bool, int, float, str)):
         return str(value) if isinstance(value, str) else value

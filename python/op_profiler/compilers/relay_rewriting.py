@@ -9,20 +9,21 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
 
 Replace = Callable[[Call, list[Node]], Node | None]
-"""From a call and its new arguments to what takes its place; None for the same call."""
+"""Returns the replacement of a call, given the call and its new arguments; None to keep the call."""
 
 
 def main_of(module: IRModule) -> Function | None:
-    """The function ``main`` of a module; None where it has none in Relay."""
+    """Return the function ``main`` of a module; None if it has none in Relay."""
     found = (function for variable, function in module.functions.items() if variable.name_hint == "main")
     main: Function | None = next(found, None)
     return main if isinstance(main, load_tvm().relay.Function) else None
 
 
 def rebuilt(module: IRModule, replace: Replace) -> Node | None:
-    """The body of ``main`` with calls replaced; None where nothing is, and where it is more than a graph of calls.
+    """Return the body of ``main`` with calls replaced; None if nothing is replaced, or if the body is more than a graph
+    of calls.
 
-    What is not replaced keeps the type that it had.
+    Everything that is not replaced keeps its type.
     """
     tvm = load_tvm()
     relay = tvm.relay
@@ -63,10 +64,10 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
 
 
 def with_layers(module: IRModule, layer_of: Callable[[Call], str]) -> IRModule:
-    """A module whose calls name their layers in their spans.
+    """Return a module whose calls name their layers in their spans.
 
     Args:
-        layer_of: the layer of a call; empty where it has none.
+        layer_of: returns the layer of a call; empty if it has none.
     """
     tvm = load_tvm()
     relay = tvm.relay
@@ -82,13 +83,13 @@ def with_layers(module: IRModule, layer_of: Callable[[Call], str]) -> IRModule:
 
 
 def layer_in_span(call: Call) -> str:
-    """The layer that a frontend named in the span of a call; empty where it did not."""
+    """Return the layer that a frontend stored in the span of a call; empty without one."""
     span = call.span
     return str(span.source_name.name) if span else ""
 
 
 def with_body(module: IRModule, body: Node | None) -> IRModule:
-    """Give ``main`` another body with the same types."""
+    """Replace the body of ``main`` by another one with the same types."""
     if body is not None:
         variable = module.get_global_var("main")
         change = load_tvm().relay.function.FunctionWithFields

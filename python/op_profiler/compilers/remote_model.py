@@ -17,8 +17,8 @@ class RemoteMachine:
     """A machine behind RPC.
 
     Attributes:
-        device: that its kernels run on.
-        upload: sends compiled code, and loads it there.
+        device: device on which its kernels run.
+        upload: sends compiled code to the machine, and loads it there.
     """
 
     session: RemoteSession
@@ -27,12 +27,12 @@ class RemoteMachine:
 
 
 class RemoteKernel(NamedTuple):
-    """A call of a kernel over there.
+    """A call of a kernel on a remote machine.
 
     Attributes:
-        name: of the function in the library.
-        label: `Occurrence.label` of what it computes.
-        arrays: that it reads, and then those that it writes.
+        name: name of the function in the library.
+        label: `Occurrence.label` of its operator.
+        arrays: arrays that it reads, then those that it writes.
     """
 
     name: str
@@ -41,10 +41,10 @@ class RemoteKernel(NamedTuple):
 
 
 class RemoteModel(Protocol):
-    """A model whose tensors lie on the machine.
+    """A model whose tensors are on a remote machine.
 
     Attributes:
-        library: that has its kernels, over there.
+        library: library with its kernels, on that machine.
         has_profiler: whether `profile` can be called.
     """
 
@@ -53,44 +53,44 @@ class RemoteModel(Protocol):
 
     @property
     def kernels(self) -> Sequence[RemoteKernel]:
-        """The calls of a run, in order."""
+        """Return the calls of a run, in order."""
 
     @property
     def outputs(self) -> Sequence[DeviceArray]:
-        """What the last run answered with."""
+        """Return the outputs of the last run."""
 
     @property
     def timed_run(self) -> Callable[[], float] | None:
-        """Runs the model once and gives the microseconds by the machine's own clock; None where its runtime cannot run
-        it as a whole."""
+        """Run the model once and return the microseconds by the machine's own clock; None if its runtime cannot run it
+        as a whole."""
 
     def set_input(self, name: str, value: np.ndarray) -> None:
-        """Copy an input of the model there."""
+        """Copy an input of the model to the machine."""
 
     def run(self) -> None:
         """Run the model once."""
 
     def profile(self) -> list[tuple[str, float]]:
-        """Run it once: name and microseconds of each call, some of them no kernels."""
+        """Run the model once: return name and microseconds of each call, including calls that are not kernels."""
 
     def release(self, *, session_lost: bool) -> None:
-        """Free what lies there.
+        """Free the model's memory on the machine.
 
         Args:
-            session_lost: there is no machine to be told.
+            session_lost: the session has ended, so nothing is sent to the machine.
         """
 
 
 PROBE_ARGUMENT_BYTES, PROBE_TEXT_BYTES = 128, 1 << 14
-"""Sizes that the functions of `ProbeCode` are compiled for: of a path or a value, and of the text that is read. Other
-sizes would overrun the buffers that they are called with."""
+"""Sizes for which the functions of `ProbeCode` are compiled: of a path or a value, and of the text that is read. With
+other sizes they would overrun their buffers."""
 
 
 class ProbeCode(Protocol):
-    """Compiled functions that ask a machine of itself.
+    """Compiled functions that read properties of a machine.
 
     ``op_profiler_read`` takes a path (PROBE_ARGUMENT_BYTES,) uint8 that ends with 0, text (PROBE_TEXT_BYTES,) uint8 and
-    count (1,) int32: the first bytes of that file, and how many there are. ``op_profiler_set`` takes a value
+    count (1,) int32: it writes the first bytes of that file, and their number. ``op_profiler_set`` takes a value
     (PROBE_ARGUMENT_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
     """
 

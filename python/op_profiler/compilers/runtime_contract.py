@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class RuntimeContract(abc.ABC):
-    """What every compiler does with a `CompiledModel` of its own.
+    """Operations of a compiler on its own `CompiledModel`s.
 
     Attributes:
-        name: that the compiler is chosen by.
-        native_flags: that C code which calls its kernels is compiled with.
+        name: name by which the compiler is chosen.
+        native_flags: compiler flags for C code that calls its kernels.
     """
 
     name: ClassVar[str]
@@ -42,12 +42,13 @@ class RuntimeContract(abc.ABC):
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
     ) -> LoadedModel:
-        """Put a model and its inputs on a device of this machine, with every kernel bound to its tensors, and run it.
+        """Load a model and its inputs on a device of this machine, bind every kernel to its tensors, and run the model.
 
         Args:
             compiled: built for the executor ``graph``.
             inputs: one array per input of the model.
-            copies: in other memory that `LoadedModel.moved` goes through, at most; more than one on a processor only.
+            copies: largest number of copies at other addresses for `LoadedModel.moved`; more than one on a processor
+                only.
 
         Raises:
             MeasureError: the model does not run as a whole.
@@ -56,11 +57,11 @@ class RuntimeContract(abc.ABC):
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> Bound:
-        """As `load`, with a storage plan of the caller's, and without running it. On a processor plans bind kernels
-        themselves (`bound_kernel`).
+        """Load like `load`, with the caller's storage plan and without running the model. On a processor, plans bind
+        kernels themselves (`bound_kernel`).
 
         Args:
-            blocks: of every tensor the number of its piece of memory, which is that of its tensor for a view.
+            blocks: number of the memory block of every tensor; for a view, that of its tensor.
 
         Raises:
             MeasureError: it runs plans on processors only.
@@ -68,7 +69,7 @@ class RuntimeContract(abc.ABC):
         raise MeasureError(f"the compiler {self.name} has plans on processors only")
 
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
-        """The weights of a built model by their names (`PlannedTensor.given`), where the build left them.
+        """Return the weights of a built model by name (`PlannedTensor.given`), where the build left them.
 
         Raises:
             MeasureError: it runs no plans.
@@ -76,7 +77,7 @@ class RuntimeContract(abc.ABC):
         raise MeasureError(f"the compiler {self.name} runs no plans")
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        """The same kernels over a copy of the weights.
+        """Return the same kernels with a copy of the weights.
 
         Raises:
             MeasureError: as `weights`.
@@ -85,10 +86,10 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        """The same model, its kernels from a shared library that is written and loaded.
+        """Return the same model with its kernels in a shared library, which is written and loaded.
 
         Args:
-            path: of the library; it may be deleted once this has returned.
+            path: path of the library; it may be deleted afterwards.
 
         Raises:
             MeasureError: there is no C compiler, or it fails.
@@ -97,8 +98,8 @@ class RuntimeContract(abc.ABC):
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
-        """As `load`, of a model that was built for the executor ``vm``: with the operator of each kernel, in the shapes
-        that it was really called with.
+        """Load like `load` a model that was built for the executor ``vm``, with the operator of each kernel in the
+        shapes of its actual call.
 
         Raises:
             MeasureError: the model does not run; the compiler has no such executor.
@@ -109,19 +110,20 @@ class RuntimeContract(abc.ABC):
     def load_remote(
         self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
     ) -> RemoteModel:
-        """As `load`, on a machine behind RPC.
+        """Load like `load`, on a machine behind RPC.
 
         Raises:
-            MeasureError: its runtime lacks what that takes.
+            MeasureError: its runtime lacks something that is needed.
         """
 
     @abc.abstractmethod
     def probe_code(self, target: Target) -> RuntimeModule:
-        """What asks a machine behind RPC of itself: a module with the two functions of `remote_model`."""
+        """Return a module with the two functions of `remote_model` that read properties of a machine behind RPC."""
 
     @abc.abstractmethod
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
-        """The function of a kernel of a built model; it takes the arrays that it reads and then those that it writes.
+        """Return the function of a kernel of a built model; it takes the arrays that it reads, then those that it
+        writes.
 
         Args:
             name: `KernelCall.name`.
@@ -131,22 +133,22 @@ class RuntimeContract(abc.ABC):
     def bound_kernel(
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
-        """A call of a kernel with its arguments bound.
+        """Return a call of a kernel with its arguments bound.
 
         Args:
             name, label: as in `KernelCall`.
-            arrays: that it reads, and then those that it writes.
+            arrays: arrays that it reads, then those that it writes.
         """
 
     @abc.abstractmethod
     def call_library(self) -> RuntimeModule:
-        """Native code for `op_profiler.compilers.calls`: ``walk``, a function of the arrays failed (n,), calls (n,
-        `WORDS`) and clock (n + 1, 2) that makes the call of each row and reads the clock between; and ``stack``, a
-        kernel of two arrays of one int64 that writes into the first where on the stack it is, as an address."""
+        """Return native code for `op_profiler.compilers.calls`: ``walk``, a function of the arrays failed (n,), calls
+        (n, `WORDS`) and clock (n + 1, 2) that makes the call of each row and reads the clock between calls; and
+        ``stack``, a kernel of two arrays of one int64 that writes its stack address into the first one."""
 
     @abc.abstractmethod
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
-        """A model in which each call of a kernel reads what the one before wrote, one number.
+        """Return a model in which each kernel call reads the output of the one before, a single number.
 
         Args:
             kernel: ``stack``, or ``nothing``, which computes nothing.
@@ -157,25 +159,25 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
-        """A copy of an array on a device."""
+        """Return a copy of an array on a device."""
 
     @abc.abstractmethod
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """An array of TVM over memory of this machine, which it keeps.
+        """Return an array of TVM over memory of this machine, which it keeps alive.
 
         Args:
-            memory: bytes from the beginning of a cache line on, as many as it needs.
+            memory: bytes that begin at a cache line, as many as the array needs.
         """
 
     def assembly(self, compiled: CompiledModel) -> str:
-        """LLVM's assembly of all kernels of a model that was built for a processor; empty where it has none to show."""
+        """Return LLVM's assembly of all kernels of a model built for a processor; empty if not available."""
         return ""
 
     @abc.abstractmethod
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
-        """A kernel that tells how fast this machine is; it takes the arrays that it reads and then the one that it
-        writes. Its loops are those of `SumOfProducts`, so that its times under two compilers can be compared."""
+        """Build a kernel that measures the speed of this machine; it takes the arrays that it reads, then the one that
+        it writes. Its loops are those of `SumOfProducts`, so that its times under two compilers can be compared."""
 
     @abc.abstractmethod
     def vector_lanes(self, target: Target) -> int:
-        """Values of 32 bits in the vectors that its schedules for a processor reckon with."""
+        """Return the number of 32-bit values in the vectors that its schedules for a processor assume."""

@@ -23,11 +23,11 @@ class CallGraph:
     """The calls of a function.
 
     Attributes:
-        calls: each before those that read it.
-        ops: their names.
-        numbers: what tells them apart in another graph; None for those that a pass made.
-        reads: for each call, the places of the calls that it reads, and the names of variables.
-        results: places of the calls that the function returns.
+        calls: each after the calls that it reads.
+        ops: names of their ops.
+        numbers: numbers that identify them in another graph; None for calls that a pass created.
+        reads: for each call, the positions of the calls that it reads, and the names of variables.
+        results: positions of the calls that the function returns.
     """
 
     calls: list[Call]
@@ -47,10 +47,10 @@ class _Region:
 
 
 def successors(old: CallGraph, new: CallGraph, names: Sequence[Names]) -> dict[int, Names]:
-    """The names of the calls without a number in the new graph, by their places.
+    """Return the names of the calls without a number in the new graph, by position.
 
     Args:
-        names: of every call of the old graph.
+        names: names of every call of the old graph.
     """
     missing = {place for place, number in enumerate(new.numbers) if number is None}
     if old.ops == new.ops:
@@ -135,5 +135,5 @@ def _around(boundary: set[int | str], known: Mapping[int, Names]) -> Names:
 
 
 def united(many: Iterable[Names]) -> Names:
-    """All names, each once, in the order in which they come."""
+    """Return all names, each once, in their order."""
     return tuple(dict.fromkeys(name for names in many for name in names))

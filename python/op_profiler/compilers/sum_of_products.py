@@ -13,18 +13,18 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class SumOfProducts:
-    """A kernel over float32 tensors, in Einstein's notation: an axis that the output lacks is summed over.
+    """A kernel over float32 tensors, in Einstein's notation: axes that the output lacks are summed over.
 
-    Its loops, from the outermost in: the output's first axis, in parallel; the axes that are summed over; the output's
-    other axes, unrolled, and the last of them vectorized.
+    Its loops, from the outermost: the output's first axis, in parallel; the summed axes; the output's other axes,
+    unrolled, and the last of them vectorized.
 
     Attributes:
-        name: of the kernel.
-        factors: the axes of each tensor that is read, a letter each, such as ``("ki", "kjl")``.
-        output: the axes of what is written, such as ``cijl``; two at least.
-        sizes: of all axes; those that are summed over in the order of their loops. One that no factor has repeats the
+        name: name of the kernel.
+        factors: axes of each input tensor, one letter per axis, such as ``("ki", "kjl")``.
+        output: axes of the output, such as ``cijl``; at least two.
+        sizes: sizes of all axes; the summed ones in the order of their loops. An axis that no factor has repeats the
             sum.
-        in_registers: the sums are made in registers and then written, also where LLVM would not do that by itself.
+        in_registers: sums are computed in registers and then written, even where LLVM would not do this by itself.
     """
 
     name: str
@@ -35,21 +35,21 @@ class SumOfProducts:
 
     @property
     def summed(self) -> str:
-        """The axes that are summed over, the outermost first."""
+        """Return the summed axes, the outermost first."""
         return "".join(axis for axis in self.sizes if axis not in self.output)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of what is read, and then of what is written."""
+        """Return the shapes of the inputs, then that of the output."""
         return [tuple(self.sizes[axis] for axis in axes) for axes in (*self.factors, self.output)]
 
     @property
     def terms(self) -> int:
-        """How often something is added to a sum."""
+        """Return the number of terms of a sum."""
         return math.prod(self.sizes.values())
 
     def tensors(self, te: ModuleType) -> list[Any]:
-        """What is read and then what is written, as tensor expressions, which all versions of TVM have alike.
+        """Return the inputs, then the output, as tensor expressions, which are the same in all versions of TVM.
 
         Args:
             te: ``tvm.te``.

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from op_profiler.tuning.tunable import Tunable
 
 TEMPLATES = "templates"
-"""The space of this project's templates, which every compiler that tunes has."""
+"""The space of op_profiler's templates, which every compiler that tunes has."""
 
 
 class TuningContract(abc.ABC):
-    """What can be tuned in a model, and the tasks of it.
+    """Tunable operators of a model, and their tasks.
 
     Attributes:
-        record_form: how its schedule records lie in files, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
-        tuner: of `op_profiler.tuning.tuners`, that searches where the user names none.
-        spaces: of schedules that it can search, the usual one first.
+        record_form: file format of its schedule records, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
+        tuner: default tuner, of `op_profiler.tuning.tuners`.
+        spaces: spaces of schedules that it can search, the default first.
     """
 
     record_form: ClassVar[str] = ".jsonl"
@@ -37,10 +37,10 @@ class TuningContract(abc.ABC):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        """What can be tuned in a model, each anchor once, without building it; and all operators.
+        """Return the tunable operators of a model, each anchor once, without building it; and all operators.
 
         Args:
-            keys: workload keys of the operators that are asked for; None for all that are heavy.
+            keys: workload keys of the requested operators; None for all heavy ones.
             space: one of `spaces`.
 
         Raises:
@@ -50,27 +50,27 @@ class TuningContract(abc.ABC):
 
     @abc.abstractmethod
     def anchor(self, occurrence: Occurrence) -> Operator:
-        """The heavy op of an operator, as an operator of its own."""
+        """Return the heavy op of an operator, as a separate operator."""
 
     def described_anchor(self, operator: Operator) -> Operator:
-        """The heavy op of an operator of which nothing but its description is at hand.
+        """Return the heavy op of an operator of which only the description is known.
 
         Raises:
-            ModelError: this compiler does not tell it from a description.
+            ModelError: this compiler cannot derive it from a description.
         """
         raise ModelError(f"the heavy op of {operator.name} is not told by its description")
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        """This project's templates for an anchor, with the arguments that a build gives them; empty where there are
+        """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if there are
         none."""
         return ()
 
     def prepare_search(self) -> None:
-        """Import what building tasks needs, once, before the processes that do it are forked."""
+        """Import what building tasks needs, once, before the building processes are forked."""
         return
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
-        """A task with the space of its schedules, for a tuner and for the workers that build its points.
+        """Return a task with the space of its schedules, for a tuner and for the workers that build its points.
 
         Raises:
             ModelError: it does not tune.
@@ -78,5 +78,5 @@ class TuningContract(abc.ABC):
         raise ModelError("this compiler does not tune")
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        """This project's templates that can take the place of an operator's kernel as it stands in a built model."""
+        """Return op_profiler's templates that can replace an operator's kernel in a built model."""
         return ()

@@ -40,14 +40,14 @@ _BUILD = "OP_PROFILER_TVM_BUILD"
 
 
 def use_build(compiler: str, build: str, target: str) -> None:
-    """Let this process, and those that it starts, use a compiler and one of the builds.
+    """Make this process and its child processes use a compiler and one of the builds.
 
-    A build that ``TVM_HOME`` names is used for every target.
+    A build in ``TVM_HOME`` is used for every target.
 
     Args:
-        compiler: its name.
-        build: `DEFAULT_BUILD`, or the name of the kind of targets that brings one of its own.
-        target: that needs it.
+        compiler: name of the compiler.
+        build: `DEFAULT_BUILD`, or the name of a kind of targets with a separate build.
+        target: the target that needs it.
 
     Raises:
         UnknownNameError: there is no such compiler.
@@ -73,7 +73,7 @@ def _build_in_use() -> str:
 
 
 class BroughtBuild(Protocol):
-    """A build of TVM that a kind of targets brings (`op_profiler.targets.target_kind.TargetKind`)."""
+    """A separate build of TVM for a kind of targets (`op_profiler.targets.target_kind.TargetKind`)."""
 
     def activate_build(self, folder: Path) -> None:
         """Put the build in front of any other TVM of this process, before the first import; `folder` is the cache
@@ -112,7 +112,7 @@ def _select_build() -> None:
 
 @contextlib.contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """Give an object or a module of TVM's another attribute while the block runs."""
+    """Replace an attribute of an object or module of TVM inside the block."""
     usual = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -123,10 +123,10 @@ def replaced(owner: object, name: str, value: object) -> Iterator[None]:
 
 @functools.cache
 def load_tvm() -> ModuleType:
-    """Import TVM with its environment set, and make sure that it has what the compiler in use needs.
+    """Import TVM with its environment set, and check that it has what the compiler in use needs.
 
     Raises:
-        OpProfilerError: no TVM, or one that the compiler cannot use; says what to do.
+        OpProfilerError: no TVM, or one that the compiler cannot use; the message gives the remedy.
     """
     os.environ["TOPHUB_LOCATION"] = "NONE"
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
@@ -160,7 +160,7 @@ def _set_folders() -> None:
 
 
 def build_info() -> dict[str, Any]:
-    """Which TVM is in use: version, path, LLVM version, git commit, and what it was built with."""
+    """Return the TVM in use: version, path, LLVM version, git commit, and build options."""
     tvm = load_tvm()
     info = {str(k): str(v) for k, v in tvm.support.libinfo().items()}
     off = {"OFF", "NOT-FOUND", "none", "", "0", "FALSE"}
@@ -185,14 +185,14 @@ def _selected_by() -> str:
 
 
 def llvm_version() -> str | None:
-    """Version of the LLVM inside this TVM, None where it has none."""
+    """Return the version of the LLVM inside this TVM; None if it has none."""
     version = load_tvm().support.libinfo().get("LLVM_VERSION")
     return str(version) if version and str(version) != "NOT-FOUND" else None
 
 
 @functools.cache
 def host_cpu() -> str:
-    """LLVM's name of this processor, e.g. ``znver5``."""
+    """Return LLVM's name of this processor, e.g. ``znver5``."""
     tvm = load_tvm()
     name = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName", allow_missing=True)
     if name is None:
@@ -201,7 +201,7 @@ def host_cpu() -> str:
 
 
 def runtime_device(target: Target) -> RuntimeDevice:
-    """The device that code for `target` runs on.
+    """Return the device that runs code for `target`.
 
     Raises:
         MeasureError: this build or machine has no such device.

@@ -1,4 +1,4 @@
-"""Short messages from errors of TVM, and whether a text means anything to the user."""
+"""Extracts short messages from errors of TVM, and detects texts that have no meaning for the user."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _INTERNAL = re.compile(
     r"object (?:has no|cannot|is not|at 0x)|TensorType\(|CallNode\(|PackedFunc|tvm::|"
     r"LLVM module|Assert fail|^[\[{(]|handle type"
 )
-"""What a sentence to a user does not have: texts of TVM, LLVM and Python about themselves."""
+"""Words that a message for users does not contain: TVM, LLVM and Python about their internals."""
 
 
 def is_internal(text: str) -> bool:
-    """Whether a text speaks of the inside of TVM, LLVM or Python, and says nothing to somebody who has a model."""
+    """Return whether a text is about the internals of TVM, LLVM or Python, and does not help a user with a model."""
     return bool(_INTERNAL.search(text))
 
 
 def last_line(error: BaseException) -> str:
-    """The sentence of a TVM error that says what happened, without its stack."""
+    """Return the sentence of a TVM error that describes the problem, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
     chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
@@ -28,5 +28,5 @@ def last_line(error: BaseException) -> str:
 
 
 def kind_and_last_line(error: BaseException) -> str:
-    """`last_line` behind the name of the error's class, which tells where there is little else."""
+    """Return `last_line` after the name of the error's class, which helps if the line is short."""
     return f"{type(error).__name__}: {last_line(error)}"

@@ -1,7 +1,7 @@
-"""Protocols of the TVM objects that this package uses, which have no types of their own.
+"""Protocols of the TVM objects that this package uses, because TVM has no type hints.
 
-What one part of the package passes to another has one of these types. Compilers go further: they distinguish nodes of
-programs by `isinstance`, and what they read from these is as untyped as TVM itself.
+Values that one part of the package passes to another have one of these types. Compilers also distinguish nodes of
+programs by `isinstance`; what they read from these nodes is as untyped as TVM itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """What has a name: a ``tvm.ir.Op``, the kind of a target, information on a pass."""
+    """An object with a name: a ``tvm.ir.Op``, the kind of a target, information on a pass."""
 
     @property
     def name(self) -> str:
@@ -22,7 +22,7 @@ class Named(Protocol):
 
 
 class Target(Protocol):
-    """A ``tvm.target.Target``: what is compiled for. Inside a ``with`` of it, it is the target of whatever asks TVM."""
+    """A ``tvm.target.Target``: what code is compiled for. Inside a ``with`` block, it is TVM's current target."""
 
     @property
     def kind(self) -> Named:

@@ -1,4 +1,4 @@
-"""Weights of a model in a file, one behind the other: TVM's own format holds all of them in memory twice more."""
+"""Stores weights of a model in a file, one after the other; TVM's own format keeps all of them in memory twice more."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _MUCH_BYTES = 1 << 26
 _KINDS = {"bool": "uint8", "bfloat16": "uint16"}
-"""Types of TVM that numpy does not have, or has in other bytes, and the type that holds the same bytes."""
+"""Types of TVM that numpy does not have, or stores in other bytes, and the type with the same bytes."""
 
 
 def bytes_of(array: DeviceArray) -> int:
-    """How much memory an array takes."""
+    """Return the size of an array in bytes."""
     return math.prod(map(int, array.shape)) * _width(str(array.dtype))
 
 
@@ -33,23 +33,25 @@ def _width(dtype: str) -> int:
 
 
 def drop_copies(weights: Mapping[str, DeviceArray]) -> None:
-    """Free copies of a large model's weights that only garbage holds, as errors do with the frames of an importer."""
+    """Free copies of a large model's weights that only garbage refers to, as errors do through the frames of an
+    importer."""
     if sum(map(bytes_of, weights.values())) > _MUCH_BYTES:
         gc.collect()
         return_freed_memory()
 
 
 def return_freed_memory() -> None:
-    """Return freed blocks to the system: glibc keeps those of up to 32 MB, and the next weight may not fit in them."""
+    """Return freed blocks to the system: glibc keeps those of up to 32 MB, and the next weight may not fit into
+    them."""
     with contextlib.suppress(AttributeError):  # a C library other than glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def write_weights(path: Path, weights: Mapping[str, DeviceArray]) -> None:
-    """Write arrays in the memory of this machine.
+    """Write arrays that are in the memory of this machine.
 
     Raises:
-        OSError: the disk is full, or the like.
+        OSError: the disk is full, or a similar error.
     """
     about = [[name, str(array.dtype), [int(size) for size in array.shape]] for name, array in weights.items()]
     head = json.dumps(about).encode()
@@ -60,7 +62,7 @@ def write_weights(path: Path, weights: Mapping[str, DeviceArray]) -> None:
 
 
 def read_weights(path: Path) -> dict[str, DeviceArray]:
-    """What `write_weights` wrote.
+    """Read the file that `write_weights` wrote.
 
     Raises:
         OSError, ValueError, KeyError, TypeError: the file is something else, or cut off.

@@ -1,6 +1,6 @@
 """The dataset: a store on SQLite or PostgreSQL, and the file formats for import and export.
 
-Names are looked up on first use, so that importing this package loads neither SQLAlchemy nor pyarrow.
+Names are imported on first use, so that importing this package loads neither SQLAlchemy nor pyarrow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 DEFAULT_DB = "sqlite:///results/op_profiler.db"
-"""Where measurements are kept unless another address is given."""
+"""Address of the dataset if the user gives none."""
 
 __all__ = [
     "COLUMNS",
@@ -63,7 +63,7 @@ _HOMES = {
 
 
 def usual_dataset(db: str | None) -> str | None:
-    """A dataset; the usual one where none is given and it is there."""
+    """Return the given address; without one, the default dataset if it exists."""
     there = Path(DEFAULT_DB.removeprefix("sqlite:///")).is_file()
     return DEFAULT_DB if db is None and there else db
 

@@ -15,12 +15,12 @@ _SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 def is_sqlite_path(text: str) -> bool:
-    """Whether a word names a SQLite file by its path, which then stands for its address."""
+    """Return whether a text is the path of a SQLite file, which is accepted as its address."""
     return "://" not in text and Path(text).suffix in _SQLITE_SUFFIXES
 
 
 def parse_url(text: str) -> URL:
-    """The address of a dataset, checked. The path of a SQLite file stands for its address.
+    """Parse and check the address of a dataset. The path of a SQLite file is accepted as its address.
 
     Raises:
         UsageError: not an address, or not of a database that is supported.
@@ -54,7 +54,7 @@ def absolute_address(text: str) -> str:
 
 
 def shown(url: URL) -> str:
-    """The address without its password; of a file its path."""
+    """Return the address without its password; for a file, its path."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return without_password(url.render_as_string(hide_password=False))

@@ -1,6 +1,6 @@
 """Checks of a table's rows: faster than any hardware, in another unit, or contradicting each other.
 
-Nothing is changed or dropped here; who learns from a table leaves out what is reported.
+Nothing is changed or removed here; predictors leave the reported rows out.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import dataclasses
 import numpy as np
 
 DISAGREEMENT = 1.5
-"""Largest over smallest latency of rows with one identity from which on they disagree. Two runs of a kernel on a shared
-processor differ by up to 40 % without anything being wrong."""
+"""Ratio of the largest to the smallest latency from which rows with one identity disagree. Two valid runs of a kernel
+on a shared processor differ by up to 40 %."""
 
 MARGIN = 5.0
 QUANTILE = 0.95
-"""Where no peak is known: a row must not be more than `MARGIN` times as fast as this quantile of the table. The best
-convolutions of a device come within a small factor of its peak, so a twentieth of the table marks where that is."""
+"""If no peak is known, a row must not be more than `MARGIN` times as fast as this quantile of the table. The best
+convolutions of a device come within a small factor of its peak, so a twentieth of the table gives a bound."""
 
 MINIMUM_ROWS = 20
-"""Under this many rows with a time, the table itself says nothing about what is possible."""
+"""With fewer rows with a time, the table gives no bound."""
 
 _UNIT = 3.0  # decades of a factor of 1000
 _UNIT_TOLERANCE = 0.5  # decades
@@ -28,13 +28,13 @@ _SPREAD_LIMIT = 0.35  # decades; where the table scatters more, a factor of 1000
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One row that looks wrong.
+    """One suspicious row.
 
     Attributes:
-        row: its index, from 0.
-        kind: ``failed``, ``compute`` (more FLOP/s than possible), ``memory`` (more bytes/s than possible), ``unit``
-            (a factor of 1000 off), or ``duplicate`` (at odds with rows of the same identity).
-        reason: with the numbers, for people.
+        row: index of the row, from 0.
+        kind: ``failed``, ``compute`` (more FLOP/s than possible), ``memory`` (more bytes/s than possible), ``unit`` (a
+            factor of 1000 off), or ``duplicate`` (contradicts rows of the same identity).
+        reason: sentence with the numbers.
     """
 
     row: int
@@ -54,11 +54,11 @@ def check_rows(
     """Return findings in the order of kinds and then of rows; a row may have several.
 
     Args:
-        flops, bytes_moved: shape (rows,), of one call.
+        flops, bytes_moved: of one call, shape (rows,).
         latency_us: shape (rows,), microseconds; NaN, infinite, 0 or negative is a failure.
         identity: shape (rows,), equal for rows that measure the same.
-        peak_flops_per_s, peak_bytes_per_s: of the device (of its fastest cache that holds the tensors, where caches are
-            warm); None: a bound from the table, see `MARGIN`.
+        peak_flops_per_s, peak_bytes_per_s: peaks of the device (with warm caches, of the fastest cache that holds the
+            tensors); None: a bound from the table, see `MARGIN`.
     """
     latency_us = np.asarray(latency_us, dtype=np.float64)
     flops, bytes_moved = np.asarray(flops, dtype=np.float64), np.asarray(bytes_moved, dtype=np.float64)

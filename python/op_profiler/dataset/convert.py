@@ -27,7 +27,7 @@ _FACTOR = "factor_"  # stands before the names of the factors among the columns 
 
 
 def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
-    """One column a field, and the natural key; the factors of a schedule are fields of their own."""
+    """Return one column per field, and the natural key; the factors of a schedule are separate fields."""
     columns = {"key": item.key} | dataclasses.asdict(item)
     for name, value in columns.pop("factors", {}).items():
         columns[_FACTOR + name] = value
@@ -35,7 +35,7 @@ def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
 
 
 def measurement_columns(measurement: Measurement) -> Columns:
-    """One column a field, and the number of rounds."""
+    """Return one column per field, and the number of rounds."""
     columns: Columns = {f.name: getattr(measurement, f.name) for f in dataclasses.fields(measurement)}
     if measurement.error is not None:
         columns["error"] = storable(measurement.error)
@@ -44,7 +44,7 @@ def measurement_columns(measurement: Measurement) -> Columns:
 
 
 def row_columns(row: Row) -> Columns:
-    """The columns of one measurement, except when it was stored."""
+    """Return the columns of one measurement, without its time of storage."""
     device_key, schedule_key = row.device.key, row.schedule.key
     return measurement_columns(row.measurement) | {
         "key": keys.measurement_key(row.operator_key, schedule_key, device_key, row.settings, row.model_key),
@@ -64,16 +64,16 @@ def storable(text: str) -> str:
 
 
 def timing_columns(timing: ModelTiming) -> Columns:
-    """Return the columns of a timing, with the whole model's."""
+    """Return the columns of a timing, including those of the whole model."""
     beside = {name: getattr(timing, name) for name in (*_BESIDE, "unmeasured")}
     return beside | {"details": finite(timing.details)} | measurement_columns(timing.whole_model)
 
 
 def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
-    """A dataclass from the columns of the same names.
+    """Create a dataclass from the columns of the same names.
 
     Args:
-        prefix: stands before the names of the columns where a row holds several dataclasses.
+        prefix: prefix of the column names, for rows that contain several dataclasses.
     """
     values = {name: read(row[prefix + name]) for name, read in _readers(kind).items()}  # type: ignore[arg-type]
     if kind is Schedule:
@@ -124,6 +124,6 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
 
 
 def distinct(items: Iterable[Operator | Schedule | Settings | Device]) -> Sequence[Columns]:
-    """Return each item once, as columns, in the order of keys: two processes then write them in the same order."""
+    """Return each item once, as columns, in the order of keys, so that two processes write them in the same order."""
     by_key = {item.key: item for item in items}
     return [to_columns(by_key[key]) for key in sorted(by_key)]

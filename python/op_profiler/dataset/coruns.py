@@ -21,7 +21,7 @@ _OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "mea
 
 
 def store(connection: Connection, corun: Corun) -> bool:
-    """A group on a device that is stored already, in place of a worse or older one with the same `keys.corun_key`.
+    """Store a group on a stored device, in place of a worse or older group with the same `keys.corun_key`.
 
     Returns:
         Whether it was stored.
@@ -72,7 +72,7 @@ def _columns(member: CorunMember) -> convert.Columns:
 
 
 def select_members(device_key: str | None) -> Select[Any]:
-    """The rows that `of` reads: members with their group, settings and schedule; groups by time, members in order."""
+    """Select the rows for `of`: members with their group, settings and schedule; groups by time, members in order."""
     group, table = schema.coruns, schema.corun_members
     query = (
         select(table, *(group.c[name] for name in _OF_THE_GROUP))
@@ -87,7 +87,7 @@ def select_members(device_key: str | None) -> Select[Any]:
 
 
 def of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Corun]:
-    """The groups of the rows of `select_members`."""
+    """Return the groups in the rows of `select_members`."""
     for _, group in itertools.groupby(rows, key=lambda row: row["corun_key"]):
         members = list(group)
         fields = {name: members[0][name] for name in _OF_THE_GROUP}

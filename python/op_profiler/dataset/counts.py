@@ -13,10 +13,10 @@ from op_profiler.dataset.store import Dataset
 
 
 def add_counts(dataset: Dataset, counted: Iterable[tuple[StoredMeasurement | StoredTiming, Mapping[str, Any]]]) -> None:
-    """Add counters to stored times, which stay as they are, in one transaction.
+    """Add counters to stored times, which are not changed, in one transaction.
 
     Args:
-        counted: what is stored, and its fields of `Measurement` about counters.
+        counted: stored measurements, and their fields of `Measurement` about counters.
 
     Raises:
         DatasetError: the database fails.

@@ -17,7 +17,8 @@ _TRIES = 3
 
 
 class OpenDatabase:
-    """A database with the tables of `schema`; a `Dataset` without what is in it."""
+    """Connections and transactions of a database with the tables of `schema`; `Dataset` adds the methods for its
+    contents."""
 
     def __init__(self, engine: Engine, url: URL) -> None:
         self._engine = engine
@@ -33,7 +34,7 @@ class OpenDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All writes inside the block become visible together, or none does when it raises or the process dies."""
+        """Make all writes inside the block visible together, or none if the block raises or the process dies."""
         with self._write():
             yield
 
@@ -69,7 +70,7 @@ class OpenDatabase:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection that sees one state of the database, for reading only."""
+        """Open a connection for reading that shows one state of the database."""
         if self._writing is not None:
             yield self._writing
             return
@@ -77,6 +78,6 @@ class OpenDatabase:
             yield connection
 
     def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:
-        """All rows of a query over the tables in `schema`, by column name."""
+        """Return all rows of a query over the tables in `schema`, by column name."""
         with self.read() as connection:
             return cast("Sequence[Mapping[str, Any]]", connection.execute(query).mappings().all())

@@ -1,4 +1,4 @@
-"""Messages for errors of a database, each with the step that helps."""
+"""Error messages about a database, each with the action that helps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code where `lock_timeout` is over
 
 @contextlib.contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Turn what a driver raises into a sentence about the database.
+    """Convert errors of a driver into sentences about the database.
 
     Raises:
         DatasetError: in place of any error of SQLAlchemy's.
@@ -61,11 +61,11 @@ def _told(url: URL, error: exc.SQLAlchemyError) -> str:
 
 
 def is_locked(error: exc.SQLAlchemyError) -> bool:
-    """Whether another process held a lock for longer than this one waits for it at once."""
+    """Return whether another process held a lock for longer than one attempt waits for it."""
     driver = getattr(error, "orig", None)
     return getattr(driver, "sqlstate", None) == _LOCK_NOT_AVAILABLE or "is locked" in str(driver)
 
 
 def was_cut_off(error: DatasetError) -> bool:
-    """Whether a server ended the connection: nothing of the transaction is stored, and it may be carried out again."""
+    """Return whether a server ended the connection: nothing of the transaction is stored, and it may be repeated."""
     return isinstance(error.__cause__, exc.DBAPIError) and error.__cause__.connection_invalidated

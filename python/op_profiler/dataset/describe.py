@@ -22,7 +22,8 @@ class Table:
 
 
 def operator_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
-    """One row for each operator and schedule that was measured; operators without a measurement come with none.
+    """Return one row for each measured operator and schedule; operators without a measurement have one row without a
+    schedule.
 
     Args:
         model_key: only the operators of this model; None: all.

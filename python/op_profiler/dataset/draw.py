@@ -1,4 +1,4 @@
-"""`GroupDraw`: draws whole groups of rows from a stream, as many rows as memory may have."""
+"""`GroupDraw`: keeps a random subset of whole groups of rows from a stream, within a limit of rows."""
 
 from __future__ import annotations
 

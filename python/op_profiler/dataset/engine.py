@@ -1,7 +1,7 @@
-"""Opening a database: its settings, its upgrade to the newest version, and transactions that write.
+"""Opens a database: its settings, its upgrade to the newest version, and transactions that write.
 
-Writers queue instead of failing: SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, PostgreSQL by an advisory lock
-that lasts as long as the transaction. Two processes therefore never deadlock, in whatever order they write.
+Writers queue instead of failing: on SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, on PostgreSQL by an advisory
+lock for the duration of the transaction. Two processes therefore never deadlock, in whatever order they write.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from op_profiler.dataset.database_errors import DAMAGED, is_locked, translated
 from op_profiler.errors import DatasetError, MissingPackageError
 
 SERVER_SECONDS = 60
-"""How long a server that is started again is waited for."""
+"""How long to wait for a server that restarts."""
 LOCK_SECONDS = 3600
-"""How long a writer waits for the other writers: one may merge or remove millions of rows, or bring tables to a newer
-version."""
+"""How long a writer waits for other writers, which may merge or remove millions of rows, or upgrade the tables."""
 TELL_SECONDS = 30
-"""After so much of that it is told."""
+"""A message is printed after this part of the wait."""
 _AGAIN_SECONDS = 0.2
 
 _LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
@@ -44,22 +43,22 @@ _KEEPALIVE_SECONDS = {"idle": 60, "interval": 10, "count": 6}
 
 
 def utc_now() -> str:
-    """The time in UTC, ISO 8601 with microseconds, so that times compare as text."""
+    """Return the time in UTC, ISO 8601 with microseconds, so that times compare as text."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
 
 
 def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = False) -> tuple[Engine, URL]:
-    """Connect, and bring the tables to the newest version.
+    """Connect to a database, and upgrade its tables to the newest version.
 
     Args:
-        create: make the database's file, its folder and its tables where they are missing (not with `read_only`).
+        create: create the file, its folder and the tables if they are missing (not with `read_only`).
         read_only: refuse every write; an older version of the tables is then refused too.
-        was_open: wait for a server that does not answer: it did before.
+        was_open: wait for a server that does not answer, because it answered before.
 
     Raises:
-        UsageError: the address is none of a supported database.
+        UsageError: the address is not that of a supported database.
         MissingPackageError: PostgreSQL without psycopg.
-        DatasetError: it cannot be opened, is none of op_profiler's, or has tables newer than this program.
+        DatasetError: it cannot be opened, is not one of op_profiler, or has tables of a newer version.
     """
     url = parse_url(text)
     create = create and not read_only
@@ -117,7 +116,8 @@ def _ends_inside_a_page(path: Path) -> bool:
 
 
 def close_engine(engine: Engine) -> None:
-    """Close its connections, and keep it for who opens the same dataset next: making one takes most of the time."""
+    """Close the connections, and keep the engine for the next use of the same dataset, because creating one takes most
+    of the time."""
     engine.dispose()
     if len(_closed) >= _MOST_CLOSED:
         _closed.clear()
@@ -196,7 +196,7 @@ def _begin_postgresql(connection: Connection) -> None:
 
 
 def connected(engine: Engine) -> Connection:
-    """A connection of an engine that was connected before; waits for a server that is being started again.
+    """Open a connection of an engine that was connected before; wait for a server that restarts.
 
     Raises:
         sqlalchemy.exc.OperationalError: it does not come back within `SERVER_SECONDS`.
@@ -213,7 +213,7 @@ def connected(engine: Engine) -> Connection:
 
 @contextlib.contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction with the only right to write; it is rolled back if the block raises.
+    """Open a transaction with the exclusive right to write; it is rolled back if the block raises.
 
     Raises:
         sqlalchemy.exc.OperationalError: another process keeps it for `LOCK_SECONDS`; nothing was done.

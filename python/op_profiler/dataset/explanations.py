@@ -1,4 +1,4 @@
-"""The last explanations of a model's operators by ``op-profiler explain``, stored and read."""
+"""Stores and reads the latest explanations of a model's operators by ``op-profiler explain``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from op_profiler.dataset.store import Dataset
 
 
 def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Store what was found of operators of a model, in place of what was found of them before.
+    """Store explanations of operators of a model, in place of earlier ones.
 
     Args:
         found: by workload key, plain values of `analysis.explain.explanation.OperatorExplanation`.
@@ -31,7 +31,7 @@ def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Ma
 
 
 def explanations_of(dataset: Dataset, model_key: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return, by workload key, when each operator of a model was explained, and its explanation.
+    """Return, by workload key, the time and the contents of the explanation of each operator of a model.
 
     Raises:
         DatasetError: the database fails.

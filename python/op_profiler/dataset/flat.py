@@ -74,9 +74,10 @@ class Column(NamedTuple):
     """One column of the flat table.
 
     Attributes:
-        type: ``json`` is a nested value, as JSON text where a format has none; ``samples`` a list of lists of reals.
+        type: ``json``: a nested value, as JSON text in formats without nested values; ``samples``: a list of lists of
+            floats.
         source: where its values come from.
-        since: the version of the tables that brought it; files from before do not have it.
+        since: version of the tables that introduced it; older files lack the column.
     """
 
     name: str
@@ -90,8 +91,8 @@ class FlatTable(NamedTuple):
     """One of the flat tables.
 
     Attributes:
-        source: the tables of `schema` that its columns are from.
-        order: names of the columns that its rows are ordered by.
+        source: the tables of `schema` that have its columns.
+        order: names of the columns by which its rows are ordered.
     """
 
     columns: tuple[Column, ...]
@@ -100,7 +101,7 @@ class FlatTable(NamedTuple):
 
 
 def shown(*sources: Table | SchemaColumn[Any]) -> list[Column]:
-    """Columns of `schema` as the flat tables have them; of a table all that have a meaning there."""
+    """Return columns of `schema` as columns of the flat tables; of a table, all that have a description."""
     columns = [c for source in sources for c in (source.columns if isinstance(source, Table) else [source])]
     return [Column(c.info["flat"], _KINDS[type(c.type)], c.doc, c, c.info["since"]) for c in columns if c.doc]
 
@@ -148,7 +149,7 @@ _own_keys = ("operator_key", "schedule_key", "device_key", "model_key")
 COLUMNS: tuple[Column, ...] = tuple(
     c._replace(source=measurements.c[c.name]) if c.name in _own_keys else c for c in _joined
 )
-"""Name, type and meaning of every column, in order; writers, readers and documentation are made from this."""
+"""Name, type and meaning of every column, in order; writers, readers and documentation are derived from this list."""
 
 
 def _joined_by(rows: Table, *keys: str) -> FromClause:
@@ -199,10 +200,10 @@ _SHARED = (operators, schedules, settings, devices, models, model_timings)
 
 
 def flat_table(name: str) -> FlatTable:
-    """One of `TABLES`.
+    """Return one of `TABLES`.
 
     Raises:
-        UnknownNameError: none of this name.
+        UnknownNameError: there is no such table.
     """
     if name not in TABLES:
         raise UnknownNameError("table", name, TABLES)
@@ -221,10 +222,10 @@ _TOKEN = re.compile(
 
 
 def parse_where(text: str, table: FlatTable = MEASUREMENTS) -> str:
-    """A condition in SQL, taken apart and put together again from what is allowed in it.
+    """Parse a condition in SQL and rebuild it from an allow-list.
 
-    Only columns of the table, text and numbers, comparisons, arithmetic and a few functions are: no subquery, no second
-    statement, no comment, no quoted name.
+    Allowed are columns of the table, text and numbers, comparisons, arithmetic and a few functions. Subqueries, second
+    statements, comments and quoted names are rejected.
 
     Raises:
         UsageError: there is something else; names the columns.
@@ -277,15 +278,15 @@ def flat_rows(
     columns: Sequence[str] | None = None,
     table: FlatTable = MEASUREMENTS,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a flat table, each a dict with the names of its columns, oldest first.
+    """Yield the rows of a flat table as dicts by column name, the oldest first.
 
-    Numbers that JSON does not know come as text in columns of type ``json`` ("Infinity", "NaN"). Rows share nested
-    values, which are for reading only.
+    Numbers that JSON does not have become text in columns of type ``json`` ("Infinity", "NaN"). Rows share nested
+    values, so do not change them.
 
     Args:
         where: condition in SQL over the columns; see `parse_where`.
-        columns: names of those that are wanted; None for all.
-        table: one of `TABLES`: every measurement, or every operator that ran beside others.
+        columns: names of the requested columns; None for all.
+        table: one of `TABLES`: measurements, or operators that ran side by side.
 
     Raises:
         UsageError: the condition cannot be used.
@@ -304,8 +305,8 @@ class Values(NamedTuple):
     """The values of one column in some rows.
 
     Attributes:
-        distinct: nested values are the JSON text that is stored.
-        places: for each row the place of its value in `distinct`; None: every row has its own.
+        distinct: distinct values; nested ones as the stored JSON text.
+        places: for each row the index of its value in `distinct`; None: every row has its own value.
     """
 
     distinct: Sequence[Any]
@@ -315,10 +316,10 @@ class Values(NamedTuple):
 def streamed(
     connection: Connection, table: FlatTable, wanted: Sequence[Column], *, where: str | None
 ) -> Iterator[list[Values]]:
-    """The values of some columns, in pieces of some rows: the memory that this takes does not grow with the dataset.
+    """Yield the values of some columns, in pieces of some rows; memory does not grow with the dataset.
 
-    What many rows share (operators, devices, models, ...) is read once and joined here: most of a flat row is of this
-    kind, and text that the database copies into every row takes longer than all the rest.
+    Values that many rows share (operators, devices, models, ...) are read once and joined here. They are most of a flat
+    row, and letting the database copy them into every row takes longer than everything else.
 
     Returns:
         Of each piece the values of the columns, in the order of `wanted`.
@@ -359,7 +360,7 @@ class _Shared:
         self._rows: dict[str | None, Sequence[Any]] = {}
 
     def values(self, connection: Connection, keys: Sequence[str | None]) -> dict[str, Values]:
-        """By column, its values in the rows with these keys; None where a key is."""
+        """Return, by column, its values in the rows with these keys; None if a key is None."""
         places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         missing = places.keys() - self._rows.keys() - {None}
         if len(self._rows) + len(missing) > _MOST_SHARED:

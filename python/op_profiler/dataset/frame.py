@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def flat_frame(dataset: OpenDatabase, where: str | None, table: str) -> pd.DataFrame:
-    """Return the rows of a flat table as of `Dataset.to_pandas`.
+    """Return the rows of a flat table as `Dataset.to_pandas` does.
 
     Raises:
         MissingPackageError: pandas is not installed.

@@ -1,4 +1,4 @@
-"""Keys of rows, from requested and not from effective values. Datasets contain them, so they never change."""
+"""Keys of rows, from requested, not effective values. Datasets contain the keys, so they never change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from op_profiler.measure.measurement import Settings
 
 
 def measurement_key(operator_key: str, schedule_key: str, device_key: str, settings: Settings, model_key: str) -> str:
-    """Identity of a measurement, 32 hex digits: the same key means that it was already measured."""
+    """Return the identity of a measurement, 32 hex digits; an equal key means that it was already measured."""
     return _digest([operator_key, schedule_key, device_key, settings.requested, model_key])
 
 
 def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
-    """Identity of the timing of a whole model, 32 hex digits."""
+    """Return the identity of the timing of a whole model, 32 hex digits."""
     return _digest([model_key, device_key, settings.requested])
 
 
@@ -28,15 +28,15 @@ def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
 
 
 def failure_key(measured_key: str, error: str) -> str:
-    """Identity of a failure, 32 hex digits."""
+    """Return the identity of a failure, 32 hex digits."""
     return _digest([measured_key, error])
 
 
 def put_aside_key(base_key: str) -> str:
-    """Identity of a model that took workers down, wherever they were: 32 hex digits.
+    """Return the identity of a quarantined model, the same on every machine: 32 hex digits.
 
     Args:
-        base_key: `BuildRequest.base_key` of no machine.
+        base_key: `BuildRequest.base_key` without a machine.
     """
     return _digest(["put aside", base_key])
 

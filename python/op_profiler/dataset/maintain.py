@@ -34,14 +34,14 @@ class ModelContents(ModelIdentity):
     """One model of a dataset.
 
     Attributes:
-        device: the processor that it was measured on; None where nothing was.
-        compiler, pipeline: that made its kernels; None where that is not known.
-        tuned: whether its build found schedule records; None where that is not known.
-        threads: thread counts with a whole model, complete or not.
-        measured: operators with a time, at each thread count and state of the caches.
-        failed: operators without one, and whole models.
-        foreign_load, unsettled: how many of the times were taken under background load, or did not converge.
-        unfinished: check points of a run that did not end.
+        device: processor of the measurements; None without a measurement.
+        compiler, pipeline: compiler and pipeline of its kernels; None if unknown.
+        tuned: whether its build used schedule records; None if unknown.
+        threads: thread counts at which the whole model was timed, completely or not.
+        measured: number of operators with a time, counted at each thread count and cache state.
+        failed: number of operators without a time, and of whole models.
+        foreign_load, unsettled: number of times measured under background load, and of times that did not converge.
+        unfinished: number of checkpoints of runs that did not finish.
     """
 
     device: str | None
@@ -63,10 +63,11 @@ class Contents:
     """The contents of a dataset.
 
     Attributes:
-        size_bytes: of the SQLite file, or of the tables in PostgreSQL.
-        devices: key, kind, processor, cores, and rows with times on it.
-        elsewhere: measurements outside models (hot, cold, trials, tuned, vendor) by the schedule's origin.
-        failures: all that were noted, also of what has a time from another run.
+        size_bytes: size of the SQLite file, or of the tables in PostgreSQL.
+        devices: key, kind, processor, cores, and number of rows with times.
+        elsewhere: number of measurements outside models (hot, cold, trials, tuned, vendor), by the origin of the
+            schedule.
+        failures: number of all failures, including those of operators with a time from another run.
     """
 
     version: int
@@ -203,8 +204,8 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
 def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
     """Remove models with all measurements made in them, in one transaction.
 
-    What holds outside them stays (times with hot or cold caches, trials, tuned schedules), with its operators. Groups
-    that ran side by side go where one of their members was of the model.
+    Measurements outside them stay (times with hot or cold caches, trials, tuned schedules), with their operators.
+    Co-runs are removed if one of their members belongs to the model.
 
     Returns:
         By table, the rows that went.

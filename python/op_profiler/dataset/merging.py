@@ -46,10 +46,12 @@ _TIMED = (schema.measurements, schema.model_timings)
 
 
 def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
-    """Add the rows of several datasets to another one in one transaction; rows that it has are not stored again.
+    """Add the rows of several datasets to another one in one transaction; rows that it already has are not stored
+    again.
 
-    Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`). What is
-    not known of a model, of an operator in it or of a device is taken from where it is.
+    Of two rows of the same measurement the better one stays, and of two of equal quality the newer one
+    (`quality.rank`). Missing properties of a model, of its operators or of a device are completed from any dataset that
+    has them.
 
     Returns:
         By table, the rows that were added, or that took the place of worse ones.

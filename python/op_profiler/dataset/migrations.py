@@ -1,7 +1,7 @@
-"""Creation of the tables, and upgrades from older versions.
+"""Creates the tables, and upgrades older versions.
 
-Tables only grow: the tables and columns that a newer version added are read off `schema`, so a new column needs nothing
-here. A step is for what rows from before get in it, or for what is no addition.
+Tables only grow: new tables and columns are read from `schema`, so they need no code here. A step is needed only if
+existing rows get values in a new column, or if a change is not an addition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IS_THERE = {
 
 
 def stored_version(connection: Connection) -> int | None:
-    """Version of the tables in a database; None where there are none."""
+    """Return the version of the tables in a database; None without tables."""
     # Plain SQL: an engine is new for each dataset that is opened, and compiling takes longer than asking.
     if connection.exec_driver_sql(_IS_THERE[connection.dialect.name]).scalar() is None:
         return None
@@ -34,13 +34,13 @@ def stored_version(connection: Connection) -> int | None:
 
 
 def version_of(connection: Connection) -> int | None:
-    """Return the version of a database that has our tables; raises an error for others."""
+    """Return the version of a database with op_profiler's tables; raise an error for others."""
     found = connection.exec_driver_sql(f"SELECT version FROM {schema.schema_version.name}").scalar()
     return None if found is None else int(found)
 
 
 def foreign_tables(connection: Connection) -> list[str]:
-    """Tables in a database without a version that stand in the way of creating ours.
+    """Return tables in a database without a version that prevent creating op_profiler's tables.
 
     A SQLite file belongs to one program, so any table counts; a PostgreSQL database may be shared.
     """
@@ -57,7 +57,7 @@ def create(connection: Connection, now: str) -> None:
 
 
 def is_complete(connection: Connection) -> bool:
-    """Whether all tables and columns are there. A version grows in place until it is released."""
+    """Return whether all tables and columns exist. A version may still grow until it is released."""
     tables = schema.metadata.tables
     names = ", ".join(f"'{name}'" for name in tables)
     # In one statement: every dataset that is opened is asked.
@@ -190,5 +190,5 @@ STEPS: dict[int, tuple[Step, ...]] = {
     4: (_fill_energy_cache, _fill_settled, _fill_failures),
     5: (_settle_each_operator, _index_what_is_counted_and_joined),
 }
-"""What else is done from version n to n + 1, after all columns are there. Plain SQL, since `schema` shows the newest
-version only."""
+"""Further statements for the upgrade from version n to n + 1, after all columns exist. Plain SQL, because `schema` has
+the newest version only."""

@@ -17,14 +17,14 @@ _TABLE = schema.failures
 
 @dataclasses.dataclass(frozen=True)
 class PutAside:
-    """Why nobody carries a model out, and since when: UTC, ISO 8601."""
+    """Why a model is quarantined, and since when: UTC, ISO 8601."""
 
     error: str
     failed_at: str
 
 
 def find_put_aside(dataset: Dataset) -> dict[str, PutAside]:
-    """All that were quarantined, by `keys.put_aside_key`."""
+    """Return all quarantined models, by `keys.put_aside_key`."""
     query = select(_TABLE.c.measured_key, _TABLE.c.error, _TABLE.c.failed_at).where(
         _TABLE.c.model_key.is_(None), _TABLE.c.operator_key.is_(None)
     )
@@ -32,12 +32,12 @@ def find_put_aside(dataset: Dataset) -> dict[str, PutAside]:
 
 
 def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device: Device) -> None:
-    """Note that a model is not to be carried out; the same once more renews the time.
+    """Quarantine a model; repeating it renews the time.
 
     Args:
-        key: `keys.put_aside_key` of it.
-        error: what it did; names the model.
-        device: one of those that it was to be measured on.
+        key: `keys.put_aside_key` of the model.
+        error: the reason; names the model.
+        device: one of the devices on which it should have been measured.
     """
     row = {
         "key": keys.failure_key(key, error),
@@ -55,6 +55,6 @@ def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device
 
 
 def take_back(dataset: Dataset, key: str) -> None:
-    """A model that was quarantined may be carried out again."""
+    """Release a model from quarantine."""
     with dataset.transaction(), dataset.read() as connection:
         connection.execute(delete(_TABLE).where(_TABLE.c.measured_key == key))

@@ -1,4 +1,4 @@
-"""The rule which of two rows of one measurement is kept, and failures stored next to both."""
+"""The rule which of two rows of one measurement is kept, and the storage of failures."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CHECK_POINT, _FAILED, _BARE, _NOISY = 1, 2, 3, 4
 def rank(columns: Any) -> ColumnElement[int]:
     """Return the quality of a row as an SQL expression.
 
-    Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time without
-    its rounds (of a whole model, out of a flat table), a time that was disturbed or of rounds that did not converge, a
-    time.
+    In ascending order: a failure of the machine (another try may succeed), a checkpoint, a failure of the operator, a
+    time without its rounds (of a whole model, from a flat table), a time that was disturbed or did not converge, and an
+    undisturbed, converged time.
     """
     failed = columns.error.is_not(None)
     return case(
@@ -41,13 +41,14 @@ def upsert_better(
     replace: bool = False,
     newest: bool = False,
 ) -> set[str]:
-    """Insert rows with times; of those that are there already, replace what is not better than the new one.
+    """Insert rows with times; replace existing rows that are not better.
 
-    A better `rank` wins. Of two alike the newer one does, and of two check points the one with more rounds.
+    A better `rank` wins. Of two rows of equal rank the newer one wins, and of two checkpoints the one with more rounds.
 
     Args:
-        replace: a complete time, though it be under background load, wins against everything. A failure never does.
-        newest: these were measured just now. They are newer than what is there, whatever clock wrote its time.
+        replace: a complete time wins against every existing row, even under background load. A failure never does.
+        newest: the rows were measured just now; they are newer than existing rows, whatever the clocks of other
+            machines show.
 
     Returns:
         Keys of those that were written.
@@ -62,10 +63,10 @@ def upsert_better(
 def or_better(
     statement: Any, table: Table, columns: Sequence[str], *, replace: bool = False, newest: bool = False
 ) -> Any:
-    """An INSERT of rows with times, by the rule of `upsert_better`.
+    """Return an INSERT of rows with times, by the rule of `upsert_better`.
 
     Args:
-        columns: those of the rows, ``key`` among them.
+        columns: columns of the rows, including ``key``.
     """
     new, old = statement.excluded, table.c
     alike = and_(rank(new) == rank(old), case((rank(new) == _CHECK_POINT, new.rounds >= old.rounds), else_=True))
@@ -90,7 +91,8 @@ def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[
 
 
 def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]], *, newest: bool = False) -> None:
-    """Note the failures among rows with times, whether these are stored or not; the same one renews its time if newer.
+    """Store the failures among rows with times, whether or not these rows are stored; a repeated failure renews its
+    time if newer.
 
     Args:
         rows: columns of `schema.measurements` or `schema.model_timings`, and ``machine_state``.
@@ -112,7 +114,7 @@ def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]], *, 
 
 
 def or_newer(statement: Any, *, newest: bool = False) -> Any:
-    """An INSERT of failures; of one that is there already, the newer time counts."""
+    """Return an INSERT of failures; of a failure that exists already, the newer time is kept."""
     table = schema.failures
     newer = None if newest else statement.excluded.failed_at > table.c.failed_at
     values = {name: statement.excluded[name] for name in ("failed_at", "run_id", "machine_state", "settings_key")}
@@ -120,7 +122,8 @@ def or_newer(statement: Any, *, newest: bool = False) -> Any:
 
 
 def select_failures(model_key: str | None) -> Select[Any]:
-    """The rows that `failure` reads, newest first; with the time that is there all the same, where there is one."""
+    """Select the rows for `failure`, the newest first, with the time that exists in spite of the failure, if there is
+    one."""
     table, measured, timings = schema.failures, schema.measurements, schema.model_timings
     timed_at = case(
         (and_(measured.c.complete, measured.c.error.is_(None)), measured.c.measured_at),

@@ -16,7 +16,7 @@ from op_profiler.schedules.schedule import Origin
 
 
 def operators(model_key: str) -> Select[Any]:
-    """The operators of a model, with ``name_in_model`` and ``positions``."""
+    """Select the operators of a model, with ``name_in_model`` and ``positions``."""
     link = schema.model_operators
     return (
         select(schema.operators, link.c.name.label("name_in_model"), link.c.positions)
@@ -43,7 +43,7 @@ def templates(model_key: str) -> Select[Any]:
 
 
 def measurements() -> Select[Any]:
-    """Measurements with all columns of their settings and schedules, for `convert.stored_measurement`."""
+    """Select measurements with all columns of their settings and schedules, for `convert.stored_measurement`."""
     table = schema.measurements
     return (
         select(table, *labelled(schema.settings), *labelled(schema.schedules))
@@ -55,7 +55,7 @@ def measurements() -> Select[Any]:
 def measurements_of(
     model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None, origin: Origin | None
 ) -> Select[Any]:
-    """`measurements` of a model's operators; the one that counts of several comes last. See `Dataset`."""
+    """Select `measurements` of a model's operators; of several, the preferred one comes last. See `Dataset`."""
     table, link, wanted = schema.measurements, schema.model_operators, schema.settings.c
     context = table.c.model_key == model_key if cache == "model" else _outside_of_models()
     return (
@@ -71,7 +71,7 @@ def measurements_of(
 
 
 def trials_of(operator_key: str, template: str, device_key: str, threads: int, cache: Cache) -> Select[Any]:
-    """`measurements` of the candidates of a template that need not be tried again."""
+    """Select `measurements` of a template's candidates that need not be tried again."""
     table = schema.measurements.c
     return (
         measurements()
@@ -83,7 +83,7 @@ def trials_of(operator_key: str, template: str, device_key: str, threads: int, c
 
 
 def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None) -> Select[Any]:
-    """The newest timing of a model, a complete one first, with its settings, for `convert.stored_timing`."""
+    """Select the newest timing of a model, complete ones first, with its settings, for `convert.stored_timing`."""
     table, wanted = schema.model_timings, schema.settings.c
     return (
         select(table, *labelled(schema.settings))
@@ -96,8 +96,8 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
 
 
 def runs() -> Select[Any]:
-    """Complete timings as of `model_timing`, of all models: when each was stored, the fields of `ModelIdentity` and the
-    device. Rows of one model stand together, by thread count; of each the newest comes first."""
+    """Select complete timings of all models as in `model_timing`, with the time of storage, the fields of
+    `ModelIdentity` and the device. Rows of one model are consecutive, by thread count, the newest first."""
     timing, wanted, model, device = (
         table.c for table in (schema.model_timings, schema.settings, schema.models, schema.devices)
     )
@@ -115,7 +115,7 @@ def runs() -> Select[Any]:
 
 
 def counts() -> Select[Any]:
-    """One row: how many rows of each kind there are."""
+    """Select one row with the number of rows of each kind."""
     tables = (schema.devices, schema.models, schema.operators, schema.schedules, schema.model_timings)
     columns = [select(func.count()).select_from(t).scalar_subquery().label(t.name) for t in tables]
     result = schema.measurements.c

@@ -16,14 +16,14 @@ _READS, _WRITES = "SELECT", "SELECT, INSERT, UPDATE, DELETE"
 
 
 def allow(db: str, role: str, *, writes: bool) -> str:
-    """Let a role read a dataset, or write to it too; it is made where it does not exist, with a password of its own.
+    """Let a role read a dataset, or also write to it; a missing role is created with a new password.
 
-    A role that writes may not change the tables: they belong to whoever made them, and only that role brings them to a
-    newer version. Tables that a newer version adds are allowed by calling this again.
+    A role that writes cannot change the tables: they belong to the role that created them, and only that role can
+    upgrade them. Call this again for tables that a newer version adds.
 
     Args:
-        db: address of the dataset, as a role that may make roles.
-        role: its name.
+        db: address of the dataset, as a role that may create roles.
+        role: name of the role.
 
     Returns:
         The dataset's address for the role; with the password only where the role was made now.

@@ -17,14 +17,14 @@ class Row:
     """One measurement to store.
 
     Attributes:
-        operator_key: workload key of an operator that is stored already.
-        device: where it ran; stored along where it is new.
+        operator_key: workload key of a stored operator.
+        device: device of the measurement; stored with it if it is new.
         measurement: all samples so far, not only the new ones.
-        model_key: the model that left the caches as they were; empty unless ``settings.cache`` is ``model``.
-        complete: False for a check point of a measurement that is still going on.
-        machine_state: of a failure, how the machine was; plain JSON values.
-        measured_at: when it was measured, UTC, ISO 8601; None: now.
-        run_id: identifier of the run that measured it; None where it is not known.
+        model_key: the model in which the operator was measured; empty unless ``settings.cache`` is ``model``.
+        complete: False for a checkpoint of a measurement that is still running.
+        machine_state: for a failure, the state of the machine; plain JSON values.
+        measured_at: time of the measurement, UTC, ISO 8601; None: now.
+        run_id: identifier of its run; None if unknown.
     """
 
     operator_key: str
@@ -44,8 +44,8 @@ class ModelIdentity:
     """Identity of a model in the dataset.
 
     Attributes:
-        key: fingerprint of its content and of everything that decides what the compiler makes of it.
-        label: name of the run that it was collected in; empty where none was given.
+        key: fingerprint of its content and of everything that changes what the compiler generates from it.
+        label: label of the run that collected it; empty without one.
     """
 
     key: str
@@ -63,14 +63,13 @@ class Model(ModelIdentity):
     """One lowered model.
 
     Attributes:
-        device_key: the device that it was lowered for; None where that is not known.
-        notes: what the user should know about the model.
-        base_key: the same without the schedule records; None where an older version stored it.
-        asked: computations that its build looked for schedule records of (`building.build.BuiltModel.asked`).
-        recipe: how to build it again (`building.recipe.Recipe`), plain values; None where that is not known.
-        reads: for each call of an operator, by its position, the calls whose outputs it reads; None where that is not
-            known.
-        outputs_agree, outputs_error, outputs_reference: see `Agreement`; None where an older version stored it.
+        device_key: the device that it was lowered for; None if unknown.
+        notes: notes about the model for the user.
+        base_key: the key without the schedule records; None in rows of older versions.
+        asked: computations for which its build queried schedule records (`building.build.BuiltModel.asked`).
+        recipe: how to build it again (`building.recipe.Recipe`), plain values; None if unknown.
+        reads: for each call of an operator, by position, the calls whose outputs it reads; None if unknown.
+        outputs_agree, outputs_error, outputs_reference: see `Agreement`; None in rows of older versions.
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """
@@ -89,7 +88,7 @@ class Model(ModelIdentity):
 
     @property
     def agreement(self) -> Agreement | None:
-        """Agreement of the outputs with those of the model's framework; None in rows of older versions."""
+        """Return the agreement of the outputs with those of the model's framework; None in rows of older versions."""
         if self.outputs_reference is None:
             return None
         return Agreement(self.outputs_agree, self.outputs_error, self.outputs_reference)
@@ -97,7 +96,7 @@ class Model(ModelIdentity):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredMeasurement:
-    """One measurement as it was stored; see `Row`.
+    """One measurement as stored; see `Row`.
 
     Attributes:
         measured_at: when it was stored, by the clock of the machine that stored it: UTC, ISO 8601.
@@ -116,12 +115,12 @@ class StoredMeasurement:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredTiming:
-    """The timing of a whole model as it was stored.
+    """The timing of a whole model as stored.
 
     Attributes:
         measured_at, run_id: as in `StoredMeasurement`.
-        project_revision, user_revision: git's, of op_profiler and of the folder that the command ran in; None where
-            there is none.
+        project_revision, user_revision: git revisions of op_profiler and of the folder in which the command ran; None
+            if there is none.
     """
 
     model_key: str
@@ -137,16 +136,16 @@ class StoredTiming:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Something that was measured without getting a time.
+    """A measurement without a time.
 
     Attributes:
         operator_name: None for a whole model.
-        model_key: empty outside a model, and of a model that was quarantined (`op_profiler.dataset.put_aside`).
-        cause: whether trying again may help.
-        machine_state: as in `Row`; None where it is not known.
-        failed_at: the last time, UTC, ISO 8601.
-        run_id: identifier of the run that failed the last time; None where it is not known.
-        timed_at: when the time was stored that is there all the same; None where there is none.
+        model_key: empty outside a model, and for a quarantined model (`op_profiler.dataset.put_aside`).
+        cause: whether the machine or the operator caused the failure; after the former, another try may succeed.
+        machine_state: as in `Row`; None if unknown.
+        failed_at: time of the latest failure, UTC, ISO 8601.
+        run_id: identifier of the run of the latest failure; None if unknown.
+        timed_at: time of storage of an existing time; None if there is none.
     """
 
     operator_name: str | None
@@ -166,12 +165,12 @@ class CorunMember:
     """One operator of a group that ran side by side, with its times in isolation.
 
     Attributes:
-        operator_key: workload key of an operator that is stored already.
-        settings: how it ran in the group; alone it had the same.
-        model_key: the model that it was part of; empty outside a model.
-        alone_samples_us, together_samples_us: raw samples, microseconds per call. The latter are empty where `error` is
-            set.
-        error: why there is no time of it in the group; None where there is one.
+        operator_key: workload key of a stored operator.
+        settings: its settings in the group; in isolation they were the same.
+        model_key: the model that it belongs to; empty outside a model.
+        alone_samples_us, together_samples_us: raw samples in isolation and in the group, microseconds per call. The
+            latter are empty if `error` is set.
+        error: why there is no time in the group; None if there is one.
     """
 
     operator_key: str
@@ -189,12 +188,12 @@ class CorunMember:
 
     @property
     def together_median_us(self) -> float | None:
-        """Median of the samples in the group; None where there are none."""
+        """Return the median of the samples in the group; None without samples."""
         return statistics.median(self.together_samples_us) if self.together_samples_us else None
 
     @property
     def slowdown(self) -> float | None:
-        """Median in the group over the median in isolation; None if one is missing."""
+        """Return the median in the group divided by the median in isolation; None if one is missing."""
         alone, together = self.alone_median_us, self.together_median_us
         return together / alone if alone and together is not None else None
 
@@ -204,10 +203,10 @@ class Corun:
     """Operators that ran side by side.
 
     Attributes:
-        device_key: where.
-        members: in any order; the same operator may be there more than once.
-        load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
-        foreign_load: True where samples were taken under background load and repeating did not help.
+        device_key: device of the measurement.
+        members: in any order; an operator may be a member more than once.
+        load_before, load_after: share (0 to 1) of the cores in use, or of the GPU, that other processes used.
+        foreign_load: True if samples were taken under background load and repeating did not help.
         measured_at: when it was stored, UTC, ISO 8601.
     """
 

@@ -1,10 +1,10 @@
 """The tables on SQLite and PostgreSQL, and the only place where a column is declared.
 
-A column with a `doc` is one of the flat tables too (`flat`), and so of every export, of ``--where`` and of the
+A column with a `doc` is also in the flat tables (`flat`), and thus in every export, in ``--where`` and in the
 documentation. `migrations` adds it to datasets of older versions.
 
-Nested values are JSON in text columns: PostgreSQL's own JSON type refuses the infinities that attributes of ``clip``
-and pooling hold. Units are in the names of the columns.
+Nested values are JSON in text columns, because PostgreSQL's own JSON type rejects infinities, which attributes of
+``clip`` and pooling contain. Names of columns contain their units.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 
 VERSION = 6
-"""Version of the tables below; counts up with every change to them."""
+"""Version of the tables below; it increases with every change to them."""
 
 metadata = MetaData()
 
@@ -67,7 +67,7 @@ class Json(types.TypeDecorator[Any]):
 
 
 class SamplesType(Json):
-    """Times, one list a round, as JSON text."""
+    """Times as JSON text, one list per round."""
 
     cache_ok = True
 
@@ -321,7 +321,7 @@ explanations = Table(
     _column("found", Json, nullable=False),  # `analysis.explain.explanation.OperatorExplanation`
     _column("explained_at", Text, nullable=False),
 )
-"""What ``op-profiler explain`` found last of a model's operators."""
+"""The latest results of ``op-profiler explain`` for a model's operators."""
 
 measurements = Table(
     "measurements",
@@ -377,7 +377,7 @@ failures = Table(
     Index("failures_of_measured", "measured_key"),
     Index("failures_of_model", "model_key"),
 )
-"""Every failure, also of what has a time from before or afterwards; the same one again renews when and how."""
+"""Every failure, also of operators with an earlier or later time; repeated failures renew their time and state."""
 
 coruns = Table(
     "coruns",

@@ -14,7 +14,7 @@ def labelled(table: Table) -> list[Any]:
 
 
 def insert(connection: Connection, table: Table) -> Any:
-    """Return an INSERT that can state what happens to existing rows."""
+    """Return an INSERT that can define what happens to existing rows."""
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
 
@@ -27,7 +27,7 @@ def insert(connection: Connection, table: Table) -> Any:
 def upsert(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: Sequence[str] = ()
 ) -> None:
-    """Insert rows; of those that are there already, renew the columns `replace`."""
+    """Insert rows; in existing rows, update the columns `replace`."""
     if not rows:
         return
     statement, keys = insert(connection, table), list(table.primary_key.columns)

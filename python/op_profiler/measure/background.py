@@ -1,4 +1,4 @@
-"""What keeps this machine's processor busy before anything is measured on it."""
+"""Reports which processes use this machine's processor before a measurement begins."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import psutil
 from op_profiler.measure.load import MINIMUM_SECONDS, CoreMeter
 
 _SECONDS = 0.4
-"""Of the second look, which names processes: the first one, of a quiet machine, costs less."""
+"""Duration of the second reading, which names processes. The first reading, which is enough on a quiet machine, is
+shorter."""
 _MOST_NAMED = 3
 _LEAST_SHARE = 0.05
-"""Of a core, that a process uses to be named."""
+"""A process is named if it uses at least this share of a core."""
 
 
 def tell_background(cores: Collection[int], say: Callable[[str], None]) -> None:
-    """Say which processes disturb what is about to be measured on cores of this machine; nothing where none does."""
+    """Print which processes would disturb a measurement on cores of this machine; print nothing if there are none."""
     meter = CoreMeter(cores)
     if not _disturbed(meter, MINIMUM_SECONDS):
         return
@@ -41,7 +42,7 @@ def _disturbed(meter: CoreMeter, seconds: float) -> bool:
 
 
 def _seconds_of_processes() -> dict[tuple[int, str], float]:
-    """Processor time so far of all processes but this one, by number and name."""
+    """Return the processor time so far of all processes except this one, by number and name."""
     found = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it ended, or is another user's

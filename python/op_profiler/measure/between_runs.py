@@ -1,8 +1,8 @@
 """Times at the reference state of the machine, and between-run intervals.
 
-The interval of a run's median (`statistics.median_interval`) says how well that run knows its own median. Another run
-comes to another median: its tensors lie elsewhere in memory, and the machine is in another state. Both are estimated
-here from what one run sees, and from the states that the machine was in before.
+The interval of a median (`statistics.median_interval`) is its precision within one run. The median of another run
+differs more, because its tensors are at other addresses and the machine is in another state. Both effects are estimated
+here, from the windows of one run and from the states of the machine in earlier runs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from op_profiler.files import atomic_file
 from op_profiler.measure.measurement import Device
 
 _QUIET = 0.1
-"""Neighbours only ever slow a machine down, for milliseconds to minutes: the fastest tenth met few of them."""
+"""Background load only slows a machine down, for milliseconds to minutes; it affects few of the fastest tenth of the
+rounds."""
 _RUNS_KEPT = 100
 FEWEST_RUNS = 5
-"""Earlier runs of a machine from which on they tell what is usual on it."""
+"""Number of earlier runs from which the usual state of a machine is known."""
 _FEWEST_WINDOWS = 4
 _NORMAL = 1.4826
-"""Median absolute deviation to standard deviation, of a normal distribution."""
+"""Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 _TWO_SIDED_95 = 1.96
 
 
@@ -33,10 +34,10 @@ class MachineState:
     """State of the machine during a run, relative to its reference state.
 
     Attributes:
-        deviation: logarithm of each probe kernel's time over its usual one, shape (2,): arithmetic, memory; 0 where it
-            is within what is usual.
+        deviation: logarithm of each reference kernel's time over its usual time, shape (2,): arithmetic, memory; 0 if
+            it is within the usual spread.
         spread: standard deviation of that logarithm over the runs so far, shape (2,).
-        runs_before: how many there were.
+        runs_before: number of these runs.
     """
 
     deviation: np.ndarray
@@ -46,7 +47,7 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """Fields of `Measurement` in microseconds; None where a run has too few windows."""
+    """Fields of `Measurement` in microseconds; None if the run has too few windows."""
 
     steady_us: float
     steady_low_us: float | None = None
@@ -56,15 +57,15 @@ class BetweenRuns:
 
 
 class History:
-    """The states that a machine was found in: a line a run, in the cache folder.
+    """The states of a machine in earlier runs, stored in the cache folder with one line per run.
 
     Args:
         device: the machine.
-        threads: of the runs.
-        sizes_bytes: of the probe's data; readings of other sizes are others.
+        threads: thread count of the runs.
+        sizes_bytes: sizes of the data of the reference kernels; times of other sizes are stored separately.
 
     Attributes:
-        path: of its file.
+        path: path of the file.
     """
 
     def __init__(self, device: Device, threads: int, sizes_bytes: Sequence[int]) -> None:
@@ -84,7 +85,7 @@ class History:
         return MachineState(difference * kept, spread, len(before))
 
     def add(self, probe_us: np.ndarray) -> None:
-        """Keep the state of a finished run; a cache that cannot be written costs the entry."""
+        """Store the state of a finished run. If the cache cannot be written, nothing is stored."""
         runs = [*self._read(), np.log(np.quantile(probe_us, _QUIET, axis=0)).tolist()][-_RUNS_KEPT:]
         try:
             with atomic_file(self.path) as partial:
@@ -109,17 +110,17 @@ def between_runs(
 ) -> BetweenRuns:
     """Return the time at the reference state, and the between-run intervals.
 
-    The time at the usual state is that of the quiet rounds, with what the state differs from the usual one taken off:
-    a mean of the probe's two logarithms by what the operator waits for. Another run's value differs by as much as one
-    window of this run (other memory, another moment) and as the machine's states do: both are standard deviations on
-    a logarithmic scale, and add up in squares.
+    The time at the reference state is that of the quiet rounds, divided by the deviation of the machine from its
+    reference state: the mean of the deviations of both reference kernels, weighted by `shares`. The value of another
+    run differs by the spread between the windows of this run (other memory, another moment) and by the spread of the
+    machine's states. Both are standard deviations on a logarithmic scale, and their squares are added.
 
     Args:
         rounds_us: shape (rounds,), microseconds.
-        window_rounds: rounds of each window, in order; the sum is at most the number of rounds, and what is before the
-            first window (of an earlier process) counts as a window.
-        shares: how much arithmetic and memory are waited for, shape (2,), sum 1.
-        median_us: of the quiet ones among the rounds; None: of all.
+        window_rounds: number of rounds of each window, in order. Their sum is at most the number of rounds; rounds
+            before the first window (of an earlier process) count as a window.
+        shares: shares of arithmetic and memory in the operator's time, shape (2,), sum 1.
+        median_us: median of the quiet rounds; None: use the median of all rounds.
     """
     median_us = float(np.median(rounds_us)) if median_us is None else median_us
     quiet_us = float(np.quantile(rounds_us, _QUIET) / np.exp(shares @ state.deviation))
@@ -144,8 +145,8 @@ def between_runs(
 
 
 def waits(flops: float, moved_bytes: float, device: Device, threads: int) -> np.ndarray:
-    """Shares of arithmetic and of memory in what an operator waits for, by the device's peaks at the nearest thread
-    count, shape (2,); halves where they are not known."""
+    """Return the shares of arithmetic and memory in an operator's time, by the device's peaks at the nearest thread
+    count, shape (2,); halves if the peaks are unknown."""
     peaks = device.properties.get("peaks")
     if not peaks or not flops + moved_bytes:
         return np.array([0.5, 0.5])
@@ -155,5 +156,5 @@ def waits(flops: float, moved_bytes: float, device: Device, threads: int) -> np.
 
 
 def _robust_deviation(values: np.ndarray) -> np.ndarray:
-    """Standard deviation along the first axis, as the median absolute deviation tells it."""
+    """Return the standard deviation along the first axis, estimated from the median absolute deviation."""
     return np.asarray(_NORMAL * np.median(np.abs(values - np.median(values, axis=0)), axis=0))

@@ -1,6 +1,6 @@
 """Times of a model's heavy kernels by cache state (in the model, hot, cold) and thread count.
 
-All of them are taken in turns in one run, so that they saw the same minutes of the machine.
+All times are measured in turn in one run, so they refer to the same minutes of the machine.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ _FEWEST_ROUNDS = 7
 _SECONDS = 20.0
 _TOLD_SECONDS = 2.0
 _CHOOSING_WALKS = 7
-"""Background load only adds time: the least of so many walks orders the kernels by what the model spends on them."""
+"""Background load only adds time, so the minimum over this number of walks gives the order of the kernels by their
+time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheStateTimes:
-    """Microseconds.
+    """Times of kernels and of the whole model in microseconds.
 
     Attributes:
         kernels: by state of the caches and thread count, shape (rounds, kernels); NaN for kernels that are not heavy.
         whole: by thread count, shape (rounds,).
-        heavy: numbers of the kernels that make up most of the model.
-        foreign_load: whether others used the machine meanwhile; None where that cannot be told.
+        heavy: numbers of the kernels that take most of the model's time.
+        foreign_load: whether there was background load during the measurement; None if it cannot be read.
     """
 
     kernels: dict[tuple[Cache, int], np.ndarray]
@@ -50,8 +51,9 @@ def time_cache_states(
     """Measure the times in all cache states, in rounds.
 
     Args:
-        counts: thread counts, 1 among them; cold times are taken at the largest.
-        choose: told every kernel's time in the model at the largest count, answers which are heavy.
+        counts: thread counts, including 1; cold times are measured at the largest.
+        choose: gets the time of every kernel in the model at the largest thread count and returns the numbers of the
+            heavy ones.
     """
     most = max(counts)
     overhead_us = _overhead_us(machine, model, most)
@@ -90,7 +92,7 @@ def time_cache_states(
 
 
 def _walk(machine: Machine, model: LoadedModel, state: Cache, threads: int, timed: list[bool] | None) -> np.ndarray:
-    """One walk after a run that settles the threads."""
+    """Run the model once untimed, then walk over its kernels."""
     machine.threads.use(threads)
     model.run_model()
     return np.array(model.walk(state, timed or [True] * len(model.labels)))

@@ -15,13 +15,14 @@ _OF_ALL_MEMORY, _OF_FREE_MEMORY = 32, 2
 
 
 def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> int:
-    """Return the total size of the data caches of these cores, shared ones once; 0 where the kernel reports none.
+    """Return the total size of the data caches of these cores, shared caches counted once; 0 if the kernel reports
+    none.
 
-    A virtual machine may be told the caches of its whole host, for every core anew.
+    In a virtual machine, the kernel may report the caches of the whole host for every core.
 
     Args:
-        cores: by their numbers.
-        sysfs: where the kernel's files are.
+        cores: numbers of the cores.
+        sysfs: root of the kernel's files.
     """
     sizes: dict[tuple[str, frozenset[int]], int] = {}
     for core in cores:
@@ -41,8 +42,8 @@ def cache_bytes(size: str) -> int:
 
 
 def beyond_caches_bytes(wanted_bytes: int) -> int:
-    """Return `wanted_bytes`, limited to 1/32 of the installed memory (so that it is the same in every run) and to half
-    of the free memory."""
+    """Return `wanted_bytes`, limited to 1/32 of the installed memory (the same in every run) and to half of the free
+    memory."""
     installed = psutil.virtual_memory()
     total = min(installed.total, memory_limit() or installed.total)
     return min(wanted_bytes, total // _OF_ALL_MEMORY, installed.available // _OF_FREE_MEMORY)

@@ -12,10 +12,10 @@ _EVERY_SECONDS = 0.05
 
 
 class ConditionsOfWindow:
-    """Asks a machine for its state (`Machine.conditions`) every 0.05 s.
+    """Reads the state of a machine (`Machine.conditions`) every 0.05 s.
 
     Args:
-        ask: what a machine answers at a moment; None where it answers nothing.
+        ask: returns the present state of the machine; None if it reports none.
     """
 
     def __init__(self, ask: Callable[[], Readings | None]) -> None:
@@ -24,15 +24,15 @@ class ConditionsOfWindow:
         self._next = 0.0
 
     def read(self) -> None:
-        """Ask, where it is time again."""
+        """Read the state if 0.05 s have passed since the last reading."""
         if time.monotonic() >= self._next:
             found = self._ask()
             self._found += [] if found is None else [found]
             self._next = time.monotonic() + _EVERY_SECONDS
 
     def result(self) -> list[Readings]:
-        """One entry of the window, none where the machine answered nothing: numbers as medians, their extremes behind
-        ``_low`` and ``_high``; lists with all that any answer held."""
+        """Return one entry for the window, empty if the machine reports nothing. Numbers become medians, with their
+        extremes under the names with ``_low`` and ``_high``; lists contain the values of all readings."""
         merged: Readings = {}
         for name in dict.fromkeys(name for one in self._found for name in one):
             values = [one[name] for one in self._found if name in one]

@@ -1,11 +1,10 @@
 """Hardware and software counters of kernels on this processor, by ``perf_event_open``.
 
-Each thread of this process is counted by itself, TVM's pool among them, and the counts are added up. Events are read in
-groups, so that those of one group are of the same moments; where the processor has fewer counters than there are
-events, the kernel takes turns, and a count is scaled by the time that its group was there. A machine without a PMU (a
-virtual one, mostly) still has what the kernel counts by itself; why the rest is missing is told with the counts.
-
-Counting walks are walks of their own: a timed one never holds a reading.
+Each thread of this process is counted separately, including TVM's pool, and the counts are summed. Events are read in
+groups; the events of a group are counted at the same time. If the processor has fewer counters than there are events,
+the kernel alternates between the groups, and each count is scaled by the time for which its group was counted. A
+machine without a PMU, such as most virtual machines, has only the software counters; the reason for missing counters is
+stored with the counts. Counters are read in separate walks, so that no reading is part of a timed walk.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _ENABLED_AND_RUNNING, _GROUP = 1 | 2, 8
 _DISABLED, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
 _ENABLE, _OF_THE_GROUP = 0x2400, 1
 _L2_MISSES = {"GenuineIntel": 0x3F24, "AuthenticAMD": 0x0964}
-"""L2_RQSTS.MISS (Skylake and later), and L2 misses of data (Zen): the kernel has no name of its own for them."""
+"""L2_RQSTS.MISS (Skylake and later), and L2 misses of data (Zen). The kernel has no name for these events."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """One kind of event.
+    """One event to count.
 
     Attributes:
-        name: of its column.
-        kind, config: as ``perf_event_open`` takes them; None where no event of this processor is known.
-        group: events of one group are counted at the same moments.
-        of_kernel: whether the kernel's own work has to be counted too, for it happens there.
+        name: name of its column.
+        kind, config: arguments of ``perf_event_open``; None if no event of this processor is known.
+        group: number of its group; the events of a group are counted at the same time.
+        of_kernel: whether the event happens in the kernel, so that the kernel's own work has to be counted too.
     """
 
     name: str
@@ -72,9 +71,9 @@ def events(vendor: str) -> tuple[Event, ...]:
 
 EVENT_NAMES = tuple(event.name for event in events(""))
 Counted = dict[tuple[int, str | None], dict[str, Any]]
-"""Fields of `Measurement` about counters, by thread count and workload key; None: of the whole model."""
+"""Fields of `Measurement` with counters, by thread count and workload key; None: of the whole model."""
 GPU_SHARE_NAMES = ("dram_percent", "sm_percent", "occupancy_percent", "tensor_cores_percent")
-"""What is told of a GPU's kernel in their place (`op_profiler.targets.cuda.counters`)."""
+"""Names of the values that replace counters for kernels of a GPU (`op_profiler.targets.cuda.counters`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +81,8 @@ class Counts:
     """Counters of one call of a kernel, over all threads.
 
     Attributes:
-        values: by event, or by share of a GPU's peak.
-        missing: the others, and why they were not counted.
+        values: count by event, or value by share of a GPU's peak.
+        missing: the other events, and why they were not counted.
     """
 
     values: dict[str, float]
@@ -102,17 +101,17 @@ class _Group:
     descriptors: tuple[int, ...]
 
     def read(self) -> np.ndarray:
-        """Time enabled, time running (both nanoseconds), and a count an event."""
+        """Return the time enabled, the time running (both in nanoseconds), and one count per event."""
         found = struct.unpack(f"{3 + len(self.events)}Q", os.read(self.descriptors[0], 8 * (3 + len(self.events))))
         return np.array(found[1:], dtype=np.int64)
 
 
 class Counters:
-    """Open counters of threads; a context manager.
+    """Open counters of threads; use it as a context manager.
 
     Args:
-        threads: by the numbers of `/proc/self/task`; None for all that this process has now.
-        proc: where the kernel's files are.
+        threads: numbers as in `/proc/self/task`; None: all threads that this process has now.
+        proc: root of the kernel's files.
     """
 
     def __init__(self, threads: Iterable[int] | None = None, *, proc: Path = Path("/proc")) -> None:
@@ -134,7 +133,7 @@ class Counters:
                 os.close(descriptor)
 
     def of_each(self, calls: Sequence[Callable[[], object]]) -> list[Counts]:
-        """Make calls one after the other; what each of them counted."""
+        """Make calls one after the other and return the counts of each."""
         readings = [self._read()]
         for call in calls:
             call()
@@ -145,7 +144,7 @@ class Counters:
         return [group.read() for group in self._groups]
 
     def _between(self, before: list[np.ndarray], after: list[np.ndarray]) -> Counts:
-        """Summed over threads; an event whose group never had the processor's counters is missing."""
+        """Return the counts, summed over threads; an event is missing if its group was never counted."""
         values: dict[str, float] = {}
         missing = dict(self.missing)
         for group, one, other in zip(self._groups, before, after):
@@ -185,9 +184,10 @@ class Counters:
 
 
 def counts_of_calls(calls: Sequence[Callable[[], object]], walks: int) -> list[Counts]:
-    """Walk over calls several times; of each the medians over the walks, without what reading the counters counts.
+    """Walk over calls several times and return the median counts of each call, without the counts of reading the
+    counters.
 
-    Call it when all threads that take part are there.
+    All threads that execute the calls must exist before this is called.
     """
     with Counters() as counters:
         nothing = [counters.of_each([_nothing] * len(calls)) for _ in range(walks)]
@@ -210,11 +210,12 @@ def scaled(count: int, enabled: int, running: int) -> float:
 
 
 def _nothing() -> None:
-    """Called in place of a kernel."""
+    """Do nothing; called in place of a kernel."""
 
 
 def _median(counted: Sequence[Counts], nothing: Sequence[Counts]) -> Counts:
-    """Of the walks that have an event: where events take turns, a call may fall between two turns of one."""
+    """Return the median over the walks in which an event was counted: if events alternate, a call may fall between two
+    turns of an event."""
 
     def middle(of: Sequence[Counts], name: str) -> float:
         found = [one.values[name] for one in of if name in one.values]
@@ -227,7 +228,7 @@ def _median(counted: Sequence[Counts], nothing: Sequence[Counts]) -> Counts:
 
 
 def _perf_event_open(event: Event, thread: int, leader: int) -> tuple[int, int]:
-    """A descriptor, or -1 and the error number."""
+    """Return a file descriptor, or -1 and the error number."""
     number = _SYSCALL.get(platform.machine())
     if number is None or event.config is None:
         return -1, errno.ENOSYS
@@ -252,7 +253,7 @@ def _perf_event_open(event: Event, thread: int, leader: int) -> tuple[int, int]:
 
 
 def _vendor(proc: Path) -> str:
-    """``vendor_id`` of the first core; empty where it is not told."""
+    """Return the ``vendor_id`` of the first core; empty if unknown."""
     file = proc / "cpuinfo"
     lines = file.read_text().splitlines() if file.is_file() else []
     return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")

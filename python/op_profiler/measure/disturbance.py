@@ -10,34 +10,36 @@ from collections.abc import Mapping
 from typing import Any
 
 APART = 2.0
-"""Where data takes so many times as long from core to core as usual, the cores are apart; while they are near its time
-differs by half at most (`op_profiler.measure.host_state`)."""
+"""If data takes this many times as long as usual from core to core, the cores share no cache. Otherwise this time
+differs by at most half (`op_profiler.measure.host_state`)."""
 SHARED = 1.1
-"""Where arithmetic takes so many times as long as usual, a core is shared; while none is its time differs by 1 %."""
+"""If arithmetic takes this many times as long as usual, a physical core is shared. Otherwise this time differs by
+1 %."""
 
 COPIES_APART = 1.1
-"""Windows, and readings before and after them, are of different copies of the model's tensors. Copies of a model differ
-by up to a tenth (`benchmarks/placements.py`, `benchmarks/stack_places.py`): what lies further apart was disturbed."""
+"""Windows, and the readings before and after them, use different copies of the model's tensors. Copies of a model
+differ by up to a tenth (`benchmarks/placements.py`, `benchmarks/stack_places.py`); a larger difference is a
+disturbance."""
 
 _CORES_APART = "cores further apart than usual"
 CORES_SLOW = "cores slower than usual"
 BACKGROUND_LOAD = "background load"
 UNSTEADY = "unsteady"
-"""The rounds themselves lie apart (`op_profiler.measure.quiet_rounds`), whatever the reason."""
+"""The rounds are not all of one mode (`op_profiler.measure.quiet_rounds`), for whatever reason."""
 
 
 def cores_were_apart(details: Mapping[str, Any]) -> bool:
-    """Whether the cores were further apart than usual for most of a run, by the `details` of its `ModelTiming`."""
+    """Return whether cores without a common cache slowed most of a run down, by the `details` of its `ModelTiming`."""
     return _over(details.get("exchange_us"), details.get("exchange_near_us"), APART)
 
 
 def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unsteady: bool = False) -> str | None:
-    """The reasons as one text; None: nothing is known.
+    """Return the reasons as one text; None: no reason is known.
 
     Args:
         details: of the `ModelTiming` of the run.
-        stored: what a dataset has as the reasons.
-        unsteady: whether the rounds lay apart.
+        stored: reasons that the dataset stores.
+        unsteady: whether the rounds were unsteady.
     """
     reasons = set(stored.split("; ") if stored else ())
     if cores_were_apart(details):
@@ -50,13 +52,13 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
 
 
 def spoils(reasons: str | None) -> bool:
-    """Whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Slow cores are corrected
-    instead (`prediction.latency.steady_times`)."""
+    """Return whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Times on slow cores
+    are corrected instead (`prediction.latency.steady_times`)."""
     return reasons is not None and reasons != CORES_SLOW
 
 
 def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None:
-    """Why predictors and comparisons leave a time out, background load included; None where they do not.
+    """Return why predictors and comparisons exclude a time, background load included; None if they use it.
 
     Args:
         foreign_load, reasons: `foreign_load` and `disturbed_by` of the `Measurement`.
@@ -65,11 +67,11 @@ def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None
 
 
 def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
-    """What users should know of disturbed times; None where there are none.
+    """Return a warning for users about disturbed times; None if there are none.
 
     Args:
-        timings: how many times there are.
-        disturbed: how many of them have each reason of `disturbance_of`.
+        timings: number of times.
+        disturbed: number of times by reason, as of `disturbance_of`.
     """
     if not disturbed:
         return None
@@ -81,7 +83,7 @@ def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:
-    """Whether two readings of a model differ by more than its copies do; False where one is missing."""
+    """Return whether two readings of a model differ by more than its copies do; False if one is missing."""
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))
 
 

@@ -13,11 +13,11 @@ _SECONDS = 0.5
 
 
 def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[], int]) -> float | None:
-    """Millijoules of one call, idle power included; None where the counter cannot be read or did not move.
+    """Return the millijoules of one call, including idle power; None if the counter cannot be read or did not advance.
 
     Args:
         counter_mj: energy used so far.
-        run: makes some calls and answers how many; 0 where they failed.
+        run: makes some calls and returns their number; 0 if they failed.
     """
     before = counter_mj()
     started = time.monotonic()  # the counter may be slow to answer, over a network for one
@@ -33,10 +33,10 @@ def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[],
 
 @dataclasses.dataclass
 class _Zone:
-    """One counter.
+    """One energy counter.
 
     Attributes:
-        range_uj: where it starts from 0 again.
+        range_uj: value after which the counter restarts from 0.
         last_uj: the last reading.
     """
 
@@ -49,10 +49,10 @@ class _Zone:
 class Rapl:
     """The counters of the processor packages, which Linux shows as power-capping zones.
 
-    Of the zones only packages count: ``psys`` is the whole platform and holds them, and the zones inside a package
-    (``core``, ``uncore``) are parts of it. ``dram`` is no part of it on servers, but few machines have it, so it is
-    left out, and energies of two machines mean the same. The zones of ``intel-rapl-mmio`` are the same packages once
-    more (https://docs.kernel.org/power/powercap/powercap.html).
+    Only packages are counted. ``psys`` is the whole platform and includes them; the zones inside a package (``core``,
+    ``uncore``) are parts of it. On servers ``dram`` is not part of the package, but few machines report it, so it is
+    left out to make energies of two machines comparable. The zones of ``intel-rapl-mmio`` are the same packages again
+    (https://docs.kernel.org/power/powercap/powercap.html).
 
     Args:
         root: folder of the zones.
@@ -72,10 +72,10 @@ class Rapl:
             self.description = f"no package counter in {root}"
 
     def energy_mj(self) -> float | None:
-        """Millijoules of all packages since this was made; None where there is no counter.
+        """Return the millijoules of all packages since this object was created; None if there is no counter.
 
-        A counter that has started from 0 again is told from its last reading, so both readings of a difference lie less
-        than a range apart: about twenty minutes on a server that takes 200 W.
+        A counter that restarted from 0 is recognised by its last reading. Two readings must therefore be less than a
+        full range apart, about twenty minutes on a server that takes 200 W.
         """
         if not self._zones:
             return None

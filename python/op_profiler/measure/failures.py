@@ -1,4 +1,4 @@
-"""The cause of a failure: the machine and its setup, or the operator."""
+"""Classifies the cause of a failure: the machine and its setup, or the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from op_profiler.cores import available_cores
 Cause = Literal["machine", "operator"]
 
 TWICE = "twice: "
-"""Stands before the failure of what took its machine down again when it was tried again."""
+"""Prefix of the failure of an operator that ended the session of its machine twice."""
 
 _OF_THE_MACHINE = re.compile(
     r"""asked\ for\ \d+\ threads                            # a pool that was made for fewer, or a limit on processes
@@ -39,9 +39,10 @@ def machine_state() -> dict[str, Any]:
 
 
 def cause_of(error: str) -> Cause:
-    """``machine`` where trying again may help: threads that were not obtained, memory, disk, time limits, a board that
-    went away, a process that was killed. ``operator`` where it fails again: it does not compile, crashes, is wrong.
+    """Return ``machine`` if another try may succeed: threads that were not obtained, memory, disk, time limits, a board
+    that disappeared, a process that was killed. Return ``operator`` if it would fail again: the operator does not
+    compile, crashes, or is wrong.
 
-    Told by the text, since this is all that TVM and a process that died leave.
+    The text decides, because TVM and crashed processes leave nothing else.
     """
     return "machine" if _OF_THE_MACHINE.search(error) and not error.startswith(TWICE) else "operator"

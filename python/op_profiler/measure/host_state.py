@@ -1,12 +1,12 @@
 """The state of the host below a virtual machine: cores without a common cache, and shared physical cores.
 
-A hypervisor moves the virtual cores of a guest between physical ones. For seconds to minutes two of them may share no
-cache: data that one wrote then takes five times as long to the other, and kernels that read what their neighbours on
-other cores wrote take two to four times as long. Neither arithmetic nor memory gets slower. So a kernel that does
-nothing but read what the other cores wrote is timed beside the rounds.
+A hypervisor moves the virtual cores of a guest between physical cores. For seconds to minutes, two of them may share no
+cache: data that one core wrote then takes five times as long to reach the other, and kernels that read what other cores
+wrote take two to four times as long. Arithmetic and memory are as fast as before. A kernel that only reads what the
+other cores wrote is therefore timed in every window.
 
-Or two of them share one physical core, with one another or with another guest: arithmetic then takes up to twice as
-long. The compute kernel of the steadiness probe tells.
+Or two virtual cores, also of different guests, share one physical core: arithmetic then takes up to twice as long,
+which the arithmetic reference kernel shows.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from op_profiler.measure.quiet_rounds import scatter
 from op_profiler.measure.steadiness import SteadinessProbe
 
 _PERCENT = 100.0
-"""Files of usual times hold three decimals."""
+"""Files of usual times store three decimals."""
 
 
 _QUIET = 0.25
-"""Nobody disturbs most of the time: of all times the quantile that tells how long the kernel then takes."""
+"""Quantile of all times that is the usual time of a kernel: most of the time nothing disturbs it."""
 _RUNS_KEPT = 100
 
 
 class HostState:
-    """Whether the cores are apart, or shared, more than they usually are.
+    """Detects cores that share no cache, or share a physical core, more than usual.
 
     Args:
-        probe: has the kernels.
+        probe: the reference kernels.
         device: the machine.
-        threads: thread counts of the run. The largest exchanges data; at one thread nothing is exchanged.
+        threads: thread counts of the run. Data is exchanged at the largest, unless that is one thread.
     """
 
     def __init__(self, probe: SteadinessProbe, device: Device, threads: Sequence[int]) -> None:
@@ -50,30 +50,30 @@ class HostState:
         self._exchanging = UsualTime(device, self._most, "exchange", probe.exchanged_bytes)
 
     def exchanged_us(self) -> list[float]:
-        """One reading of how long data takes between cores, microseconds, where the largest thread count is set; none
-        where that is 1."""
+        """Return one time of the exchange between cores in microseconds, if the largest thread count is set; empty if
+        it is 1."""
         if self._most == 1:
             return []
         self._exchanging.add(time_us := self._probe.exchanged_us())
         return [time_us]
 
     def add(self, computed_us: Mapping[int, float]) -> None:
-        """Readings of the compute kernel by thread count, microseconds."""
+        """Add times of the arithmetic reference kernel by thread count, microseconds."""
         for threads, time_us in computed_us.items():
             self._computing[threads].add(time_us)
 
     def disturbs(self, computed_us: Mapping[int, float], exchanged_us: Sequence[float]) -> bool:
-        """Whether the cores were further apart, or slower, than usual while this was read."""
+        """Return whether the exchange or the arithmetic was slower than usual in these readings."""
         apart = any(self._exchanging.exceeded(time_us, APART) for time_us in exchanged_us)
         return apart or any(self._computing[n].exceeded(time_us, SHARED) for n, time_us in computed_us.items())
 
     def noise(self, threads: int) -> float:
-        """Noise of this machine at a thread count: the usual scatter of the compute kernel over the windows of a run,
-        as the standard deviation of its logarithm. 0 before the first run of enough windows."""
+        """Return the noise of this machine at a thread count: the usual scatter of the arithmetic reference kernel over
+        the windows of a run, as the standard deviation of its logarithm. 0 before the first run with enough windows."""
         return (self._scatter[threads].usual_us or 0.0) / _PERCENT
 
     def keep(self) -> None:
-        """Leave what was read to later runs."""
+        """Store the readings for later runs."""
         for threads, computing in self._computing.items():
             found = scatter(np.log(computing.times_us))
             if found is not None:
@@ -82,8 +82,8 @@ class HostState:
             usual.keep()
 
     def told(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
-        """Return what the dataset stores of a run at a thread count, in microseconds: the usual times, and medians of
-        readings that are not stored otherwise."""
+        """Return what the dataset stores about a run at a thread count, in microseconds: the usual times, and the
+        medians of readings that are not stored elsewhere."""
         usual_us, near_us = self._computing[threads].usual_us, self._exchanging.usual_us
         found = {} if usual_us is None else {"compute_usual_us": round(usual_us, 3)}
         if not exchanged_us or near_us is None:
@@ -95,15 +95,16 @@ class HostState:
 
 
 class UsualTime:
-    """Times of one kernel at one thread count: of this run, and one of each run before it (a file in the cache folder).
+    """Times of one kernel at one thread count: all of this run, and one for each earlier run (in a file of the cache
+    folder).
 
-    A run counts once, however often it reads: one that waits for a quiet moment reads many others.
+    Each run counts once, so that a run that waits for a quiet moment does not outweigh others.
 
     Args:
         device: the machine.
-        threads: that are set.
-        kernel: its name.
-        size_bytes: of its data; times of another size are others.
+        threads: thread count.
+        kernel: name of the kernel.
+        size_bytes: size of its data; times of other sizes are stored separately.
 
     Attributes:
         times_us: the readings of this run.
@@ -116,7 +117,7 @@ class UsualTime:
 
     @property
     def usual_us(self) -> float | None:
-        """Time of the kernel in quiet runs; None before the first reading."""
+        """Return the time of the kernel in quiet runs; None before the first reading."""
         runs = self._earlier_us + ([self._of_run_us] if self.times_us else [])
         return float(np.quantile(runs, _QUIET)) if runs else None
 
@@ -134,7 +135,7 @@ class UsualTime:
         return usual_us is not None and time_us > factor * usual_us
 
     def keep(self) -> None:
-        """Leave what was read to later runs; a cache that cannot be written costs the entry."""
+        """Store the readings for later runs. If the cache cannot be written, nothing is stored."""
         if not self.times_us:
             return
         runs = [*self._earlier_us, round(self._of_run_us, 3)][-_RUNS_KEPT:]

@@ -22,11 +22,11 @@ class Runs(Protocol):
     """A function that can be called repeatedly."""
 
     def run(self) -> bool:
-        """Call it once; False where it failed."""
+        """Call the function once; return False if it failed."""
 
 
 def timed_us(call: Runs) -> float:
-    """Microseconds of one call, Python's part included; NaN where it failed."""
+    """Return the microseconds of one call, including Python's overhead; NaN if it failed."""
     started = time.perf_counter_ns()
     ran = call.run()
     stopped = time.perf_counter_ns()
@@ -34,18 +34,18 @@ def timed_us(call: Runs) -> float:
 
 
 Walk = tuple[TimedCalls, list[int]]
-"""The calls of a walk, and the numbers of the kernels' among them."""
+"""The calls of a walk, and the positions of the kernels' calls among them."""
 
 
 @dataclasses.dataclass(eq=False)
 class InPlaceKernels(abc.ABC):
-    """The kernels of a model in order over its own buffers; a part of a `LoadedModel`.
+    """The kernels of a model in order over its own buffers; the common part of `LoadedModel`s.
 
     Attributes:
-        kernels: in execution order; what computes nothing (reshapes) is not among them.
+        kernels: in execution order, without kernels that compute nothing (reshapes).
         whole: the call that runs the whole model; on a GPU, launches it.
-        flush: gives the call that flushes the tensors of a kernel from the caches; None where the build cannot.
-        stack_turn: tells from which place on the stack it is timed (`measure/stack.py`).
+        flush: returns the call that flushes the tensors of a kernel from the caches; None if the build cannot flush.
+        stack_turn: stack offset of timed calls (`measure/stack.py`).
     """
 
     kernels: tuple[BoundKernel, ...]
@@ -71,12 +71,12 @@ class InPlaceKernels(abc.ABC):
         self.whole.function()
 
     def run_model(self) -> None:
-        """Run the whole model once from another place on the stack."""
+        """Run the whole model once with another stack offset."""
         self.move_stack()
         self.run()
 
     def move_stack(self) -> None:
-        """Draw the place on the stack for the next timed calls."""
+        """Draw the stack offset of the next timed calls."""
         self.stack_turn = drawn_turn()
 
     def time_model(self) -> float:
@@ -85,11 +85,11 @@ class InPlaceKernels(abc.ABC):
 
     @property
     def labels(self) -> list[str]:
-        """The compiler's hash of each kernel, in execution order."""
+        """Return the compiler's hash of each kernel, in execution order."""
         return [kernel.label for kernel in self.kernels]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
-        """Run the kernels in order, and yield what each wrote before the next one runs."""
+        """Run the kernels in order, and yield the output of each before the next one runs."""
         for kernel in self.kernels:
             kernel.run()
             yield np.asarray(kernel.arrays[-1].numpy())
@@ -106,7 +106,7 @@ class InPlaceKernels(abc.ABC):
         return times
 
     def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> Walk:
-        """With the calls that prepare the caches."""
+        """Return the calls of a walk, including those that prepare the caches."""
         calls: list[BoundKernel] = []
         rows = []
         for kernel, wanted in zip(self.kernels, timed, strict=True):
@@ -119,7 +119,7 @@ class InPlaceKernels(abc.ABC):
         return TimedCalls(calls), rows
 
     def launch_gap_us(self) -> None:
-        """A processor runs what it calls."""
+        """Return None: on a processor nothing is launched."""
         return
 
     def repeat_kernel(self, index: int, calls: int) -> bool:

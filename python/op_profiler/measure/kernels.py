@@ -1,8 +1,8 @@
 """The kernels of a built model, called one by one in graph order on the executor's own buffers.
 
-An operator's time depends on where its tensors lie in the caches, and inside a model its neighbours decide that. So the
-kernels are run here in the order of the graph, on the storage that the graph executor itself planned and allocated
-(it hands out what it is told is an output), and each call is timed where it stands, by `TimedCalls`.
+An operator's time depends on which of its tensors are in the caches, which the preceding operators of the model
+determine. The kernels are therefore called in the order of the graph, on the storage that the graph executor planned
+and allocated (it gives access to every tensor that is declared an output), and `TimedCalls` times each call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GraphKernels(InPlaceKernels):
     Attributes (beside those of `InPlaceKernels`):
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
-        placements: what `moved` takes copies from; None where this is the only one.
+        placements: source of the copies that `moved` returns; None if this is the only copy.
     """
 
     executor: GraphExecutor
@@ -32,12 +32,12 @@ class GraphKernels(InPlaceKernels):
     placements: Placements[GraphKernels] | None = None
 
     def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
-        """Copy inputs of the model, by their names, to where it reads them."""
+        """Copy inputs of the model, by name, into its input buffers."""
         for name, value in inputs.items():
             self.executor.set_input(name, value)
 
     def moved(self) -> GraphKernels:
-        """Return the next copy of the model in other memory, or this one where there are no copies."""
+        """Return the next copy of the model at other addresses, or this one if there are no copies."""
         return self.placements.next() if self.placements is not None else self
 
     def memory_bytes(self) -> int:

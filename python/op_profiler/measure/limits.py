@@ -11,7 +11,8 @@ _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 
 
 def _patience_seconds() -> float:
-    """A shared machine is never quiet: there, 20 seconds of waiting for every model are of no use."""
+    """Return the time limit for repeating disturbed rounds. A shared machine is never quiet, so waiting 20 seconds for
+    every model may be useless there."""
     text = os.environ.get("OP_PROFILER_PATIENCE_SECONDS", "20")
     try:
         return max(float(text), 0.0)
@@ -21,17 +22,17 @@ def _patience_seconds() -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When rounds stop.
+    """Limits that end the rounds.
 
     Attributes:
-        target: relative half width of the interval of the median at which a time is settled.
-        minimum_rounds: rounds at least, however narrow the interval.
-        usual_rounds, usual_seconds: where both are exceeded, what has not converged stays so.
-        maximum_rounds: rounds at most.
-        maximum_seconds: seconds at most, once `minimum_rounds` are done.
+        target: relative half width of the interval of the median at which a time has converged.
+        minimum_rounds: least number of rounds, however narrow the interval.
+        usual_rounds, usual_seconds: if both are exceeded, rounds end without convergence.
+        maximum_rounds: largest number of rounds.
+        maximum_seconds: largest time, once `minimum_rounds` are done.
         window_seconds: shortest time over which background load is read.
-        repeat_seconds: time spent on repeating before background load, or what the host does to the cores, is accepted
-            and marked; ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
+        repeat_seconds: time for repeating rounds under background load or with disturbed cores, before they are
+            accepted and marked; ``OP_PROFILER_PATIENCE_SECONDS``, otherwise 20.
         readings: runs of the whole model before the first and after the last round; fewer of a long model.
     """
 
@@ -46,20 +47,23 @@ class Limits:
     readings: int = 5
 
     def reached(self, rounds: int, seconds: float) -> bool:
-        """Whether rounds end though they have not converged."""
+        """Return whether rounds end although they have not converged."""
         if rounds < self.minimum_rounds:
             return False
         usual = rounds >= self.usual_rounds and seconds >= self.usual_seconds
         return usual or rounds >= self.maximum_rounds or seconds >= self.maximum_seconds
 
     def progress(self, rounds: int, seconds: float) -> float:
-        """The share of the rounds that may be needed, 0 to 1."""
+        """Return the done share of the rounds that may be needed, 0 to 1."""
         usual = min(rounds / self.usual_rounds, seconds / self.usual_seconds)
         return min(max(usual, rounds / self.maximum_rounds, seconds / self.maximum_seconds), 1.0)
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Return limits of at most this many rounds: fewer once the times converge, from 7 on, or if they take long.
-        Repetitions are limited to the same time. None changes nothing."""
+        """Return limits of at most this many rounds: fewer once the times converge, from 7 rounds on, or if they take
+        long.
+
+        Repetitions are limited to the same time. None changes nothing.
+        """
         if rounds is None:
             return self
         fewest = min(rounds, _FEWEST_ROUNDS)

@@ -21,11 +21,11 @@ _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of a line 
 
 @dataclasses.dataclass(frozen=True)
 class ForeignLoad:
-    """What others did since the last reading.
+    """Background load since the last reading.
 
     Attributes:
-        share: of what is in use (cores, or a GPU), 0 to 1; None where only `disturbs` is known.
-        disturbs: whether it was enough to change times.
+        share: share of the used cores or of the GPU, 0 to 1; None if only `disturbs` is known.
+        disturbs: whether the load was high enough to change times.
     """
 
     share: float | None
@@ -33,21 +33,21 @@ class ForeignLoad:
 
 
 class LoadMeter(Protocol):
-    """Tells what others do."""
+    """Reads the background load."""
 
     def read(self) -> ForeignLoad | None:
-        """Since the last reading; None if that was too short ago to tell."""
+        """Return the load since the last reading; None if that was too short ago."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CoreLoad:
-    """Work of others, in cores.
+    """Background load, in cores.
 
     Attributes:
         near: on the cores in use and on those that share a physical core with one of them.
-        near_cores: how many these are.
+        near_cores: number of these cores.
         elsewhere: on all other cores.
-        elsewhere_cores: how many these are.
+        elsewhere_cores: number of these cores.
     """
 
     near: float
@@ -57,15 +57,16 @@ class CoreLoad:
 
 
 class CoreMeter:
-    """A `LoadMeter` of this machine's processor: what other processes, or the hypervisor, took of its cores.
+    """A `LoadMeter` of this machine's processor: processor time of other processes and of the hypervisor.
 
-    On the cores in use work of others counts from 0.15 cores on (2 % of the cores where that is more: a large server is
-    never without a daemon). Work on other cores meets ours at the memory only, so it counts from a quarter of them on.
+    On the used cores, background load disturbs from 0.15 cores on (2 % of the cores if that is more, because a large
+    server always runs daemons). Load on other cores shares only the memory with the measurement, so it disturbs from a
+    quarter of these cores on.
 
     Args:
-        cores: in use, by their numbers; this process has to run there.
-        processes: other ones that are measured, and no load.
-        proc, sysfs: where the kernel's files are.
+        cores: numbers of the used cores; this process has to run there.
+        processes: other processes that belong to the measurement and are no load.
+        proc, sysfs: roots of the kernel's files.
     """
 
     def __init__(
@@ -87,7 +88,8 @@ class CoreMeter:
         return time.monotonic(), _busy_seconds(self._stat.read_text()), sum(one.user + one.system for one in own)
 
     def cores(self) -> CoreLoad | None:
-        """Since the last reading. The kernel counts in ticks of 10 ms, so that less than 0.1 s says nothing: None."""
+        """Return the load since the last reading; None after less than 0.1 s, because the kernel counts in ticks of
+        10 ms."""
         now = self._now()
         seconds = now[0] - self._last[0]
         if seconds < MINIMUM_SECONDS:
@@ -112,7 +114,8 @@ class CoreMeter:
 
 
 def _busy_seconds(text: str) -> dict[int, float]:
-    """Seconds that each core was not idle, from /proc/stat (proc_stat(5)), which leaves out cores that are off."""
+    """Return the seconds in which each core was not idle, from /proc/stat (proc_stat(5)), which leaves out offline
+    cores."""
     tick = os.sysconf("SC_CLK_TCK")
     found = {}
     for line in text.splitlines():

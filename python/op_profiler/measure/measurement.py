@@ -15,14 +15,14 @@ CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
 
 KERNEL_UNCERTAINTY = "kernel_uncertainty_us"
-"""Name in `Device.properties`: systematic error that the times of all kernels on a GPU may have, microseconds.
-Repeating does not reduce it, so it widens both ends of their intervals. None: not measured."""
+"""Name in `Device.properties` of the systematic error of all kernel times on a GPU, microseconds. Repetitions do not
+reduce it, so it widens both ends of the intervals. None: not measured."""
 SHORT_KERNEL_US = 5.0
-"""Below, that error is a tenth of the time and more (`ModelTiming.is_short`)."""
+"""Below this time, that error is at least a tenth of the time (`ModelTiming.is_short`)."""
 
 RESOURCE_FIELDS = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
-"""Fields of `Settings` for resources that are as the machine has them (None) unless a value is asked for. What was read
-back stands in ``<name>_effective``; None where it could not be read."""
+"""Fields of `Settings` for resources. None: the resource was left as it is. ``<name>_effective`` has the value that was
+read back; None if it could not be read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """16 hex digits over every field."""
+        """Return 16 hex digits that cover every field."""
         return hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -81,7 +81,8 @@ class Settings:
         return {name: value for name, value in self._identity().items() if name not in _READ_BACK}
 
     def _identity(self) -> dict[str, Any]:
-        """Every field; of `RESOURCE_FIELDS` those that are known, so that keys are as they were before them."""
+        """Return every field; of `RESOURCE_FIELDS` only those with a value, so that keys stay as they were before these
+        fields existed."""
         fields = _fields_of(self)
         for name in (*RESOURCE_FIELDS, *map(effective, RESOURCE_FIELDS)):
             if fields[name] is None:
@@ -90,7 +91,7 @@ class Settings:
 
 
 def _fields_of(item: Settings | Device) -> dict[str, Any]:
-    """Every field, not copied: keys are asked for with every row, and ``asdict`` copies what is nested in them."""
+    """Return every field without copying: keys are computed for every row, and ``asdict`` copies nested values."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
@@ -108,9 +109,9 @@ class Device:
 
     Attributes:
         target: the full TVM target string that the code was compiled for.
-        host_fingerprint: 16 hex digits; equal on machines of one kind.
-        machine_id: distinguishes machines of one kind: the UUID of a GPU; for a host or a board, a hash of its unique
-            properties. None if unknown (imported measurements).
+        host_fingerprint: 16 hex digits; equal on machines of one hardware model.
+        machine_id: distinguishes machines of one hardware model: the UUID of a GPU; for a host or a board, a hash of
+            its unique properties. None if unknown (imported measurements).
         compiler: name of the compiler that generated the code.
         core_type: ``common`` (processor), ``SM`` (GPU) or ``IP`` (a compiled function of the user, as on an FPGA).
         properties: further plain JSON values without a column (driver, SM count, ...).
@@ -136,7 +137,7 @@ class Device:
 
     @property
     def key(self) -> str:
-        """16 hex digits; equal for two processes on the same machine with the same compiler and target.
+        """Return 16 hex digits; equal for two processes on the same machine with the same compiler and target.
 
         The clock is not part of the key, because it changes between two readings.
         """
@@ -152,7 +153,8 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """Key of the machine, independent of compiler and target; used to look up the stored times of a model."""
+        """Return the key of the machine, independent of compiler and target; used to look up the stored times of a
+        model."""
         return f"{self.host_fingerprint} {self.machine_id}"
 
 
@@ -264,10 +266,8 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Sum of operators plus waits for launches, divided by the time of the whole model, both from the same rounds.
-
-        None if one of them is missing, or if they cannot be compared (`not_a_pair`).
-        """
+        """Return the sum of operators plus waits for launches, divided by the time of the whole model, both from the
+        same rounds. None if one of them is missing, or if they cannot be compared (`not_a_pair`)."""
         return None if self.not_a_pair is not None else self._quotient
 
     @property
@@ -278,25 +278,21 @@ class ModelTiming:
 
     @property
     def launch_gap_us(self) -> float | None:
-        """Time in which the whole model waits for launches, computed from separately timed kernels and launches.
-
-        None on devices without launches.
-        """
+        """Return the time in which the whole model waits for launches, computed from separately timed kernels and
+        launches. None on devices without launches."""
         found = self.details.get("launch_gap_us")
         return None if found is None else float(found)
 
     def placement(self, threads: int) -> list[str]:
-        """Return remarks on the cores that the threads ran on (`cores.placement`).
-
-        The remarks report threads that share physical cores, and the kind of cores of a hybrid processor.
-        """
+        """Return notes on the cores that the threads ran on (`cores.placement`): threads that share physical cores, and
+        the kind of the cores of a hybrid processor."""
         physical, kinds = self.details.get("physical_cores", threads), self.details.get("core_kinds")
         shared = [f"{threads} threads on {physical} physical core{'s' * (physical != 1)}"] if physical < threads else []
         return shared + ([f"on cores of the kind {', '.join(kinds)}"] if kinds else [])
 
     @property
     def kernel_uncertainty_us(self) -> float | None:
-        """`KERNEL_UNCERTAINTY` of the device; None where it has none."""
+        """Return the `KERNEL_UNCERTAINTY` of the device; None if it has none."""
         found = self.details.get(KERNEL_UNCERTAINTY)
         return None if found is None else float(found)
 
@@ -306,23 +302,25 @@ class ModelTiming:
 
     @property
     def held_back_by(self) -> tuple[str, ...]:
-        """Reasons that limited the clock of a GPU in any window of the rounds."""
+        """Return the reasons that limited the clock of a GPU in any window of the rounds."""
         windows = self.details.get("conditions_windows") or ()
         return tuple(sorted({reason for window in windows for reason in window.get("held_back_by", ())}))
 
     @property
     def disturbed_by(self) -> str | None:
-        """Reasons that disturbed most of the run, other than background load, as one text; None without any."""
+        """Return the reasons that disturbed most of the run, other than background load, as one text; None if there are
+        none."""
         return disturbance.disturbed_by(self.details, self.whole_model.disturbed_by)
 
     @property
     def not_a_pair(self) -> str | None:
-        """Reason why the whole model and the sum of operators cannot be compared; None if they can.
+        """Return the reason why the whole model and the sum of operators cannot be compared; None if they can.
 
         They cannot be compared if they differ by more than their intervals allow and a reason is known: operators in
-        the sum were measured in another run, or a disturbance affected the two differently. (A few stalls per round are
-        in the median of the whole model, but not in the medians of its operators.) A difference without a known reason
-        is a result. They also cannot be compared if `launch_gap_us` was computed from the whole model itself.
+        the sum were measured in another run, or a disturbance affected the two differently. (If every round has a few
+        stalls, they are in the median of the whole model, but not in the medians of its operators.) A difference
+        without a known reason is a result. They also cannot be compared if `launch_gap_us` was computed from the whole
+        model itself.
         """
         quotient, whole = self._quotient, self.whole_model
         if quotient is None:
@@ -344,15 +342,17 @@ class ModelTiming:
         return None
 
     def _of_other_rounds(self, quotient: float) -> bool:
-        """Whether the rounds have another ratio than the two times: in runs of earlier versions, whose medians could be
-        of two modes. These did not count reused operators: any may be, unless every round timed every operator."""
+        """Return whether the ratio of the rounds differs from that of the two times, as in runs of earlier versions,
+        whose medians could be of two modes. These versions did not count reused operators, so any operator may be
+        reused unless every round timed every operator."""
         of_rounds = self.details.get("ratio_per_round")
         if of_rounds is None:
             return "reused_operators" not in self.details
         return abs(quotient / of_rounds - 1) > _PAIR_TOLERANCE + self._half_widths()
 
     def _half_widths(self) -> float:
-        """Half widths of the intervals of the whole model and of the rounds' ratios, relative to the whole model."""
+        """Return the half widths of the intervals of the whole model and of the rounds' ratios, relative to the whole
+        model."""
         whole = self.whole_model
         of_whole = (whole.ci_low_us, whole.ci_high_us), whole.median_us or 1.0
         of_ratio = self.details.get("ratio_per_round_ci") or (None, None), 1.0

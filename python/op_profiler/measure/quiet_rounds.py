@@ -1,19 +1,19 @@
 """Undisturbed rounds, identified by their times only.
 
-Kernels that run on several threads wait for one another by spinning. A thread that the system preempts for another
-process stalls all of them, and a run takes several times as long. Where the load of others cannot be read, or is low on
-average, only the rounds show that: they have a second, slower mode, or lie apart.
+The threads of a kernel wait for one another by spinning. If the system preempts one thread for another process, all
+threads stall, and a run takes several times as long. If the background load cannot be read, or is low on average, only
+the times of the rounds show this: they have a second, slower mode, or are widely scattered.
 
-Neighbours only ever slow a machine down, so the quiet mode is the fastest one. Rounds belong to it up to three standard
-deviations above its centre, and at most up to what copies of a model differ by (`COPIES_APART`). The deviation is the
-noise of this machine, the largest of three that are measured:
+Background load only slows a machine down, so the quiet mode is the fastest one. Rounds belong to it up to three
+standard deviations above its centre, and at most up to the difference between copies of a model (`COPIES_APART`). The
+standard deviation is the noise of this machine, the largest of three values:
 
-- the scatter of these rounds where they lie closest together;
-- the usual scatter of the reference kernel at this thread count (`HostState.noise`), from the runs before;
-- what an interval of the target's width leaves open: nothing asks for less.
+- the scatter of these rounds where they are closest together;
+- the usual scatter of the reference kernel at this thread count (`HostState.noise`), from earlier runs;
+- what an interval of the target's width allows, because no more precision is needed.
 
-A run of microseconds takes 20 % more or less each time, whoever else is there. What disturbs it lasts for hundreds of
-runs, so rounds that are shorter than a disturbance are judged in blocks that last as long, by the block's median.
+A run of microseconds varies by 20 % even on an idle machine. A disturbance lasts for hundreds of such runs, so rounds
+that are shorter than a disturbance are judged in blocks of its duration, by the median of a block.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from op_profiler.measure.disturbance import COPIES_APART
 from op_profiler.measure.samples import Samples
 
 STEADY_SHARE = 0.75
-"""Of the rounds, up to the upper quartile: below it the quartiles lie in two modes."""
+"""Least share of quiet rounds, up to the upper quartile: with fewer, the quartiles are in two modes."""
 _FEWEST_ROUNDS = 6
-"""The fewest of which a median has a 95 % interval; a mode needs as many."""
+"""The smallest number of rounds whose median has a 95 % interval; a mode needs as many."""
 _FASTEST = 0.1
-"""The fastest tenth of the rounds is of the quiet mode, as in `measure.between_runs`."""
+"""The fastest tenth of the rounds belongs to the quiet mode, as in `measure.between_runs`."""
 _BELOW_CENTRE = 1.2816
-"""Standard deviations from that quantile of a normal distribution to its centre."""
+"""Distance from that quantile of a normal distribution to its centre, in standard deviations."""
 _DEVIATIONS = 3.0
 _OF_INTERVAL = 1.96
-"""Standard deviations in half the width of a 95 % interval."""
+"""Half the width of a 95 % interval, in standard deviations."""
 _SIMULATED = 200
 _DISTURBED_US = 2000.0
-"""A process that took a core keeps it as long: Linux's scheduler hands out slices of 1.5 to 3 ms."""
+"""Duration of a disturbance: Linux's scheduler gives a process a core for 1.5 to 3 ms."""
 _MOST_OF_BLOCK = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class QuietRounds:
-    """The quiet ones among the rounds of a run at one thread count.
+    """The quiet rounds of a run at one thread count.
 
     Attributes:
-        used: the rounds that medians are of, shape (rounds,): the quiet ones, or all where these are too few.
-        share: of the rounds that are quiet, 0 to 1.
+        used: the rounds that medians use, shape (rounds,): the quiet ones, or all if these are too few.
+        share: share of quiet rounds, 0 to 1.
     """
 
     used: np.ndarray
@@ -63,25 +63,25 @@ class QuietRounds:
 
     @property
     def steady(self) -> bool:
-        """Whether the quartiles of the rounds lie in the quiet mode."""
+        """Return whether the quartiles of the rounds are in the quiet mode."""
         return self.share >= STEADY_SHARE
 
 
 def quiet_rounds(samples: Samples, *, noise: float, target: float) -> QuietRounds:
-    """Find the rounds in which both the whole model and its kernels were quiet; few rounds are all quiet.
+    """Find the rounds in which both the whole model and its kernels were quiet. If there are few rounds, all are quiet.
 
     Args:
-        noise: usual scatter of the reference kernel, standard deviation of the logarithm; 0 where it is not known.
-        target: relative half width of the interval of a median that the rounds aim at.
+        noise: usual scatter of the reference kernel, as the standard deviation of the logarithm; 0 if unknown.
+        target: relative half width of the interval of a median at which the rounds converge.
     """
     return _used(_quiet_of(samples, noise, target))
 
 
 def quiet_means(means_us: np.ndarray, *, target: float) -> QuietRounds:
-    """Find the quiet ones among times of a kernel in isolation; few are all quiet.
+    """Find the quiet times of a kernel in isolation. If there are few times, all are quiet.
 
     Args:
-        means_us: each the mean over calls that together last as long as a disturbance, shape (rounds,).
+        means_us: means over calls that together last as long as a disturbance, shape (rounds,).
         target: as of `quiet_rounds`.
     """
     if len(means_us) < _FEWEST_ROUNDS or not (means_us > 0).all():
@@ -103,15 +103,17 @@ def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float
 
 
 def as_long_as_disturbed(time_us: float) -> int:
-    """Return how many runs of this time last as long as the shortest disturbance, 1 to 64; 1 without a time."""
+    """Return how many runs of this duration last as long as the shortest disturbance, 1 to 64; 1 if the duration is
+    unknown."""
     return int(np.clip(_DISTURBED_US / time_us, 1, _MOST_OF_BLOCK)) if time_us > 0 else 1
 
 
 def scatter(logarithms: np.ndarray) -> float | None:
-    """Standard deviation of values where they lie closest together; None of fewer than `_FEWEST_ROUNDS`.
+    """Return the standard deviation of values where they are closest together; None for fewer than `_FEWEST_ROUNDS`
+    values.
 
-    The shortest interval that holds a quarter of the values lies inside one mode where several are there. Its width is
-    divided by that of as many normal values: the shortest of few values is narrow by chance.
+    The shortest interval that contains a quarter of the values is inside one mode, even if there are several. Its width
+    is divided by that of as many normal values, because the shortest interval of few values is narrow by chance.
     """
     count = len(logarithms)
     if count < _FEWEST_ROUNDS:
@@ -148,7 +150,7 @@ def _in_fastest_mode(logarithms: np.ndarray, noise: float) -> np.ndarray:
 
 
 def _shortest(rows: np.ndarray, held: int) -> np.ndarray:
-    """Of each row, the shortest interval that holds so many of its values."""
+    """Return, for each row, the width of the shortest interval that contains this many of its values."""
     ordered = np.sort(rows, axis=1)
     return np.asarray((ordered[:, held - 1 :] - ordered[:, : ordered.shape[1] - held + 1]).min(axis=1))
 

@@ -1,13 +1,15 @@
 """The rounds in which a model and its kernels are timed, interleaved over thread counts.
 
-A round times the whole model and walks through the kernels, timing each; which of the two comes first alternates.
-Thread counts are visited in turn, another one first each time: the model runs once to settle, and then come a few
-rounds, as many at each. Whole model and operators, and all thread counts, therefore see the same minute of the machine.
-Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
-operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
-machine is read, and how far apart and how fast its cores are; rounds of a window under background load, or with cores
-further apart or slower than usual, are thrown away and repeated, and kept and marked when that lasts too long. When the
-rounds end, so are the windows that are not steady (`measure.quiet_rounds`).
+A round times the whole model and walks over the kernels, timing each; which of the two comes first alternates. Passes
+visit the thread counts in turn, each pass beginning with another one. At each thread count, the model runs once
+untimed, followed by a few rounds. The whole model, its operators and all thread counts are therefore measured in the
+same minutes.
+
+Rounds repeat until the 95 % interval of the median is within 1 % for the whole model and for every heavy operator at
+every thread count, or until a limit is reached. After every window of at least 0.25 s, the background load and the
+state of the cores are read. The rounds of a window under background load, or with cores that are slower or further
+apart than usual, are discarded and repeated; after a time limit they are kept and marked. At the end of the rounds,
+unsteady windows are repeated in the same way (`measure.quiet_rounds`).
 """
 
 from __future__ import annotations
@@ -41,20 +43,21 @@ from op_profiler.targets.machine import Threads, TimedModel
 
 _RUNS_BEFORE_ROUNDS = 3
 _LONG_US = 1e5
-"""A model that takes as long brings back all that it keeps in the caches in one run."""
+"""A model that takes this long restores its cache state in one run."""
 _MOST_ROUNDS_OF_VISIT = 8
 _SHORT_ROUND_SECONDS = 1e-3
-"""Of a model of microseconds a walk through the kernels leaves other caches than a run does: the whole model is then
-1 to 2 % slower (`benchmarks/settling.py`), and a run before costs nothing."""
+"""In a model of microseconds, a walk over the kernels leaves other data in the caches than a run does: the whole model
+is then 1 to 2 % slower (`benchmarks/settling.py`), and an untimed run costs almost nothing."""
 _SECONDS_OF_SHORT_READINGS = 0.1
 _US_OF_READINGS = 2.5e5
-"""From here on another reading says little: of a model of a second five would take as long as three rounds."""
+"""Beyond this time, another reading adds little: five readings of a model of a second would take as long as three
+rounds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """End of the rounds. `settled`: for each thread count, whether every required interval converged; the loads are the
-    share of the used cores that others took."""
+    """The end of the rounds. `settled`: by thread count, whether every required interval converged. The loads are
+    shares of the used cores that other processes took."""
 
     settled: dict[int, bool]
     rounds: int
@@ -65,7 +68,8 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """Rounds that were kept: by thread count, whether they were taken under background load, and how long they took."""
+    """The rounds of a window that were kept: by thread count, whether they were measured under background load, and
+    their duration."""
 
     samples: dict[int, Samples]
     foreign: bool
@@ -73,16 +77,16 @@ class _Window:
 
 
 class Rounds:
-    """Times one loaded model.
+    """Times one loaded model in rounds.
 
     Args:
-        groups: for each kernel, the number of its operator.
-        skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
+        groups: number of the operator of each kernel.
+        skipped: whether each kernel is run without being timed, because it fails or its time is known.
         coverage: share of the time whose operators have to converge.
-        meter: of background load; None where it cannot be read.
-        probe: kernels that are timed once a window; None for none.
-        host: tells how far apart and how fast the cores are; None where nothing does.
-        conditions: what the machine answers of its state, asked between the passes of a window.
+        meter: reads the background load; None if it cannot be read.
+        probe: reference kernels, timed once a window; None if there are none.
+        host: detects slow cores and cores that share no cache; None if it cannot be detected.
+        conditions: state of the machine, read between the passes of a window.
     """
 
     def __init__(
@@ -123,12 +127,12 @@ class Rounds:
         self._before_us: dict[int, float] = {}  # the whole model before the rounds
 
     def whole_model_us(self, threads: int, rounds: Samples | None = None) -> float:
-        """Median of a few runs of the whole model, for the readings before and after the rounds.
+        """Return the median of a few runs of the whole model, for the readings before and after the rounds.
 
-        A reading whose runs lie apart, or that is slower than the rounds, is repeated as rounds are.
+        A reading is repeated like a round if its runs are scattered or if it is slower than the rounds.
 
         Args:
-            rounds: at this thread count; None before them.
+            rounds: rounds at this thread count; None before the rounds.
         """
         self._use(threads)
         rounds_us = None if rounds is None else self._quiet(threads, rounds).median_us(rounds)
@@ -151,8 +155,9 @@ class Rounds:
         return apart(low_us, high_us) or (slower and apart(median_us, rounds_us))
 
     def _reading(self) -> list[float]:
-        """Times of the whole model; of a short one, each is of another copy, and the median of as many runs as a
-        disturbance lasts. Those of the first half are left out: a core that was idle and new copies get fast first."""
+        """Return times of the whole model. For a short model, each time is the median of as many runs as a disturbance
+        lasts, on another copy. The first half of these runs is left out, because an idle core and new copies are slow
+        at first."""
         times = [self._run_alone()]
         if not times[0] < 1e6 * _SHORT_ROUND_SECONDS:
             while len(times) < self._limits.readings and sum(times) < _US_OF_READINGS:
@@ -218,10 +223,11 @@ class Rounds:
         return Outcome(settled, rounds, measured_seconds + self._repeated_seconds, *loads)
 
     def _drop_disturbed(self, samples: dict[int, Samples], kept: list[_Window]) -> list[_Window]:
-        """Forget windows that are not steady, where time is left to repeat them; all if the model was faster before.
+        """Remove windows that are not steady if there is time to repeat them; remove all if the model was faster before
+        the rounds.
 
         Args:
-            samples, kept: the same rounds; what is returned is taken out of both.
+            samples, kept: the same rounds; the returned windows are removed from both.
         """
         gone = np.zeros(len(kept), dtype=bool)
         for count, one in samples.items() if self._repeated_seconds < self._limits.repeat_seconds else ():
@@ -245,7 +251,8 @@ class Rounds:
         return dropped
 
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
-        """Rounds for at least `window_seconds`, in passes over the thread counts; failures are counted in `samples`."""
+        """Run rounds for at least `window_seconds`, in passes over the thread counts; failures are counted in
+        `samples`."""
         window = {count: Samples() for count in self._threads}
         self._move()
         exchanged_us = self._exchanged_us()
@@ -274,12 +281,12 @@ class Rounds:
         return window
 
     def _move(self) -> None:
-        """To the next copy of the model; caches have to warm up then."""
+        """Change to the next copy of the model, whose caches have to warm up."""
         self._model, self._settled_in = self._loaded.moved(), False
 
     def _load_of_window(self) -> ForeignLoad | None:
-        """What others did during a window. Few rounds of a short model end before the meter can tell, so it is given
-        the time."""
+        """Return the background load during a window. If a few rounds of a short model end before the meter can read
+        it, wait."""
         if self._meter is None:
             return None
         load = self._meter.read()
@@ -289,7 +296,7 @@ class Rounds:
         return load
 
     def _disturbed(self, window: dict[int, Samples]) -> bool:
-        """Whether the host disturbed a window."""
+        """Return whether the host disturbed a window."""
         if self._host is None:
             return False
         computed_us = {count: new.probe_us[0][0] for count, new in window.items() if new.probe_us}
@@ -297,7 +304,8 @@ class Rounds:
         return self._host.disturbs(computed_us, window[self._main].exchange_us)
 
     def _exchanged_us(self) -> list[float]:
-        """A reading of how far apart the cores are; empty where nothing tells. Its data lies in the caches then."""
+        """Return one time of the exchange between cores; empty if it is not measured. Afterwards its data is in the
+        caches."""
         if self._host is None or self._main == 1:
             return []
         self._use(self._main)
@@ -305,18 +313,18 @@ class Rounds:
         return self._host.exchanged_us()
 
     def _order(self) -> tuple[int, ...]:
-        """The thread counts of a pass: the one that the pass before ended with is still set, and comes first."""
+        """Return the thread counts of a pass. The last one of the previous pass is still set and comes first."""
         first = -self._passes % len(self._threads)
         return self._threads[first:] + self._threads[:first]
 
     def _rounds_of_visit(self, left_seconds: float) -> int:
-        """So many at each thread count that a pass fills what is left of the window, within a limit; one as long as
-        nothing was timed."""
+        """Return the number of rounds at each thread count so that a pass fills the rest of the window, within a limit;
+        one round while nothing has been timed."""
         seconds = sum(self._seconds.get(count, self._limits.window_seconds) for count in self._threads)
         return max(round(left_seconds / max(seconds, left_seconds / _MOST_ROUNDS_OF_VISIT)), 1)
 
     def _add_round(self, count: int, samples: Samples, timed: list[bool], number: int) -> None:
-        """A round at the thread count that is set, the `number`-th of a visit."""
+        """Run one round at the current thread count, the `number`-th of a visit."""
         self._prepare()
         started = time.monotonic()
         whole_us, kernels_us = self._one_round(timed, (self._passes // len(self._threads) + number) % 2 == 0)
@@ -327,13 +335,13 @@ class Rounds:
         samples.kernels_us.append(kernels_us)
 
     def _use(self, count: int) -> None:
-        """Set a thread count; its threads, and the caches of their cores, have to warm up then."""
+        """Set a thread count and run the model untimed, so that threads and caches are warm."""
         if self._at != count:
             self._pool.use(count)
             self._at, self._settled_in = count, False
 
     def _prepare(self) -> None:
-        """Before something is timed: from another place on the stack, with threads and caches settled."""
+        """Prepare a timed call: draw a stack offset, and run the model untimed if threads and caches need it."""
         if self._settled_in:
             self._model.move_stack()
         else:
@@ -344,8 +352,8 @@ class Rounds:
         self._settled_in = True
 
     def _read_state(self, window: dict[int, Samples]) -> None:
-        """The steadiness probe and the cost of a call, once a window: the probe's data pushes the model's out of the
-        caches, and it takes a few runs to bring that back."""
+        """Time the reference kernels and the call overhead once a window. Their data evicts the model's from the
+        caches, so the model runs untimed a few times afterwards."""
         for count in reversed(self._order()):  # the last one is the first of the rounds
             samples = window[count]
             self._use(count)
@@ -361,7 +369,7 @@ class Rounds:
             self._settle()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:
-        """The whole model and its kernels, in the order that is asked for."""
+        """Time the whole model and its kernels, in the requested order."""
         if whole_first:
             return self._model.time_model(), self._model.walk(self._cache, timed)
         kernels_us = self._model.walk(self._cache, timed)
@@ -373,10 +381,10 @@ class Rounds:
         return heavy_operators(samples[self._main].matrix(), self._groups, self._coverage)
 
     def _wanted(self, samples: dict[int, Samples]) -> dict[int, list[bool]]:
-        """Which kernels are timed at each thread count.
+        """Return which kernels are timed at each thread count.
 
-        In the state that the model leaves, timing a light operator costs nothing, as it has to run anyway. Hot and cold
-        cost a flush or a second call, so there the light ones are timed at the largest thread count only.
+        In the cache state of the model, timing a light operator costs nothing, because it has to run anyway. Hot and
+        cold caches cost a second call or a flush, so light operators are then timed at the largest thread count only.
         """
         able = ~self._skipped
         everywhere = able
@@ -399,7 +407,7 @@ def _fewest(samples: dict[int, Samples]) -> int:
 
 
 class no_garbage_collection:  # noqa: N801 - reads as a statement
-    """Python's collector may not run inside a sample."""
+    """Disables Python's garbage collector while samples are taken."""
 
     def __enter__(self) -> None:
         gc.collect()

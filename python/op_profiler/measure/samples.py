@@ -12,33 +12,34 @@ import numpy as np
 from op_profiler.operators.operator import Operator
 
 WHOLE_MODEL = -1
-"""Stands in `Samples.failed` for the whole model, where operators have their numbers."""
+"""Key of the whole model in `Samples.failed`; operators are keyed by their numbers."""
 
 
 def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
-    """Numbers in `Samples.failed`, by the names that ``failed_rounds`` in `ModelTiming.details` has for them."""
+    """Return the keys of `Samples.failed` for the names in ``failed_rounds`` of `ModelTiming.details`."""
     yield "model", WHOLE_MODEL
     yield from ((operator.key, number) for number, operator in enumerate(operators))
 
 
 @dataclasses.dataclass
 class Samples:
-    """Times at one thread count so far.
+    """All times so far at one thread count.
 
     Attributes:
-        whole_us: whole model, one entry a round.
-        kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
-        foreign: for each round, whether it was taken under background load that did not go away.
-        probe_us: one row a window, one column a kernel of the probe; empty where there is none.
-        window_rounds: for each of these windows, how many rounds followed the reading.
-        exchange_us: one entry a window, the longer of the readings of `HostState` before and after its rounds; empty
-            at one thread, which exchanges nothing.
-        call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
-            is nothing.
-        launch_gap_us: one entry a window, what of the whole model is waiting for launches; empty where nothing is.
-        conditions: one entry a window, the machine's state while it lasted (`ConditionsOfWindow`); empty where nothing.
-        failed: for each operator, by its number, the rounds in which a call of it failed; discarded rounds count too.
-        discarded: number of rounds that were measured and then thrown away, since something disturbed them.
+        whole_us: time of the whole model, one entry per round.
+        kernels_us: one row per round, one column per kernel; NaN if a kernel failed or was not timed.
+        foreign: one entry per round: whether it was measured under background load in spite of repetitions.
+        probe_us: one row per window, one column per reference kernel; empty if there are none.
+        window_rounds: number of rounds after each of these readings.
+        exchange_us: one entry per window, the larger of the readings of `HostState` before and after its rounds; empty
+            at one thread.
+        call_overhead_us: one entry per window, the overhead included in each time of `kernels_us`; empty if there is
+            none.
+        launch_gap_us: one entry per window, the time in which the whole model waits for launches; empty if there are no
+            launches.
+        conditions: one entry per window, the state of the machine (`ConditionsOfWindow`); empty if unknown.
+        failed: number of rounds in which a call failed, by operator number; includes discarded rounds.
+        discarded: number of rounds that were disturbed and discarded.
     """
 
     whole_us: list[float] = dataclasses.field(default_factory=list)
@@ -60,11 +61,11 @@ class Samples:
 
     @property
     def discarded_share(self) -> float | None:
-        """Share of discarded rounds among all, 0 to 1; None without a round."""
+        """Return the share of discarded rounds among all, 0 to 1; None without a round."""
         return self.discarded / (self.rounds + self.discarded) if self.rounds + self.discarded else None
 
     def extend(self, new: Samples, foreign: bool) -> None:
-        """Append the rounds of a window, all marked alike; its counts stay out."""
+        """Append the rounds of a window, all with the same mark, without its counts."""
         self.whole_us += new.whole_us
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
@@ -76,17 +77,17 @@ class Samples:
         self.conditions += new.conditions
 
     def clear(self) -> None:
-        """Forget all rounds; what was counted of them stays."""
+        """Remove all rounds; counts stay."""
         for field in dataclasses.fields(self):
             if field.name not in ("failed", "discarded"):
                 getattr(self, field.name).clear()
 
     def count_failures(self, new: Samples, groups: np.ndarray, timed: Sequence[bool]) -> None:
-        """Add the rounds of a window in which the whole model, or a call that was to be timed, failed.
+        """Add the rounds of a window in which the whole model, or a call that should have been timed, failed.
 
         Args:
             groups: as in `per_operator`.
-            timed: for each kernel, whether it was to be timed.
+            timed: for each kernel, whether it should have been timed.
         """
         failed = np.isnan(new.matrix()) & np.asarray(timed, dtype=bool)
         for group in np.unique(groups[failed.any(axis=0)]):
@@ -94,7 +95,7 @@ class Samples:
         self.failed[WHOLE_MODEL] += int(np.isnan(new.whole_us).sum())
 
     def failure(self, number: int) -> str | None:
-        """The error of what failed in any round; None of what failed in none.
+        """Return the error of an operator or of the whole model that failed in any round; None if it never failed.
 
         Args:
             number: of an operator, or `WHOLE_MODEL`.
@@ -103,7 +104,7 @@ class Samples:
         return f"failed in {count} of {self.rounds + self.discarded} rounds" if count else None
 
     def matrix(self) -> np.ndarray:
-        """Times as they were taken, shape (rounds, kernels)."""
+        """Return the measured times, shape (rounds, kernels)."""
         return np.asarray(self.kernels_us, dtype=np.float64)
 
     def sums_us(self) -> np.ndarray:
@@ -118,12 +119,12 @@ class Samples:
         return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
 
     def gap_us(self) -> float | None:
-        """Median of `launch_gap_us` over the windows; None where nothing is launched."""
+        """Return the median of `launch_gap_us` over the windows; None if there are no launches."""
         return round(float(np.median(self.launch_gap_us)), 3) if self.launch_gap_us else None
 
 
 def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Mean over the occurrences of each operator, round by round.
+    """Return the mean over the calls of each operator, round by round.
 
     Args:
         matrix: shape (rounds, kernels); NaN where a kernel was not timed.

@@ -1,16 +1,16 @@
-"""The place on the stack from which a kernel is called, drawn anew for each round.
+"""The stack offset from which a kernel is called, drawn anew for each round.
 
-A kernel keeps on the stack what does not fit into registers. A vector of 64 bytes that lies across two cache lines
-there takes longer to store and to load, and one across two pages takes very long. Where the stack is, is dealt out anew
-to every process in steps of 16 bytes; and the executor has put more on it than the loop that calls the kernels one by
-one. A convolution took 5 % longer in one process than in the next for no other reason, and 5 % longer in the model
-than by itself (`benchmarks/stack_places.py`; Mytkowicz et al., Producing wrong data without doing anything obviously
-wrong, ASPLOS 2009, found such effects first). So every round draws another place, each of the four within a cache
-line as often, and the whole model and its kernels are called from the same one of these four.
+A kernel keeps values that do not fit into registers on the stack. A vector of 64 bytes that crosses a cache line there
+takes longer to store and load, and one that crosses a page takes much longer. The start of the stack is randomised for
+every process in steps of 16 bytes, and the executor uses more of the stack than the loop that calls the kernels one by
+one. For this reason alone, a convolution took 5 % longer in one process than in the next, and 5 % longer in the model
+than in isolation (`benchmarks/stack_places.py`; Mytkowicz et al., Producing wrong data without doing anything obviously
+wrong, ASPLOS 2009, describe such effects). Every round therefore draws one of the four offsets within a cache line,
+with equal probability, and the whole model and its kernels are called with the same offset.
 
-A call is moved by more arguments than its function takes. What does not fit into registers is put on the stack by the
-caller, who also takes it away again (the calling conventions of x86-64 and of AArch64), so the function never sees it.
-How far that moves a call depends on libffi and on Python; it is measured once a process.
+The stack is moved by passing more arguments than the function takes. The caller puts arguments that do not fit into
+registers on the stack and removes them again (calling conventions of x86-64 and AArch64), so the function is not
+affected. How far the arguments move a call depends on libffi and on Python; it is measured once per process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STRIDE = 7  # so that lines that are used one after the other lie far apart
 
 
 class StackProbe:
-    """Tells where on the stack a kernel begins, as an address; with the runtime of the compiler in use."""
+    """Reads the stack address at which a kernel begins, with the runtime of the compiler in use."""
 
     def __init__(self) -> None:
         compiler = compiler_in_use()
@@ -57,7 +57,7 @@ class StackProbe:
 
 
 class StackPlaces:
-    """The places that kernels are called from, in a model and one by one, with the runtime of the compiler in use."""
+    """The stack offsets for kernels, in a model and one by one, with the runtime of the compiler in use."""
 
     def __init__(self) -> None:
         probe = StackProbe()
@@ -73,27 +73,27 @@ class StackPlaces:
         self._steps_of_model = steps
 
     def of_kernels(self, turn: int) -> More:
-        """Return the arguments for the loop with which kernels begin `turn` steps of 16 bytes lower, modulo 64.
+        """Return the additional arguments with which the loop calls kernels `turn` steps of 16 bytes lower, modulo 64.
 
         Args:
-            turn: at least 0; in which line of a page a kernel begins, depends on it as well.
+            turn: at least 0; it also decides in which cache line of a page a kernel's stack begins.
         """
         counts = self._counts[turn % _PLACES]
         return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])
 
     def of_model(self, turn: int) -> More:
-        """Return the arguments for runs of the whole model, which uses more of the stack."""
+        """Return the additional arguments for runs of the whole model, which uses more of the stack."""
         return self.of_kernels(turn - turn % _PLACES + (turn - self._steps_of_model) % _PLACES)
 
 
 @functools.cache
 def stack_places() -> StackPlaces:
-    """Return the places of this process, measured once."""
+    """Return the stack offsets of this process, measured once."""
     return StackPlaces()
 
 
 def drawn_turn() -> int:
-    """A place by chance: places in turn would fall into step with thread counts or copies in turn."""
+    """Return a random offset. A fixed sequence could coincide with the sequence of thread counts or copies."""
     return random.randrange(_TURNS)
 
 

@@ -17,10 +17,12 @@ _MINIMUM_FOR_INTERVAL = 6
 
 @functools.lru_cache(maxsize=4096)
 def _interval_ranks(count: int) -> tuple[int, int]:
-    """Zero-based ranks of the order statistics that enclose the median with at least `CONFIDENCE` probability.
+    """Return the zero-based ranks of the order statistics that enclose the median with at least `CONFIDENCE`
+    probability.
 
     The number of samples below the median is binomial(count, 1/2); see David & Nagaraja, Order Statistics, 7.1. Its
-    quantile is summed up in whole numbers: every process that measures would wait most of a second for scipy.stats.
+    quantile is computed in integers, because importing scipy.stats would take most of a second in every measuring
+    process.
     """
     ways = itertools.accumulate(math.comb(count, below) for below in range(count))
     improbable = itertools.takewhile(lambda some: some / 2**count < (1 - CONFIDENCE) / 2, ways)
@@ -29,10 +31,10 @@ def _interval_ranks(count: int) -> tuple[int, int]:
 
 
 def median_interval(samples: np.ndarray) -> tuple[float, float]:
-    """95 % confidence interval of the median, without assuming a distribution.
+    """Return the 95 % confidence interval of the median, without assuming a distribution.
 
     Args:
-        samples: shape (n,). Under 6 samples no interval of 95 % exists; (-inf, inf) is returned.
+        samples: shape (n,). For fewer than 6 samples no interval of 95 % exists, and (-inf, inf) is returned.
     """
     if len(samples) < _MINIMUM_FOR_INTERVAL:
         return -math.inf, math.inf
@@ -42,7 +44,7 @@ def median_interval(samples: np.ndarray) -> tuple[float, float]:
 
 
 def relative_half_width(samples: np.ndarray) -> float:
-    """Half the width of the interval of the median over the median; inf while there are too few samples."""
+    """Return half the width of the interval of the median divided by the median; inf for too few samples."""
     low, high = median_interval(samples)
     if not math.isfinite(low):
         return math.inf
@@ -51,17 +53,18 @@ def relative_half_width(samples: np.ndarray) -> float:
 
 
 def is_narrow(measurement: Measurement, target: float) -> bool:
-    """Whether half the interval of the median is at most this share of the median; False where there is no interval."""
+    """Return whether half the interval of the median is at most this share of the median; False if there is no
+    interval."""
     low, high, median = measurement.ci_low_us, measurement.ci_high_us, measurement.median_us
     return low is not None and high is not None and median is not None and (high - low) / 2 <= target * median
 
 
 def summarize(rows: np.ndarray, *, quiet: np.ndarray | None = None) -> Measurement:
-    """A measurement from raw samples.
+    """Return a measurement with the statistics of raw samples.
 
     Args:
         rows: shape (rounds, occurrences), microseconds per call, without NaN; at least one round.
-        quiet: which rounds the median and its interval are of, shape (rounds,); None: all.
+        quiet: mask of the rounds that the median and its interval use, shape (rounds,); None: all.
     """
     rounds = rows.mean(axis=1)
     of_median = rounds if quiet is None else rounds[quiet]
@@ -78,7 +81,7 @@ def summarize(rows: np.ndarray, *, quiet: np.ndarray | None = None) -> Measureme
 
 
 def widened(measurement: Measurement, uncertainty_us: float) -> Measurement:
-    """A measurement whose interval is wider at both ends; a time is never less than nothing."""
+    """Return a measurement with both ends of its intervals widened; times do not become negative."""
     low_us, high_us = measurement.ci_low_us, measurement.ci_high_us
     return dataclasses.replace(
         measurement,

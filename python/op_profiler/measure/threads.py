@@ -15,7 +15,7 @@ _ONE_CORE_PER_THREAD = -2
 
 
 def default_thread_counts(cores: int | None = None) -> tuple[int, ...]:
-    """Powers of two up to the usable cores, and that number: 1, 2, 4, 6 on six cores."""
+    """Return the powers of two up to the number of usable cores, and that number: 1, 2, 4, 6 on six cores."""
     cores = cores or usable_cores()
     counts = {cores}
     power = 1
@@ -26,7 +26,7 @@ def default_thread_counts(cores: int | None = None) -> tuple[int, ...]:
 
 
 def check_thread_counts(counts: tuple[int, ...]) -> None:
-    """Refuse counts that this machine cannot give.
+    """Reject thread counts that this machine cannot provide.
 
     Raises:
         UsageError: a count is under 1 or above the usable cores.
@@ -38,10 +38,10 @@ def check_thread_counts(counts: tuple[int, ...]) -> None:
 
 
 class ThreadPool:
-    """TVM's pool in this process; one instance at a time, used from one thread.
+    """TVM's thread pool in this process. Only one instance may exist at a time, and one thread uses it.
 
     Args:
-        cores: those that threads may be bound to, in this order; None for `binding_order`.
+        cores: cores to which threads may be bound, in this order; None for `binding_order`.
     """
 
     def __init__(self, cores: Sequence[int] | None = None) -> None:
@@ -54,10 +54,10 @@ class ThreadPool:
         self._configure(_ONE_CORE_PER_THREAD, len(available_cores()), [str(c) for c in available_cores()])
 
     def use(self, threads: int) -> None:
-        """Run the next kernels on the first `threads` of its cores, one thread a core.
+        """Run the next kernels on the first `threads` cores, one thread per core.
 
         Raises:
-            MeasureError: the pool took another number; a measurement would carry the wrong label.
+            MeasureError: the pool uses another number.
         """
         self._configure(_ONE_CORE_PER_THREAD, threads, [str(c) for c in self._cores[:threads]])
         effective = self.effective_threads()
@@ -72,14 +72,14 @@ class ThreadPool:
         return self._cores[:threads]
 
     def effective_threads(self) -> int:
-        """Threads that the next kernel will use, as the runtime answers."""
+        """Return the number of threads of the next kernel, as the runtime reports it."""
         return int(self._count())
 
     def effective_core_set(self) -> tuple[int, ...]:
-        """Cores on which the operating system lets this thread and the pool's workers run.
+        """Return the cores on which the operating system lets this thread and the pool's workers run.
 
-        Call it after a kernel has run: the pool starts its workers with the first one. `use` binds all workers, also
-        those that sleep, to the cores that it is given; the threads of other libraries are bound to nothing.
+        Call it after a kernel has run, because the pool starts its workers with the first kernel. `use` binds all
+        workers, also sleeping ones, to the given cores; threads of other libraries are not bound.
         """
         if not hasattr(os, "sched_getaffinity"):
             return ()

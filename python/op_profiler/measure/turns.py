@@ -1,8 +1,8 @@
-"""Locks that let one process measure on a machine at a time, whoever starts it.
+"""Locks that let only one process at a time measure on a machine, whichever user starts it.
 
-The right to measure is a lock on a file, which the operating system takes back from a process that dies. Lowering and
-compiling are load for whoever measures with the processor, so they hold the same lock, shared: several may compile at
-once, while nobody measures. Boards are shared out by their tracker.
+The lock is a file lock, which the operating system releases when a process dies. Lowering and compiling are load for
+processes that measure on the processor, so they take the same lock in shared mode: several processes may compile at
+once, but none measures meanwhile. A tracker assigns boards, so boards need no lock.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _ASK_AGAIN_SECONDS = 0.2
 PROCESSOR = "processor"
 """The lock of this machine's processor."""
 WAITING = "waiting: "
-"""Begins what is told of a wait."""
+"""Prefix of the message about a wait."""
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
 
 
 @contextlib.contextmanager
 def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Be the only one of this machine's users that measures with these.
+    """Hold the exclusive right to measure with these locks.
 
-    A process may be inside more than once; children that it starts have no part in it.
+    A process may enter this block several times; processes that it starts do not share the right.
 
     Args:
-        names: of `locks_of`.
-        say: told for whom this waits; None prints it on stderr.
+        names: names of locks, as of `locks_of`.
+        say: gets a message about the process that this one waits for; None prints it on stderr.
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
@@ -49,9 +49,9 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
 
 @contextlib.contextmanager
 def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Load the processor while nobody measures with it; nobody does where this process is inside `measuring`.
+    """Hold the shared right to use the processor for compiling; it has no effect inside `measuring`.
 
-    To be left before `measuring`, which waits until nobody compiles.
+    Leave this block before entering `measuring`, which waits until nothing compiles.
 
     Args:
         say: as in `measuring`.
@@ -100,7 +100,7 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _tell(descriptor: int, doing: str) -> bytes:
-    """Write down for those who wait who holds the lock."""
+    """Write the holder of the lock into its file, for the processes that wait."""
     since = datetime.datetime.now(datetime.timezone.utc).strftime("%H:%M:%S UTC")
     told = f"{told_command()}, since {since}, {doing}".encode(errors="replace")
     _write(descriptor, told)
@@ -128,7 +128,7 @@ def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> 
 
 
 def _open(name: str) -> int:
-    """The file that is locked, made where it is missing, so that every user may open it."""
+    """Open the lock file, and create it if it is missing, so that every user may open it."""
     given = os.environ.get(_FOLDER)
     folders = [Path(given)] if given else [_SHARED, cache_folder()]
     for folder in folders:

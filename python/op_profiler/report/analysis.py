@@ -1,6 +1,7 @@
 """Plots of an analysis: latency over a factor with turnaround points, and a map of correlations.
 
-Each is written as PNG (by matplotlib's Agg) and as SVG; no display is needed, and pyplot's global state is not touched.
+Each plot is written as PNG (by matplotlib's Agg) and as SVG; no display is needed, and pyplot's global state is not
+changed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 _CATEGORIES = 12
-"""Of a factor with more categories, those with the most samples are drawn."""
+"""Of a factor with more categories, only those with the most samples are drawn."""
 
 
 def write_plots(
@@ -34,10 +35,10 @@ def write_plots(
     turnarounds: Sequence[Turnaround],
     folder: Path,
 ) -> list[Path]:
-    """One picture an anchor and factor that has enough samples, and one map of the correlations.
+    """Write one plot for each anchor and factor with enough samples, and one map of the correlations.
 
     Args:
-        folder: created where it is missing; files of the same names are replaced.
+        folder: created if it is missing; files of the same names are replaced.
 
     Returns:
         The files, each in all of `FORMATS`.
@@ -99,7 +100,7 @@ def _factor_figure(anchor: str, frame: pandas.DataFrame, factor: Factor, curves:
 
 
 def _draw_curves(axes: Any, curves: Sequence[Turnaround]) -> None:
-    """One line an operator, relative to its cost at the smallest value; a dot where more stops paying."""
+    """Draw one line per operator, relative to its latency at the smallest value, with a dot at its turnaround point."""
     for curve in curves:
         cost = np.array(curve.cost) / curve.cost[0]
         (line,) = axes.plot(curve.values, cost, linewidth=0.8, alpha=0.6)
@@ -123,7 +124,7 @@ def _draw_categories(axes: Any, samples: pandas.DataFrame) -> None:
 
 
 def _logarithmic(axes: Any, values: Iterable[float]) -> None:
-    """A scale to base 2 with plain numbers, where the values allow one."""
+    """Use a scale to base 2 with plain numbers, if the values allow it."""
     from matplotlib.ticker import ScalarFormatter
 
     if min(values, default=0) > 0:
@@ -132,7 +133,7 @@ def _logarithmic(axes: Any, values: Iterable[float]) -> None:
 
 
 def _map_figure(found: Sequence[Correlation]) -> Any:
-    """Spearman's coefficient of the numbers (-1 to 1) beside eta of the categories (0 to 1)."""
+    """Draw Spearman's coefficient of numeric factors (-1 to 1) next to eta of categories (0 to 1)."""
     parts = [("number", "spearman", "Spearman", "RdBu_r", -1.0), ("category", "eta", "eta", "Purples", 0.0)]
     parts = [part for part in parts if any(c.kind == part[0] for c in found)]
     anchors = sorted({c.anchor for c in found})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_checked(checked: Checked) -> None:
-    """Print a row for the network and for each operator; then how many held."""
+    """Print a row for the network and for each operator, then how many intervals held."""
     everything = [*([checked.network] if checked.network else []), *checked.operators]
     headings = [
         *texts("operator"),
@@ -30,7 +30,7 @@ def show_checked(checked: Checked) -> None:
 
 
 def summary(checked: Checked) -> str:
-    """One sentence: the verdict of the network, and how many operators held."""
+    """Return one sentence: the verdict of the network, and how many operators' intervals held."""
     counted = [one for one in checked.operators if one.verdict != "disturbed"]
     held = sum(one.verdict == "held" for one in counted)
     disturbed = len(checked.operators) - len(counted)
@@ -44,12 +44,12 @@ def summary(checked: Checked) -> str:
 
 
 def interval(one: Check) -> str:
-    """The predicted interval; a lower bound where there is no upper end."""
+    """Return the predicted interval as text; a lower bound if there is no upper end."""
     return f"{_us(one.low_us)} to {_us(one.high_us)}" if one.high_us is not None else f"at least {_us(one.low_us)}"
 
 
 def show_coverage(coverage: Sequence[HeldChecks]) -> None:
-    """Print how many checks on this machine held; one row a processor, thread count, predictor and kind."""
+    """Print how many checks on this machine held, in one row per processor, thread count, predictor and kind."""
     if not coverage:
         print("no prediction was checked on this machine yet: op-profiler check MODEL")
         return

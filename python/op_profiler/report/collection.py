@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _SHORT = "~"
-"""Before a time of which the systematic error of the device is a large part."""
+"""Printed before a time of which the systematic error of the device is a large part."""
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
 
 
@@ -46,12 +46,12 @@ class Screen:
         self._task: TaskID | None = None
 
     def note(self, text: str) -> None:
-        """One line that the user should see before the results."""
+        """Print one line before the results."""
         if not self._quiet:
             self._print_error(f"note: {text}")
 
     def problem(self, text: str) -> None:
-        """One line about something that failed; printed even when quiet."""
+        """Print one line about a failure, even if quiet."""
         self._print_error(text)
 
     def _print_error(self, text: str) -> None:
@@ -69,7 +69,7 @@ class Screen:
         self._task = self._progress.add_task("starting", total=models)
 
     def step(self, description: str, done_models: float) -> None:
-        """Say what is being done, and how many models (with a fraction) are behind."""
+        """Show the current step, and how many models (with a fraction) are done."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=description, completed=done_models)
 
@@ -85,8 +85,8 @@ class Screen:
         """Print the tables of every model.
 
         Args:
-            describe: the dataset, for the two tables that describe its operators and hardware too.
-            layer_depth: for the time by layer too, how much of a layer's path is kept; 0 for all.
+            describe: the dataset, to also print the two tables that describe its operators and hardware.
+            layer_depth: to also print the time by layer: how many parts of a layer's path are kept; 0 for all.
         """
         if self._quiet:
             return
@@ -102,7 +102,7 @@ class Screen:
 
 
 def show_model(console: Console, report: ModelReport) -> None:
-    """Print the tables of one model, and what failed."""
+    """Print the tables of one model, and its failures."""
     request = report.request
     title = f"{report.label}, {request.build.precision}, {request.build.target}"
     title += request.measuring.resources_label
@@ -131,7 +131,7 @@ def show_model(console: Console, report: ModelReport) -> None:
 
 
 def _headline(report: ModelReport) -> str:
-    """What most readers want to know: how long the model takes, and whether its operators account for it."""
+    """Return the time of the model, and whether the sum of its operators accounts for it."""
     times, ratios = [], []
     for count, thread in sorted(report.threads.items()):
         timing = thread.timing
@@ -186,7 +186,7 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
 
 
 def _layers(calls: CallLayers) -> str:
-    """The first layer of the first call, and how many others are in the same kernel."""
+    """Return the first layer of the first call, and the number of other layers in the same kernel."""
     if not calls:
         return ""
     first = calls[0][0] if calls[0] else "not known"
@@ -194,7 +194,7 @@ def _layers(calls: CallLayers) -> str:
 
 
 def _launch(launches: list[dict[str, list[int]]]) -> str:
-    """Blocks and threads of the largest launch, and how many others there are."""
+    """Return blocks and threads of the largest launch, and the number of other launches."""
     if not launches:
         return "-"
     sizes = [(math.prod(one["grid"]), math.prod(one["block"])) for one in launches]
@@ -203,7 +203,7 @@ def _launch(launches: list[dict[str, list[int]]]) -> str:
 
 
 def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[str]:
-    """Latency per thread count."""
+    """Return the latency by thread count."""
     cells = []
     for count in counts:
         measurement = report.threads[count].measurements.get(operator.key)
@@ -218,7 +218,7 @@ def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[s
 
 
 def _rates(report: ModelReport, operator: Operator, counts: list[int]) -> tuple[str, str]:
-    """GFLOP/s and GB/s at the largest thread count."""
+    """Return GFLOP/s and GB/s at the largest thread count."""
     measurement = report.threads[counts[-1]].measurements.get(operator.key) if counts else None
     median_us = measurement.median_us if measurement else None
     if not median_us:
@@ -255,7 +255,7 @@ def _show_whole_model(console: Console, report: ModelReport) -> None:
 
 
 def _of_model(thread: ThreadReport, count: int) -> list[str]:
-    """Cells under `_OF_MODEL`."""
+    """Return the cells of the columns in `_OF_MODEL`."""
     timing = thread.timing
     whole = timing.whole_model if timing else None
     median_us = whole.median_us if whole else None
@@ -324,7 +324,7 @@ def _failures(report: ModelReport) -> list[tuple[Operator, str]]:
 
 
 def _show_details(console: Console, dataset: Dataset, report: ModelReport) -> None:
-    """The two tables that describe what ran: the operators with their data, and the hardware settings."""
+    """Print the two tables that describe the run: the operators with their data, and the hardware settings."""
     tables = {"operators": operator_table, "hardware settings": hardware_table}
     for title, make in tables.items():
         content = make(dataset, model_key=report.model_key)

@@ -30,7 +30,7 @@ _MOST_MODELS = 3
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Tables of what changed and of what takes long, with a line on the rest."""
+    """Print tables of changed operators and of those that take longest, with a line about the others."""
     console = screen()
     for run in comparison.runs:
         shown, rest = _told_rows(run)
@@ -49,12 +49,13 @@ def show_comparison(comparison: Comparison) -> None:
 
 
 def between(run: RunComparison) -> str:
-    """Which two runs."""
+    """Return the names of the two runs."""
     return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
 def _told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
-    """What is worth a line (whole models, changes, what takes 1 % of the time), heaviest first; a line on the rest."""
+    """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and a line
+    about the others."""
     worth = [row for row in run.rows if _is_worth_a_line(row)]
     worth.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
     left = len(run.rows) - len(worth)
@@ -62,7 +63,7 @@ def _told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
 
 
 def cells(row: Compared) -> tuple[str, ...]:
-    """Under `HEADS`."""
+    """Return the cells of the columns in `HEADS`."""
     known = (row.title, row.layer, "x".join(map(str, row.output)), str(row.threads), _share(row))
     change = row.change
     if change is None:
@@ -73,12 +74,12 @@ def cells(row: Compared) -> tuple[str, ...]:
 
 
 def words(row: Compared) -> str:
-    """What became of it, and why it might have; or why nothing can be said."""
+    """Return the judgement of a row and possible reasons; or why there is no judgement."""
     return "; ".join([judgement(row), *_reasons(row)])
 
 
 def judgement(row: Compared) -> str:
-    """What became of it; or why nothing can be said."""
+    """Return the judgement of a row; or why there is none."""
     if row.change is None:
         return row.problem
     if row.change.real is None:
@@ -89,7 +90,7 @@ def judgement(row: Compared) -> str:
 
 
 def _reasons(row: Compared) -> list[str]:
-    """What else differs, which may be why."""
+    """Return other differences between the runs, which may be the reason."""
     told: list[str] = []
     if row.change is None:
         return told
@@ -103,12 +104,12 @@ def _reasons(row: Compared) -> list[str]:
 
 
 def remarks(run: RunComparison) -> list[str]:
-    """Warnings, and what only one side has."""
+    """Return warnings, and operators that only one side has."""
     return [*(f"note: {warning}" for warning in run.warnings), *only_one_side(run)]
 
 
 def only_one_side(run: RunComparison) -> list[str]:
-    """Operators that the other side has nothing like, a line each."""
+    """Return a line for each operator without a counterpart on the other side."""
     lines = []
     for side, ones in (("before", run.only_before), ("after", run.only_after)):
         for one in ones:
@@ -118,7 +119,7 @@ def only_one_side(run: RunComparison) -> list[str]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """What it comes to, in a sentence."""
+    """Return the result of the comparison in one sentence."""
     rows = [row for _, row in comparison.rows if row.change is not None]
     real = [row for row in rows if row.change is not None and row.change.real]
     if not comparison.judged:
@@ -133,7 +134,8 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _whole_models(comparison: Comparison) -> list[str]:
-    """How much faster or slower whole models really are, the largest change first; a line on the rest."""
+    """Return how much faster or slower whole models are, for real changes, the largest first, and a line about the
+    others."""
     found = [
         (
             abs(change.change),
@@ -147,14 +149,14 @@ def _whole_models(comparison: Comparison) -> list[str]:
 
 
 def _amount(change: Change) -> str:
-    """``40.0% faster (38.0% to 42.0%)``: of the time before."""
+    """Return a change relative to the time before, such as ``40.0% faster (38.0% to 42.0%)``."""
     assert change.low is not None and change.high is not None  # it is real
     ends = sorted((abs(change.low), abs(change.high)))
     return f"{abs(change.change):.1%} {'slower' if change.slower else 'faster'} ({ends[0]:.1%} to {ends[1]:.1%})"
 
 
 def method(comparison: Comparison) -> str:
-    """How sure it is, and why."""
+    """Return how certain the result is, and why."""
     level = f"intervals of {comparison.level:.2%} each: of the changes that are called real, {1 - FALSE_SHARE:.0%} are"
     if comparison.method == "in turns":
         return f"both measured in turns on this machine; {level}"
@@ -162,7 +164,7 @@ def method(comparison: Comparison) -> str:
 
 
 def _advice(comparison: Comparison) -> str:
-    """What tells more, where that can be had."""
+    """Return how to get a more certain result, if there is a way."""
     no_turns = all(run.of_two_compilers for run in comparison.runs)
     return "" if no_turns else "; --rerun measures both in turns, and tells more"
 
@@ -187,7 +189,7 @@ def _side(run: KnownRun, with_compiler: bool) -> str:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Tables as GitHub and GitLab show them; what did not change is folded away."""
+    """Return tables in the Markdown of GitHub and GitLab; unchanged operators are in a folded section."""
     parts = [f"### op_profiler: {verdict(comparison)}"]
     for run in comparison.runs:
         shown, rest = _told_rows(run)
@@ -213,5 +215,5 @@ def _table(rows: Sequence[Compared]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Names come from models of others: neither a table nor a page may be broken by them."""
+    """Escape a name, because names come from models of others and must not break a table or a page."""
     return html.escape(text, quote=False).replace("|", "\\|").replace("`", "\\`").replace("\n", " ")

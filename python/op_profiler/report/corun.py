@@ -40,12 +40,12 @@ def tell(
     trace_file: Path | None,
     report_file: Path | None = None,
 ) -> None:
-    """Print what came of it, and write the files that are named.
+    """Print the results, and write the requested files.
 
     Args:
         quiet: print the summary only.
-        json_file: ``-`` for standard output, and nothing else is printed.
-        plan_file, trace_file, report_file: of a plan; several targets have none.
+        json_file: ``-`` for standard output; nothing else is printed then.
+        plan_file, trace_file, report_file: files for a plan; not available for several targets.
 
     Raises:
         OpProfilerError: a file cannot be written.
@@ -76,14 +76,14 @@ def tell(
 
 
 def summary(result: CorunResult | TargetsResult) -> str:
-    """The times, predicted and measured, and whether the outputs are those of running one after the other."""
+    """Return the times, predicted and measured, and whether the outputs equal those of sequential execution."""
     if not isinstance(result, CorunResult):
         return _summary_of_targets(result)
     return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
 def _show_plan(console: Console, result: CorunResult) -> None:
-    """The stages of the plan with what each operator took."""
+    """Print the stages of the plan with the time of each operator."""
     plan, graph = result.plan, result.models.graph
     rows = []
     for number, stage in enumerate(plan.stages):
@@ -120,7 +120,7 @@ def _show_plan(console: Console, result: CorunResult) -> None:
 
 
 def _show_targets(console: Console, result: TargetsResult) -> None:
-    """A row for each model with its latency on each target, transfers included."""
+    """Print a row for each model with its latency on each target, including transfers."""
     rows = [
         [model, *(f"{latency:.1f}" for latency in row)]
         for model, row in zip(result.models, result.outcome.load_us, strict=True)
@@ -130,7 +130,7 @@ def _show_targets(console: Console, result: TargetsResult) -> None:
 
 
 def _summary_of_targets(result: TargetsResult) -> str:
-    """Who runs where, the game, the times, and whether the outputs are those of one target."""
+    """Return the target of each model, the game, the times, and whether the outputs equal those of one target."""
     outcome = result.outcome
     placed = [
         p.target + (f" (cores {','.join(map(str, p.cores))})" if p.cores else "") + f": {', '.join(p.models)}"
@@ -153,7 +153,7 @@ def _summary_of_targets(result: TargetsResult) -> str:
 
 
 def _comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:
-    """The times of two ways by their names, and whether the outputs of the second one are those of the first one."""
+    """Return the times of two named ways to run the models, and whether the second has the outputs of the first."""
     timed = result.timed
     not_compared = timed.not_compared(1)
     speedup = f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3) or f' ({NO_INTERVAL})'}"
@@ -182,10 +182,10 @@ def _us(timed: TimedWays, way: int) -> str:
 
 
 def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -> int:
-    """Print and write what came of policies on the machines of a cluster, a row or an object each.
+    """Print and write the results of policies on the machines of a cluster, one row or object each.
 
     Args:
-        json_file: as of `tell`.
+        json_file: as in `tell`.
 
     Returns:
         The exit code.
@@ -205,7 +205,7 @@ def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -
 
 
 def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
-    """What a task found, and the exit code for it."""
+    """Return the result of a task, and its exit code."""
     answer = ended.answer if isinstance(ended.answer, CorunAnswer) else CorunAnswer(None, ended.error, ended.error_code)
     asked = ended.task.request
     assert isinstance(asked, CorunRequest)
@@ -239,11 +239,11 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:
-    """The trace, in the JSON object format of the Trace Event Format; times are in microseconds.
+    """Return the trace in the JSON object format of the Trace Event Format; times are in microseconds.
 
     Args:
         timeline_us: start and end of every node, shape (nodes, 2).
-        lane: what the cores of the plan are called.
+        lane: name of a core or stream of the plan.
     """
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": f"{' + '.join(plan.models)} ({plan.policy})"}}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_contents(held: Contents) -> None:
-    """Tables of the models and devices, and a line about the rest."""
+    """Print tables of the models and devices, and a line about the rest."""
     console = screen()
     rows = [
         [
@@ -53,7 +53,7 @@ def show_contents(held: Contents) -> None:
 
 
 def _built_by(model: ModelContents) -> Iterator[str]:
-    """Its compiler, and what is not usual of how that was asked."""
+    """Return the compiler of a model, and its options that differ from the default."""
     if model.compiler is not None:
         yield model.compiler
     if model.pipeline not in (None, DEFAULT_PIPELINE):
@@ -63,10 +63,10 @@ def _built_by(model: ModelContents) -> Iterator[str]:
 
 
 def show_failures(failures: Sequence[Failure], models: Mapping[str, str]) -> None:
-    """One line a failure, newest first.
+    """Print one line per failure, the newest first.
 
     Args:
-        models: their names by key.
+        models: names of models by key.
     """
     for one in failures:
         where = models.get(one.model_key, "outside models")

@@ -16,10 +16,10 @@ _NO_LOSS = "none that can be told"
 
 
 def show(found: ModelExplanation, *, tables: bool) -> None:
-    """Print it.
+    """Print an explanation.
 
     Args:
-        tables: false for the sentences alone.
+        tables: False: print only the sentences.
     """
     console = screen()
     _verdict(console, found)

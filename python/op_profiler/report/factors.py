@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _MOST_VALUES = 6
-"""Of a factor, in one row of a table."""
+"""Largest number of values of a factor in one row of a table."""
 
 
 def check_format(format: str) -> None:
-    """Raises UnknownNameError for a format that there is not."""
+    """Raise UnknownNameError for an unknown format."""
     if format not in _FORMS:
         raise UnknownNameError("format", format, tuple(_FORMS))
 
@@ -39,7 +39,7 @@ def show(found: FactorAnalysis, format: str, *, quiet: bool) -> None:
 
     Args:
         format: table, csv or json.
-        quiet: a line an anchor in place of tables.
+        quiet: print one line per anchor instead of tables.
     """
     if quiet and format == "table":
         _print_strongest(found.correlations)
@@ -48,7 +48,7 @@ def show(found: FactorAnalysis, format: str, *, quiet: bool) -> None:
 
 
 def _print_strongest(found: Sequence[Correlation]) -> None:
-    """One line an anchor: the factor that its latency goes with most closely."""
+    """Print one line per anchor: the factor with the strongest relation to its latency."""
     strongest: dict[str, Correlation] = {}
     for c in (c for c in found if c.spearman is not None):
         strongest[c.anchor] = max(strongest.get(c.anchor, c), c, key=lambda one: abs(one.spearman or 0.0))
@@ -63,7 +63,8 @@ def _print_json(found: FactorAnalysis) -> None:
 
 
 def _print_csv(found: FactorAnalysis) -> None:
-    """One table of all three, told apart by its first column; nested values are JSON, an empty cell is no value."""
+    """Print all three results as one table, distinguished by the first column; nested values are JSON, and an empty
+    cell is a missing value."""
     rows: list[dict[str, Any]] = [
         *({"result": "correlation", **dataclasses.asdict(one)} for one in found.correlations),
         *({"result": "turnaround", **dataclasses.asdict(one)} for one in found.turnarounds),
@@ -86,7 +87,7 @@ def _print_tables(found: FactorAnalysis) -> None:
 
 
 def _show_threads(console: Console, swept: Sequence[Turnaround]) -> None:
-    """Print how much faster operators become with more threads, and how many are enough for most of them."""
+    """Print the speed-up of operators by thread count, and the smallest count that is enough for most of them."""
     counts = sorted({value for one in swept for value in one.values})
     rows = []
     for anchor in sorted({one.anchor for one in swept}):
@@ -110,7 +111,7 @@ def _speedup(swept: Sequence[Turnaround], count: float) -> str:
 
 
 def _enough(swept: Sequence[Turnaround]) -> str:
-    """The most frequent end of the sweeps, and its share."""
+    """Return the most frequent end of the sweeps, and its share."""
     ends = Counter(f"more than {t.values[-1]:g}" if t.value is None else f"{t.value:g}" for t in swept)
     ((end, count),) = ends.most_common(1)
     return f"{end} ({count / len(swept):.0%})"
@@ -153,7 +154,7 @@ def _pair(value: float | None, p: float | None) -> str:
 
 
 def _show_turnarounds(console: Console, turned: Sequence[Turnaround]) -> None:
-    """Print a row for each factor and anchor with turnaround points, and a line a factor for the sweeps without one."""
+    """Print a row for each factor and anchor with turnaround points, and a line per factor about sweeps without one."""
     rows = []
     factors = list(dict.fromkeys(one.factor for one in turned))
     for factor, anchor in sorted({(one.factor, one.anchor) for one in turned if _has_point(one)}):
@@ -171,7 +172,7 @@ def _show_turnarounds(console: Console, turned: Sequence[Turnaround]) -> None:
 
 
 def _most_frequent(values: Iterable[str]) -> str:
-    """The most frequent values, each with its count."""
+    """Return the most frequent values, each with its count."""
     counts = Counter(values)
     told = ", ".join(f"{value} ({count})" for value, count in counts.most_common(_MOST_VALUES))
     left = len(counts) - _MOST_VALUES
@@ -183,12 +184,12 @@ def _has_point(one: Turnaround) -> bool:
 
 
 def _without_value(one: Turnaround) -> str:
-    """Why a sweep has no turnaround point, without the values of this sweep."""
+    """Return why a sweep has no turnaround point, without the values of this sweep."""
     return "a larger value never pays" if one.value is not None else "even the largest value measured pays"
 
 
 def _show_predictions(console: Console, predictions: Sequence[TurnaroundPrediction]) -> None:
-    """Print what is expected of operators that were not swept, and how good that is by cross-validation."""
+    """Print predictions for operators without a sweep, and their accuracy in cross-validation."""
     rows = []
     for one in (one for one in predictions if one.sweeps):
         expected = one.refused or "no better than the most frequent value"

@@ -12,7 +12,7 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
     """Print a row per worker, and lines about the requests of clients.
 
     Args:
-        state: of `op_profiler.fleet.state.state_of`.
+        state: result of `op_profiler.fleet.state.state_of`.
     """
     workers = state["workers"]
     machines = {worker["host_id"] for worker in workers}

@@ -23,13 +23,13 @@ FORMATS = ("table", "csv", "json")
 
 
 def render(predictions: Sequence[GenerationPrediction], format: str, device: DeviceName) -> str:
-    """The text of predictions, one a thread count; see `show_generation` for ``table``.
+    """Return predictions as text, one per thread count; see `show_generation` for ``table``.
 
     Args:
-        device: that the times are of.
+        device: device of the times.
 
     Raises:
-        UnknownNameError: no such format.
+        UnknownNameError: there is no such format.
     """
     if format == "json":
         return predictions_json(predictions, device)
@@ -39,7 +39,7 @@ def render(predictions: Sequence[GenerationPrediction], format: str, device: Dev
 
 
 def show_generation(console: Console, prediction: GenerationPrediction) -> None:
-    """Print where the time of the prompt and of a token goes, then `summary`."""
+    """Print the time of the prompt and of a token by operator, then `summary`."""
     one, operators = prediction.generation, prediction.operators
     prompt, token = (sum(times[at] for times in operators.values()) for at in (0, 1))
     rows = [
@@ -54,7 +54,7 @@ def show_generation(console: Console, prediction: GenerationPrediction) -> None:
 
 
 def summary(prediction: GenerationPrediction) -> str:
-    """The time to the first token and the tokens per second, and how far they can be trusted."""
+    """Return the time to the first token and the tokens per second, with their intervals."""
     one = prediction.generation
     lines = [f"first token: {_with_interval(prediction.first_token_seconds, 's')}"]
     rate = prediction.tokens_per_second
@@ -71,7 +71,7 @@ def summary(prediction: GenerationPrediction) -> str:
 
 
 def origin(prediction: GenerationPrediction, chosen: Chosen) -> str:
-    """One line: where the estimate comes from, and the command that measures its steps on this machine."""
+    """Return one line: the source of the estimate, and the command that measures its steps on this machine."""
     told = source_of(prediction.tiers, "", prediction.threads, chosen)
     if not chosen.for_this_machine:
         return told
@@ -83,7 +83,7 @@ def _time_and_share(us: float, total_us: float) -> tuple[str, str]:
 
 
 def _with_interval(found: tuple[float, float, float], unit: str) -> str:
-    """A number with its interval; what has no estimate has one end only."""
+    """Return a number with its interval; without an estimate, only the lower bound."""
     middle, low, high = found
     if math.isfinite(middle):
         return f"{middle:.3g} {unit}, 90 % interval {low:.3g} to {high:.3g} {unit}"

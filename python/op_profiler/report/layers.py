@@ -15,8 +15,8 @@ _MOST_ROWS = 40
 
 
 def show_layers(console: Console, report: ModelReport, depth: int) -> None:
-    """Print a row a layer, the slowest at the largest thread count first; the rest in one row. Where none is known, a
-    sentence.
+    """Print a row per layer, the slowest at the largest thread count first, with the rest in one row. If no layer is
+    known, print a sentence.
 
     Args:
         depth: parts of a layer's path that are kept; 0 for all.

@@ -1,4 +1,4 @@
-"""A comparison with other runtimes on the screen."""
+"""Prints a comparison with other runtimes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SHOWN_LAYERS = 10
 _LEAST_LOST = 0.005
-"""Of the model's time; a layer that loses less is not worth a line."""
+"""Share of the model's time; a layer that loses less is not printed."""
 
 
 def show(found: PeerComparison) -> None:
@@ -98,7 +98,7 @@ def _shown(at: AtThreads) -> list[PeerLayer]:
 
 
 def _profilers(at: AtThreads) -> list[str]:
-    """What times of layers are worth."""
+    """Return sentences on the accuracy of the times of layers."""
     lines = []
     for one in at.runtimes:
         if one.distortion is not None and one.median_us is not None:
@@ -111,7 +111,7 @@ def _profilers(at: AtThreads) -> list[str]:
 
 
 def verdicts(found: PeerComparison) -> list[str]:
-    """What it comes to, in a sentence a thread count."""
+    """Return the result in one sentence per thread count."""
     lines = []
     for at in found.at:
         measured = [one for one in at.runtimes if one.busy_threads is not None and one.agree]

@@ -51,13 +51,13 @@ _OP_TYPES = {
 
 
 def render(predictions: Sequence[NetworkPrediction], format: str, device: DeviceName) -> str:
-    """The text of predictions, one a thread count; see `show_prediction` for ``table``.
+    """Return predictions as text, one per thread count; see `show_prediction` for ``table``.
 
     Args:
-        device: that the times are of.
+        device: device of the times.
 
     Raises:
-        UnknownNameError: no such format.
+        UnknownNameError: there is no such format.
     """
     if format == "json":
         return predictions_json(predictions, device)
@@ -71,14 +71,14 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
 
 
 def predictions_json(predictions: Sequence[NetworkPrediction | GenerationPrediction], device: DeviceName) -> str:
-    """Return predictions as JSON with the device that the times are of; one prediction is no list."""
+    """Return predictions as JSON with the device of their times; a single prediction is an object, not a list."""
     whose = _whose_times(device)
     found = [prediction.to_json() | whose for prediction in predictions]
     return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
 
 
 def _whose_times(device: DeviceName) -> dict[str, Any]:
-    """Fields of JSON about the device that times are of."""
+    """Return fields of JSON about the device of the times."""
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 
@@ -118,19 +118,19 @@ def show_prediction(console: Console, prediction: NetworkPrediction, predictor: 
 
 
 def _digits(us: float) -> str:
-    """As many as an estimate deserves: three, and all before the point."""
+    """Return an estimate with three significant digits, and all digits before the point."""
     return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
 
 
 def _interval(low: float, high: float) -> str:
-    """A lower bound where the upper end is not known."""
+    """Return the interval as text; a lower bound if there is no upper end."""
     if np.isfinite(high):
         return f"{_digits(low)} to {_digits(high)}"
     return f"at least {_digits(low)}" if np.isfinite(low) else "-"
 
 
 def _at(before: str, threads: int) -> str:
-    """A thread count in words; none on a GPU, which has 0."""
+    """Return a thread count as text; empty on a GPU, which has 0."""
     return f"{before}{threads_text(threads)}" if threads else ""
 
 
@@ -142,7 +142,7 @@ def _peaks(roofline: Roofline, threads: int) -> str:
 
 
 def summary(prediction: NetworkPrediction) -> str:
-    """The total, and how far it can be trusted."""
+    """Return the total with its interval."""
     lines = [f"total{_at(' at ', prediction.threads)}: {_total(prediction)}"]
     if prediction.beyond_us:
         lines.append(f"of these {prediction.beyond_us:.1f} us from kernel to kernel, and waiting for launches")
@@ -150,7 +150,7 @@ def summary(prediction: NetworkPrediction) -> str:
 
 
 def caveats(predictions: Sequence[NetworkPrediction]) -> list[str]:
-    """A line for each reason why operators of some networks have no estimate, or one that is less certain."""
+    """Return a line for each reason why operators of some networks have no estimate, or a less certain one."""
     found: dict[str, list[str]] = {}
     for one in predictions:
         reasons = {
@@ -176,7 +176,7 @@ def _total(prediction: NetworkPrediction) -> str:
 
 
 def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
-    """One line: where the estimate comes from, its interval, and the command that checks it on this machine."""
+    """Return one line: the source of the estimate, its interval, and the command that checks it on this machine."""
     interval = ""
     if np.isfinite(prediction.high_us):
         interval = f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"
@@ -187,7 +187,7 @@ def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
 
 
 def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
-    """Where most of an estimate comes from, and its interval in words; why that is wider than usual."""
+    """Return the source of most of an estimate, its interval in words, and why it is wider than usual."""
     tier = max(tiers, key=lambda name: tiers[name], default="nothing")
     told = f"estimate: mostly {tier}, of {chosen.predictor.device.processor}{interval}"
     widened = chosen.widening(threads)
@@ -216,7 +216,7 @@ def _check_command(threads: int, request: PredictRequest) -> str:
 
 
 def show_devices(devices: Sequence[DeviceName]) -> None:
-    """Print the devices that a predictor can answer for; the beginning of a key or a part of a name chooses one."""
+    """Print the devices that a predictor supports; the beginning of a key or a part of a name selects one."""
     rows = [
         [one.key, one.processor, str(one.cores or "-"), one.target, "yes" if of_this_machine(one) else "no"]
         for one in devices
@@ -252,7 +252,7 @@ def _with_interval(candidate: PredictedModel | None) -> str:
 
 
 def candidates_as(candidates: Sequence[PredictedModel], format: str) -> str:
-    """The text of ``json`` or ``csv``."""
+    """Return the text in the format ``json`` or ``csv``."""
     if format == "json":
         return json_text.dumps([dataclasses.asdict(one) for one in candidates], indent=1)
     columns = ("model", "device", "processor", "threads", "total_us", "low_us", "high_us", "error")
@@ -305,9 +305,10 @@ def _lines(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _convolution_fields(operator: Operator) -> dict[str, Any]:
-    """Parameters of a two-dimensional convolution in plain sizes, whatever layout the compiler chose; empty for others.
+    """Return the parameters of a two-dimensional convolution in plain sizes, whatever layout the compiler chose; empty
+    for other operators.
 
-    A depthwise convolution has as many filters as channels, and says that it is one.
+    A depthwise convolution has as many filters as channels, and is marked as depthwise.
     """
     kind = kind_of(operator)
     if kind not in ("conv2d", "depthwise", "grouped") or not operator.inputs:
@@ -332,7 +333,8 @@ def _convolution_fields(operator: Operator) -> dict[str, Any]:
 
 
 def _runtime_lut(prediction: NetworkPrediction) -> list[str]:
-    """As the query of a runtime look-up table prints it; what its total leaves out it says beside the total."""
+    """Return the text that the query of a runtime look-up table prints, with operators that are missing from the total
+    next to it."""
     lines = []
     found = prediction.operators
     for at, operator in enumerate(prediction.network.operators):

@@ -1,4 +1,4 @@
-"""Errors on public sets, on a terminal."""
+"""Prints errors on public sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def show_results(results: Sequence[SetResult], quiet: bool) -> None:
     """Print a table of all splits, rows that were skipped, and sets that are absent.
 
     Args:
-        quiet: a line a split in place of the table.
+        quiet: print one line per split instead of the table.
     """
     scores = [score for result in results for score in result.scores]
     console = screen()
@@ -42,7 +42,7 @@ def show_results(results: Sequence[SetResult], quiet: bool) -> None:
 
 
 def published_text(published: Published | None) -> str:
-    """The number of others, with its measure where that is not MAPE."""
+    """Return the published error, with its measure if that is not MAPE."""
     if published is None:
         return "-"
     number = f"{published.percent:.3f}" if published.measure == "Spearman" else f"{published.percent:.1f}%"

@@ -15,7 +15,8 @@ _MOST_SHOWN = 8
 
 
 def show_properties(title: str, fields: Mapping[str, Any]) -> None:
-    """Print what is known of a machine or a build, a property a line; a nested one has a line for each of its parts."""
+    """Print the known properties of a machine or a build, one per line; a nested property has a line for each of its
+    parts."""
     show_table(screen(), title, texts("property", "value"), [list(row) for row in _properties(fields)])
 
 
@@ -33,7 +34,7 @@ def _properties(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def show_resources(states: Sequence[State]) -> None:
-    """Print what there is of each resource, what is in use, and whether it can be set."""
+    """Print range and present value of each resource, and whether it can be set."""
     rows = []
     for state in states:
         now = _text(state.value) if state.readable else "unknown"

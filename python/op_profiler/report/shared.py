@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def about(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what rows of `op_profiler.dataset.formats.shared.shared_rows` hold, as plain values."""
+    """Return a summary of the rows of `op_profiler.dataset.formats.shared.shared_rows` as plain values."""
     from op_profiler.dataset.formats.shared import SHARED_COLUMNS
 
     return {
@@ -40,7 +40,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_adopted(adopted: Adopted) -> None:
-    """Print the files, the processors, and rows that look wrong."""
+    """Print the files, the processors, and suspicious rows."""
     console = screen()
     rows = [
         [str(one.file), one.sha256[:16], str(one.rows), str(one.repeated), str(sum(one.suspicious.values()))]

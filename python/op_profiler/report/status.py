@@ -1,4 +1,4 @@
-"""`Status`: the current step of a slow command on stderr, so that stdout has results only."""
+"""`Status`: the current step of a slow command on stderr; stdout contains only results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
-    """Return a line on stderr with the step and the times; where it is too narrow, the step is cut and no time.
+    """Return a line on stderr with the step and the times. If the terminal is too narrow, the step is shortened, never
+    the times.
 
     Args:
-        bar: with a bar and the time left, too.
+        bar: also show a bar and the time left.
     """
     from rich.console import Console
     from rich.progress import (
@@ -50,10 +51,11 @@ def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
 
 
 class Status:
-    """A line with the step and the time since the start on a terminal, plain notes elsewhere, nothing when quiet.
+    """Shows the step and the time since the start: as a line on a terminal, as plain notes elsewhere, not at all when
+    quiet.
 
     Args:
-        steps: how many there will be, for a bar and the time left; None where that is not known.
+        steps: number of steps, for a bar and the time left; None if unknown.
     """
 
     def __init__(self, *, quiet: bool, steps: int | None = None) -> None:
@@ -78,7 +80,7 @@ class Status:
             self._progress.stop()
 
     def step(self, text: str) -> None:
-        """The step that begins now; the one before it is over."""
+        """Begin the next step; the one before it is finished."""
         done, self._begun = self._begun, self._begun + 1
         if self._progress is not None:
             if self._task is None:
@@ -89,14 +91,14 @@ class Status:
             print(f"note: {text}{self._left(done)}", file=sys.stderr)
 
     def note(self, text: str) -> None:
-        """Print a note that stays."""
+        """Print a note that stays on the screen."""
         if self._progress is not None:
             print_line(self._progress.console, f"note: {text}")
         elif not self._quiet:
             print(f"note: {text}", file=sys.stderr)
 
     def _left(self, done: int) -> str:
-        """How many steps and how much time are left, for lines; empty where that is not known."""
+        """Return the number of steps and the time left, as text; empty if unknown."""
         if self._steps is None or self._steps < 2:
             return ""
         place = f" (step {done + 1} of {self._steps}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_studies(console: Console, report: ModelReport) -> None:
-    """Print one table of operators, one of the model under both schedules, and what did not end."""
+    """Print one table of operators, one of the model under both schedules, and what did not finish."""
     studies = report.studies
     if studies is None or report.base is None:
         return

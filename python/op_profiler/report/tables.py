@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 _WITHOUT_TERMINAL = 120
 _LEAST_TEXT = 24
-"""Characters that a line of a long text has at least."""
+"""Least number of characters in a line of a wrapped text."""
 _EMPTY = frozenset({"", "-"})
 _ALIKE = 100
-"""Added to the rank of a column of which all rows say the same."""
+"""Added to the rank of a column whose rows are all equal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,10 @@ class Heading:
     """A column of a table on a terminal.
 
     Attributes:
-        name: its words may stand below each other.
-        rank: 0 is always shown; of the others the highest is left out first where the terminal is too narrow.
-        number: stands to the right and in one line. A text is wrapped where it has to be.
+        name: name; its words may be wrapped.
+        rank: columns of rank 0 are always shown; of the others, those with the highest rank are left out first if the
+            terminal is too narrow.
+        number: True: right-aligned and never wrapped. False: text, wrapped if needed.
     """
 
     name: str
@@ -33,40 +34,40 @@ class Heading:
     number: bool = False
 
     def width(self, cells: Sequence[str]) -> int:
-        """Characters that it takes at least."""
+        """Return the least number of characters that the column needs."""
         widest = max(map(len, cells), default=0)
         return max(*map(len, self.name.split() or [""]), 0, widest if self.number else min(widest, _LEAST_TEXT))
 
 
 def texts(*names: str, rank: int = 0) -> list[Heading]:
-    """Columns of words."""
+    """Return headings of text columns."""
     return [Heading(name, rank) for name in names]
 
 
 def numbers(*names: str, rank: int = 0) -> list[Heading]:
-    """Columns of numbers, and of what else has to stay in one line."""
+    """Return headings of columns with numbers, or with text that must not be wrapped."""
     return [Heading(name, rank, number=True) for name in names]
 
 
 def at_counts(counts: list[int]) -> list[Heading]:
-    """Columns of times, one a thread count; a GPU has none."""
+    """Return headings of columns with times, one per thread count; a GPU has none."""
     return numbers(*("us" if not count else f"us, {threads_text(count)}" for count in counts))
 
 
 def threads_text(count: int) -> str:
-    """``1 thread`` and ``2 threads``."""
+    """Return a count with its noun: ``1 thread``, ``2 threads``."""
     return f"{count} thread" if count == 1 else f"{count} threads"
 
 
 def screen() -> Console:
-    """Standard output; where that is no terminal, lines are of 120 characters."""
+    """Return the console for standard output; if that is not a terminal, lines have 120 characters."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _WITHOUT_TERMINAL, highlight=False)
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a line as it is; on a terminal it is wrapped between words."""
+    """Print a line unchanged; on a terminal it is wrapped between words."""
     console.print(text, markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
@@ -77,10 +78,10 @@ def show_table(
     rows: Sequence[Sequence[str]],
     styles: Sequence[str | None] = (),
 ) -> None:
-    """Print a table. Columns for which there is no room are named below it; those in which nothing stands are left out.
+    """Print a table. Columns that do not fit are named below it; empty columns are left out.
 
     Args:
-        styles: colours of the rows; none where it is empty.
+        styles: colours of the rows; an empty text is no colour.
     """
     from rich.table import Column, Table
     from rich.text import Text
@@ -108,7 +109,7 @@ def show_table(
 
 
 def fitting(widths: dict[int, int], ranks: dict[int, int], width: int) -> list[int]:
-    """The places of the columns for which a terminal of so many characters has room."""
+    """Return the positions of the columns that fit into this number of characters."""
     kept = sorted(widths)
     while sum(widths[place] + 3 for place in kept) + 1 > width and any(ranks[place] for place in kept):
         kept.remove(max(kept, key=lambda place: (ranks[place], place)))

@@ -1,4 +1,4 @@
-"""Resources of this machine that affect kernel times: what there is of each, and how to set it temporarily."""
+"""Resources of this machine that affect kernel times: their values, and how to set them temporarily."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESOURCES: Registry[type[Resource]] = Registry(
 
 
 def local_resources(root: Path = SYSFS) -> list[Resource]:
-    """Every resource that op_profiler knows, whether this machine has it or not.
+    """Return every resource that op_profiler supports, whether or not this machine has it.
 
     Args:
         root: where sysfs is mounted.
@@ -42,10 +42,10 @@ def local_resources(root: Path = SYSFS) -> list[Resource]:
 
 
 def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
-    """The resource of a name, if a collection can give it several values here.
+    """Return the resource of this name, if a collection on this machine can set it.
 
     Raises:
-        UsageError: there is none of this name, or it cannot be set; says why.
+        UsageError: there is none of this name, or it cannot be set; the message has the reason.
     """
     if name == "threads":
         raise UsageError("--sweep threads: thread counts are given with --threads 1,2,4")
@@ -61,7 +61,7 @@ def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
 
 @contextlib.contextmanager
 def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
-    """Give resources these values, by name, for the processes that are started in the block.
+    """Set resources, by name, for the processes that are started in the block.
 
     Raises:
         ResourceError: one of them cannot be set; those before it are restored.
@@ -73,10 +73,10 @@ def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
 
 
 def read_back(*, of_gpu: bool, root: Path = SYSFS) -> dict[str, Any]:
-    """What this process has of the resources, by their fields in `Settings`; None where that cannot be read.
+    """Return this process's values of the resources, by field of `Settings`; None if a value cannot be read.
 
     Args:
-        of_gpu: whether what is measured runs on a GPU; a GPU's resources are read only then.
+        of_gpu: whether the measured code runs on a GPU; resources of a GPU are read only then.
     """
     found: dict[str, Any] = {}
     for resource in local_resources(root):

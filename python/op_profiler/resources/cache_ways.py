@@ -20,10 +20,10 @@ from op_profiler.resources.resource import (
 
 
 class CacheWays(Resource):
-    """How many ways of every L3 cache the resctrl group of this process may fill.
+    """Number of ways of every L3 cache that the resctrl group of this process may fill.
 
-    The group is that of whoever starts this process (https://docs.kernel.org/filesystems/resctrl.html); a shell that is
-    put into a group of its own keeps the rest of the machine out of it.
+    The group is inherited from the parent process (https://docs.kernel.org/filesystems/resctrl.html). A shell in a
+    separate group keeps the rest of the machine out of its ways.
 
     Args:
         root: where sysfs is mounted, with resctrl below it.
@@ -36,7 +36,7 @@ class CacheWays(Resource):
         self._resctrl = root / "fs/resctrl"
 
     def range(self) -> dict[str, int]:
-        """Number of ways that a group may fill: the kernel's minimum to all of the cache."""
+        """Return the numbers of ways that a group may fill: from the kernel's minimum to the whole cache."""
         if not self._resctrl.is_dir():
             raise ResourceError(f"there is no {self._resctrl}: this kernel or processor has no resctrl")
         info = self._resctrl / "info/L3"
@@ -48,14 +48,14 @@ class CacheWays(Resource):
         return int(read_text(self._resctrl / "info/L3/cbm_mask"), 16)
 
     def _schemata(self) -> Path:
-        """Of the group that this process is in."""
+        """Return the schemata of the group of this process."""
         for tasks in sorted(self._resctrl.glob("*/tasks")):
             if str(os.getpid()) in read_text(tasks).split():
                 return tasks.with_name("schemata")
         return self._resctrl / "schemata"
 
     def _masks(self) -> dict[str, int]:
-        """By the number of the cache, the ways that may be filled."""
+        """Return the ways that may be filled, by number of the cache."""
         found = re.search(r"^\s*L3:(\S+)$", read_text(self._schemata()), re.MULTILINE)
         if found is None:
             raise ResourceError(f"{self._schemata()} has no line for L3")
@@ -63,7 +63,7 @@ class CacheWays(Resource):
         return {cache: int(mask, 16) for cache, mask in masks}
 
     def read(self) -> int:
-        """The least number of ways over all caches."""
+        """Return the least number of ways over all caches."""
         return min(mask.bit_count() for mask in self._masks().values())
 
     def check_settable(self) -> None:

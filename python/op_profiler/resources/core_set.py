@@ -10,20 +10,20 @@ from op_profiler.resources.resource import PoolResource
 
 
 class CoreSet(PoolResource):
-    """Which cores the threads of a kernel are bound to; n threads take the first n of them."""
+    """The cores to which the threads of a kernel are bound; n threads use the first n of them."""
 
     name = "core_set"
 
     def range(self) -> list[int]:
-        """Cores that this process may use."""
+        """Return the cores that this process may use."""
         return list(available_cores())
 
     def read(self) -> list[int]:
-        """Cores that this process may use: threads are bound for each run."""
+        """Return the cores that this process may use; threads are bound for each run."""
         return list(available_cores())
 
     def parse(self, text: str) -> tuple[int, ...]:
-        """Cores by ``+``, ranges by ``-``: ``0-3+6`` is 0, 1, 2, 3 and 6."""
+        """Parse cores separated by ``+``, with ranges by ``-``: ``0-3+6`` is 0, 1, 2, 3 and 6."""
         cores: list[int] = []
         for part in text.split("+"):
             found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())

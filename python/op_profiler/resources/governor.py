@@ -27,19 +27,19 @@ class Governor(Resource):
         self._cores = root / "devices/system/cpu"
 
     def _files(self, name: str) -> list[Path]:
-        """One for each core; raises ResourceError where there are none."""
+        """Return one file for each core; raise ResourceError if there are none."""
         found = sorted(self._cores.glob(f"cpu[0-9]*/cpufreq/{name}"))
         if not found:
             raise ResourceError(f"there is no {self._cores}/cpu*/cpufreq: the clock is out of this system's reach")
         return found
 
     def range(self) -> list[str]:
-        """Governors that every core has."""
+        """Return the governors that every core supports."""
         offered = [read_text(path).split() for path in self._files("scaling_available_governors")]
         return [name for name in offered[0] if all(name in other for other in offered)]
 
     def read(self) -> str:
-        """Its name; where cores differ, all names."""
+        """Return the name of the governor; if cores differ, all names."""
         return ", ".join(sorted({read_text(path) for path in self._files("scaling_governor")}))
 
     def check_settable(self) -> None:

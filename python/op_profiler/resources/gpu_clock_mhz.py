@@ -11,19 +11,19 @@ from op_profiler.resources.resource import Resource, ResourceError
 
 
 class GpuClock(Resource):
-    """Clock of a GPU's SMs. NVML locks it and gives it free again; a lock that was there before cannot be read."""
+    """Clock of a GPU's SMs. NVML locks and unlocks it; an earlier lock cannot be read."""
 
     name = "gpu_clock_mhz"
     of_gpu = True
 
     def range(self) -> list[int]:
-        """The clocks that the GPU has at its highest memory clock, rising."""
+        """Return the clocks that the GPU supports at its highest memory clock, in ascending order."""
         with nvml() as (module, gpu):
             memory = max(module.nvmlDeviceGetSupportedMemoryClocks(gpu))
             return sorted(module.nvmlDeviceGetSupportedGraphicsClocks(gpu, memory))
 
     def read(self) -> int:
-        """The clock at the moment; idle GPUs are slow."""
+        """Return the present clock; it is low on an idle GPU."""
         with nvml() as (module, gpu):
             return int(module.nvmlDeviceGetClockInfo(gpu, module.NVML_CLOCK_SM))
 
@@ -34,7 +34,7 @@ class GpuClock(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Lock the SM clock, MHz; afterwards any lock is removed."""
+        """Lock the SM clock, in MHz; afterwards any lock is removed."""
         self.check_settable()
         with nvml() as (module, gpu):
             module.nvmlDeviceSetGpuLockedClocks(gpu, value, value)

@@ -18,10 +18,8 @@ _Mask = ctypes.c_ulong * (_MOST_NODES // _WORD_BITS)
 
 
 class NumaNode(Resource):
-    """The node that memory is bound to: the memory policy of this process, which the processes that it starts inherit
-    (set_mempolicy(2)).
-
-    """
+    """The node that memory is bound to: the memory policy of this process, which its child processes inherit
+    (set_mempolicy(2))."""
 
     name = "numa_node"
 
@@ -30,14 +28,14 @@ class NumaNode(Resource):
         self._nodes = root / "devices/system/node"
 
     def range(self) -> list[int]:
-        """Numbers of the nodes."""
+        """Return the numbers of the nodes."""
         found = sorted(int(path.name.removeprefix("node")) for path in self._nodes.glob("node[0-9]*"))
         if not found:
             raise ResourceError(f"there is no {self._nodes}/node*: this kernel knows no NUMA nodes")
         return found
 
     def read(self) -> int | None:
-        """The node that memory is bound to; None where it comes from wherever the asking core is."""
+        """Return the node that memory is bound to; None if memory comes from the node of the core that requests it."""
         mode, nodes = _policy()
         if mode == _DEFAULT:
             return None
@@ -72,7 +70,7 @@ def _libnuma() -> ctypes.CDLL:
 
 
 def _policy() -> tuple[int, list[int]]:
-    """Mode and nodes of this thread's memory policy."""
+    """Return mode and nodes of this thread's memory policy."""
     mode, mask = ctypes.c_int(), _Mask()
     if _libnuma().get_mempolicy(ctypes.byref(mode), mask, ctypes.c_ulong(_MOST_NODES), None, 0):
         raise ResourceError(f"the memory policy cannot be read: {os.strerror(ctypes.get_errno())}")

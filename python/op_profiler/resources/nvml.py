@@ -19,7 +19,7 @@ class NvmlHandle(NamedTuple):
 
 
 def bus_id() -> bytes:
-    """PCI address of GPU 0 of those that this process sees (``CUDA_VISIBLE_DEVICES`` chooses).
+    """Return the PCI address of GPU 0 among those that this process can use (``CUDA_VISIBLE_DEVICES`` selects them).
 
     Raises:
         ResourceError: there is none.
@@ -34,7 +34,7 @@ def bus_id() -> bytes:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[NvmlHandle]:
-    """The library, open for the block.
+    """Open the library for the block.
 
     Raises:
         ResourceError: there is no GPU or no nvidia-ml-py; or what is called in the block is refused.

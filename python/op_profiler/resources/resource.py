@@ -17,17 +17,17 @@ SYSFS = Path("/sys")
 
 
 class ResourceError(MeasureError):
-    """A resource that is not there, or that this process may not read or set; says why."""
+    """The machine does not have a resource, or this process may not read or set it; the message has the reason."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """What there is to know about a resource, as plain JSON values.
+    """Range and value of a resource, as plain JSON values.
 
     Attributes:
-        range: a list of the values that it can have, or the ``least`` and the ``most``; None where there are none.
-        value: what it is now; None where it cannot be read, or is as the operating system decides.
-        reason: why it cannot be set, or not even read; None where it can.
+        range: list of the possible values, or the ``least`` and the ``most``; None if there are none.
+        value: present value; None if it cannot be read, or if the operating system decides it.
+        reason: why the resource cannot be set or read; None if it can.
     """
 
     name: str
@@ -40,14 +40,14 @@ class State:
 
 
 class Resource(abc.ABC):
-    """One resource of this machine. Looking at it changes nothing; it is looked at anew by every call.
+    """One resource of this machine. Reading it changes nothing; every call reads it again.
 
     Args:
         root: where sysfs is mounted.
 
     Attributes:
-        name: also the field of `Settings` that holds the value asked for.
-        of_gpu: True where only code for a GPU can notice it.
+        name: name; also the field of `Settings` with the requested value.
+        of_gpu: True if the resource affects only code for a GPU.
     """
 
     name: ClassVar[str]
@@ -58,11 +58,11 @@ class Resource(abc.ABC):
 
     @abc.abstractmethod
     def range(self) -> list[Any] | dict[str, int]:
-        """See `State`; raises ResourceError where the machine does not have it."""
+        """Return the possible values, see `State`; raise ResourceError if the machine does not have the resource."""
 
     @abc.abstractmethod
     def read(self) -> Any:
-        """What this process, and whatever it starts, has of it now.
+        """Return the present value for this process and the processes that it starts.
 
         Raises:
             ResourceError: it is not there, or may not be read.
@@ -70,20 +70,20 @@ class Resource(abc.ABC):
 
     @abc.abstractmethod
     def check_settable(self) -> None:
-        """Raises ResourceError where `applied` could not work, with the reason."""
+        """Raise ResourceError with the reason if `applied` would not work."""
 
     @abc.abstractmethod
     def applied(self, value: Any) -> contextlib.AbstractContextManager[None]:
-        """Give it a value for the block and for the processes that are started there; then what was before is restored.
+        """Set a value for the block and for processes started in it; then restore the previous value.
 
-        What became of the value, `read` tells. A process that is killed restores nothing.
+        `read` returns the effective value. A process that is killed restores nothing.
 
         Raises:
             ResourceError: it cannot be set.
         """
 
     def parse(self, text: str) -> Any:
-        """A value of the range, as written on the command line.
+        """Parse a value of the range, as written on the command line.
 
         Raises:
             UsageError: it is none; names the range.
@@ -99,7 +99,7 @@ class Resource(abc.ABC):
         raise UsageError(f"--sweep {self.name}: {text!r} is not a number from {values['least']} to {values['most']}")
 
     def state(self) -> State:
-        """What there is to know about it here."""
+        """Return range and value of the resource on this machine."""
         found: dict[str, Any] = {"range": None, "value": None, "readable": False, "settable": False, "reason": None}
         try:
             found["range"] = self.range()
@@ -113,7 +113,7 @@ class Resource(abc.ABC):
 
 
 class PoolResource(Resource):
-    """A resource that the thread pool of the measuring process takes from its order: nothing of the machine is set."""
+    """A resource that the thread pool of the measuring process sets itself; nothing on the machine is changed."""
 
     def check_settable(self) -> None:
         """Accept: setting it needs no permission."""
@@ -125,7 +125,8 @@ class PoolResource(Resource):
 
 
 def read_text(path: Path) -> str:
-    """The stripped text of one of the kernel's files; raises ResourceError with the reason."""
+    """Return the stripped text of one of the kernel's files; raise ResourceError with the reason if it cannot be
+    read."""
     try:
         return path.read_text().strip()
     except OSError as error:
@@ -133,7 +134,7 @@ def read_text(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Hand a value to the kernel; raises ResourceError with the reason."""
+    """Write a value to one of the kernel's files; raise ResourceError with the reason if that fails."""
     try:
         path.write_text(text + "\n")
     except OSError as error:
@@ -141,7 +142,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises ResourceError where this process may not write to one of the kernel's files. Nothing is written."""
+    """Raise ResourceError if this process may not write to one of the kernel's files. Nothing is written."""
     try:
         os.close(os.open(path, os.O_WRONLY))
     except OSError as error:
@@ -150,7 +151,7 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def restored(before: dict[Path, str]) -> Iterator[None]:
-    """Write the old texts back at the end of the block, whatever happens inside."""
+    """Write the previous texts back at the end of the block, also after an error."""
     with contextlib.ExitStack() as stack:
         for path, text in before.items():
             stack.callback(write_text, path, text)

@@ -15,20 +15,20 @@ _VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 class SmShare(Resource):
-    """Share of a GPU's SMs that a process started from here may use, through NVIDIA's Multi-Process Service
-    (https://docs.nvidia.com/deploy/mps, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).
-    """
+    """Share of a GPU's SMs that processes started by this one may use, through NVIDIA's Multi-Process Service
+    (https://docs.nvidia.com/deploy/mps, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)."""
 
     name = "sm_share_percent"
     of_gpu = True
 
     def range(self) -> dict[str, int]:
-        """1 to 100 percent. Raise ResourceError without a GPU."""
+        """Return 1 to 100 percent. Raise ResourceError without a GPU."""
         bus_id()
         return {"least": 1, "most": 100}
 
     def read(self) -> int:
-        """What the variable says where the service runs, else 100: the driver does not tell."""
+        """Return the value of the environment variable if the service runs, otherwise 100; the driver does not report
+        the share."""
         bus_id()
         text = os.environ.get(_VARIABLE, "100") if self._runs() else "100"
         try:
@@ -37,7 +37,7 @@ class SmShare(Resource):
             raise ResourceError(f"{_VARIABLE} is {text!r}, which is no number") from None
 
     def _runs(self) -> bool:
-        """Whether the folder of the service's control pipe has one."""
+        """Return whether the control pipe of the service exists."""
         usual = Path(tempfile.gettempdir()) / "nvidia-mps"
         return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or usual) / "control").exists()
 
@@ -48,7 +48,7 @@ class SmShare(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Set the variable of the environment that started processes read."""
+        """Set the environment variable that started processes read."""
         self.check_settable()
         before = os.environ.get(_VARIABLE)
         os.environ[_VARIABLE] = str(value)

@@ -8,8 +8,8 @@ from op_profiler.resources.nvml import bus_id
 from op_profiler.resources.resource import Resource, ResourceError
 
 _MOST = 128
-"""Kernels that a GPU of compute capability 7.0 or later runs at once (CUDA C++ Programming Guide, technical
-specifications per compute capability)."""
+"""Largest number of kernels that a GPU of compute capability 7.0 or later runs at once (CUDA C++ Programming Guide,
+technical specifications per compute capability)."""
 
 _REASON = "the collector runs one kernel after the other, on one stream; a plan uses several"
 
@@ -21,7 +21,7 @@ class Streams(Resource):
     of_gpu = True
 
     def range(self) -> dict[str, int]:
-        """1 to 128 streams. Raise ResourceError without a GPU."""
+        """Return 1 to 128 streams. Raise ResourceError without a GPU."""
         bus_id()
         return {"least": 1, "most": _MOST}
 

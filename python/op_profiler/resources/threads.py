@@ -7,14 +7,14 @@ from op_profiler.resources.resource import PoolResource
 
 
 class ThreadsResource(PoolResource):
-    """How many cores a kernel is spread over; ``--threads`` of the collector."""
+    """Number of cores that a kernel is divided over; ``--threads`` of the collector."""
 
     name = "threads"
 
     def range(self) -> dict[str, int]:
-        """1 to the number of cores that this process may use."""
+        """Return 1 to the number of cores that this process may use."""
         return {"least": 1, "most": len(available_cores())}
 
     def read(self) -> int:
-        """Number of cores that this process may use."""
+        """Return the number of cores that this process may use."""
         return len(available_cores())

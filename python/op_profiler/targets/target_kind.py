@@ -1,6 +1,6 @@
 """The contract of a kind of target: everything that differs between ``llvm``, ``cuda``, ``pynq`` and others.
 
-A kind is a module in a folder of its own, and an entry of `op_profiler.targets.TARGETS`.
+A kind is a module in a separate folder, and an entry of `op_profiler.targets.TARGETS`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ NO_PLANS_FOR_BOARDS = "a board is one of several targets that models choose from
 
 
 class TargetKind(abc.ABC):
-    """One kind of target. It has no state, and imports nothing heavy before a question needs it.
+    """One kind of target. It has no state, and imports heavy modules only inside the methods that need them.
 
-    What is measured behind RPC (at a `Place`) is measured by `op_profiler.targets.remote`, whatever its kind; "here" is
-    this machine.
+    `op_profiler.targets.remote` measures machines behind RPC (at a `Place`), whatever their kind; "here" is this
+    machine.
 
     Attributes:
         name: first word of a target as the user writes it; also `Device.kind`, and the folder of schedule records.
         on_host: its kernels run on this machine's processor, unless a place is given.
-        on_gpu: its kernels run on a GPU, whose resources then matter.
+        on_gpu: its kernels run on a GPU, so resources of the GPU apply.
         is_board: its code cannot run on this machine at all.
         tvm_build: the build of TVM that compiles for it: ``default``, or the name of the kind whose `activate_build`
             puts it on the path.
-        tvm_packages: that bring this build; the first that is installed is used.
+        tvm_packages: packages that contain this build; the first installed one is used.
         rpc_device: TVM's name of the device behind a session.
-        driving_cores: how many cores of this machine models on it keep busy; None for as many as they are given.
-        dry_run_builds: a dry run compiles, since only a build tells how the kernels are launched.
+        driving_cores: number of this machine's cores that a running model occupies; None: as many as its threads.
+        dry_run_builds: whether a dry run compiles, because only a build shows how the kernels are launched.
     """
 
     name: ClassVar[str]
@@ -57,82 +57,82 @@ class TargetKind(abc.ABC):
     dry_run_builds: ClassVar[bool] = False
 
     def activate_build(self, folder: Path) -> None:
-        """Put `tvm_build` in front of any other TVM on this process's path; never called for ``default``.
+        """Put `tvm_build` first on this process's module path; never called for ``default``.
 
         Args:
-            folder: of the cache, for what that needs.
+            folder: a cache folder for files that this needs.
 
         Raises:
-            OpProfilerError: something is missing; says what.
+            OpProfilerError: something is missing; the message names it.
         """
         raise NotImplementedError
 
     def prepare_build(self, tvm: ModuleType) -> None:
-        """After `tvm_build` was imported; never called for ``default``."""
+        """Prepare `tvm_build` after it was imported; never called for ``default``."""
         return
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
-        """Refuse a target of this kind that cannot be used, without importing TVM.
+        """Reject a target of this kind that cannot be used, without importing TVM.
 
         Args:
             target: as the user wrote it.
             remote: it is measured on another machine.
-            dry_run: it is compiled for and not measured.
+            dry_run: it is compiled for, but not measured.
 
         Raises:
             UsageError: an option that is none, or a board's target without a way to the board.
-            OpProfilerError: this machine lacks what it takes.
+            OpProfilerError: this machine lacks something that is needed.
         """
         return
 
     def check_build(self) -> None:
-        """Refuse where `tvm_build` cannot be used, without importing TVM; asked where the compiler takes it
+        """Reject targets if `tvm_build` cannot be used, without importing TVM; called only if the compiler uses it
         (`Compiler.takes_builds_of_targets`).
 
         Raises:
-            OpProfilerError: this machine lacks what it takes.
+            OpProfilerError: this machine lacks something that is needed.
         """
         return
 
     @abc.abstractmethod
     def resolve(self, target: str) -> Target:
-        """The `tvm.target.Target` that is compiled for.
+        """Return the `tvm.target.Target` that code is compiled for.
 
         Raises:
             UsageError: TVM or LLVM does not understand an option.
         """
 
     def for_int8(self, target: Target) -> Target:
-        """The `tvm.target.Target` for models in int8: without instructions that TVM cannot use."""
+        """Return the `tvm.target.Target` for models in int8, without instructions that TVM cannot use."""
         return target
 
     @abc.abstractmethod
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
-        """What is measured where the user does not say."""
+        """Return the thread counts to measure if the user gives none."""
 
     def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
-        """Refuse thread counts that make no sense; a machine behind RPC is not asked for its cores.
+        """Reject impossible thread counts; the cores of a machine behind RPC are not queried.
 
         Args:
             counts: one or more.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message has the reason.
         """
         if min(counts) < 1:
             raise UsageError(f"--threads {min(counts)} is out of range")
 
     def check_resource(self, resource: Resource) -> None:
-        """Refuse a resource that its kernels cannot notice.
+        """Reject a resource that does not affect kernels of this kind.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message has the reason.
         """
         if resource.of_gpu and not self.on_gpu:
             raise UsageError(f"--sweep {resource.name} is of a GPU; give --target cuda")
 
     def check_vendor(self, place: Place | None) -> None:
-        """Refuse what has no kernels of the vendor's.
+        """Reject targets without kernels of the vendor.
 
         Raises:
             UsageError: another machine's, where there is no torch.
@@ -146,16 +146,16 @@ class TargetKind(abc.ABC):
             raise MissingPackageError("torch", "--vendor true")
 
     def expect_machine(self) -> None:
-        """Begin to find out what takes long of what `open_machine` will open; a model is compiled meanwhile."""
+        """Start slow queries for `open_machine` in the background, while a model is compiled."""
         return
 
     @abc.abstractmethod
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
-        """What it is measured on here.
+        """Open the machine here that measures this target.
 
         Args:
-            target: of `resolve`.
-            cores: of this machine's processor, those that threads may be bound to; None for all.
+            target: result of `resolve`.
+            cores: cores of this machine's processor to which threads may be bound; None for all.
 
         Raises:
             MeasureError: there is none.
@@ -163,19 +163,19 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def machine_identity(self) -> str:
-        """`Device.identity` of what it is measured on here, without importing TVM.
+        """Return `Device.identity` of the machine here, without importing TVM.
 
         Raises:
-            MeasureError: it does not tell which one it is, or there is none.
+            MeasureError: there is no machine, or it cannot be identified.
         """
 
     @abc.abstractmethod
     def processor_name(self) -> str:
-        """What schedule records are kept by: the name of what it is measured on here, without importing TVM."""
+        """Return the name under which schedule records of the machine here are stored, without importing TVM."""
 
     @abc.abstractmethod
     def lock(self) -> str | None:
-        """What only one process of this machine measures with at a time (`op_profiler.measure.turns`); None: nothing.
+        """Return the name of the lock for measuring here (`op_profiler.measure.turns`); None: no lock is needed.
 
         Raises:
             MeasureError: there is none.
@@ -183,7 +183,7 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def trial_worker(self) -> type[Worker]:
-        """What builds candidates of a search, and times them here.
+        """Return the worker that builds candidates of a search and times them here.
 
         Raises:
             MeasureError: nothing can here.
@@ -191,18 +191,19 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def plan_lanes(self) -> PlanLanes:
-        """What the cores of plans are here.
+        """Return the kind of lanes of plans here.
 
         Raises:
             UsageError: there are no plans for it.
         """
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device | None:
-        """What the machine behind a session is; None where its own files tell (`op_profiler.targets.remote.probe`).
+        """Describe the machine behind a session; None if its own files describe it
+        (`op_profiler.targets.remote.probe`).
 
         Args:
             runtime: its `rpc_device`.
-            target: of `resolve`.
+            target: result of `resolve`.
             address: ``host:port`` of its server.
         """
         return None

@@ -28,12 +28,12 @@ NO_RECORDS = UsableRecords.of_file(None, Conditions(1))
 class CompilerSuite:
     """Tests that operators, kernels and schedules come from one compilation, and that files restore a build.
 
-    The process has to use the compiler: `op_profiler.targets.target.use_build_for` before TVM is imported.
+    The process has to use the compiler: call `op_profiler.targets.target.use_build_for` before TVM is imported.
 
     Fixtures:
         compiler: a registered `Compiler`.
-        model: of it, an `ImportedModel` for the graph executor with a heavy operator whose schedules can be tuned; a
-            small one, since it is built.
+        model: an `ImportedModel` of the compiler for the graph executor, with a heavy operator whose schedules can be
+            tuned; choose a small one, because it is built.
         target: `tvm.target.Target` of this machine's processor.
     """
 

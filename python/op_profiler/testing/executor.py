@@ -13,12 +13,13 @@ _RUNS = 20  # a race would not show every time
 
 
 class ExecutorSuite:
-    """Tests that a plan computes the outputs of its models in an order that it allows, and reports what ran where.
+    """Tests that a plan computes the outputs of its models in an order that the graph allows, and that the executor
+    reports where operators ran.
 
     Fixtures:
-        executor: an `op_profiler.parallel.runtime.executor.Executor`, entered; the fixture leaves it.
-        plan: that it runs.
-        graph: that the plan is for.
+        executor: an `op_profiler.parallel.runtime.executor.Executor`, entered; the fixture exits it.
+        plan: the plan that it runs.
+        graph: the graph of the plan.
         expected: outputs of the models, model after model.
     """
 

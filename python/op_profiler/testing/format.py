@@ -19,7 +19,7 @@ class FormatSuite:
 
     Fixtures:
         format: an `op_profiler.dataset.formats.format.Format`.
-        example: the content of a file of it, with at least one row that is understood.
+        example: content of a file in the format, with at least one valid row.
     """
 
     @pytest.fixture
@@ -47,7 +47,7 @@ class FormatSuite:
 
     @pytest.fixture(autouse=True)
     def reads(self, format: Format) -> None:
-        """Skip the test for a format that is only written."""
+        """Skip the test if the format is only written."""
         if not format.reads:
             pytest.skip("files of it are only written")
 
@@ -115,6 +115,6 @@ class FormatSuite:
 
 
 def _stored(dataset: Dataset) -> list[dict[str, Any]]:
-    """All rows, without when they were stored."""
+    """Return all rows, without their time of storage."""
     rows = [{k: v for k, v in row.items() if k != "measured_at"} for row in flat_rows(dataset)]
     return sorted(rows, key=lambda row: str(row["measurement_key"]))

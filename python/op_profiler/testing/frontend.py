@@ -36,8 +36,8 @@ class FrontendSuite:
 
     Fixtures:
         frontend: an `op_profiler.frontends.frontend.Frontend` that is an attribute of the module of its class.
-        model: a request for a model of it, the smaller the better.
-        unknown: a name that it refuses.
+        model: a request for a model of the source, as small as possible.
+        unknown: a name that the source rejects.
     """
 
     @pytest.fixture

@@ -56,7 +56,7 @@ def inception(modules: int) -> KernelGraph:
 
 
 def layered(nodes: int, seed: int, width: int = 4) -> KernelGraph:
-    """Random layers of up to `width` operators; each reads one to three of the two layers before."""
+    """Return random layers of up to `width` operators; each operator reads one to three of the two layers before it."""
     rng = np.random.default_rng(seed)
     inputs: list[tuple[int, ...]] = []
     layers: list[list[int]] = []
@@ -71,7 +71,7 @@ def layered(nodes: int, seed: int, width: int = 4) -> KernelGraph:
 
 
 def random_costs(graph: KernelGraph, seed: int, *, threads: tuple[int, ...] = (1, 2), **others: float) -> Costs:
-    """Latencies between 5 and 500 us that Amdahl's law divides, with serial shares between 0 and 1."""
+    """Return latencies between 5 and 500 us that threads reduce by Amdahl's law, with serial shares between 0 and 1."""
     rng = np.random.default_rng(seed)
     alone = np.exp(rng.uniform(np.log(5), np.log(500), len(graph)))
     serial = rng.uniform(0, 1, len(graph))
@@ -84,7 +84,7 @@ def equal_costs(graph: KernelGraph, by_threads: dict[int, float], **others: floa
 
 
 def randwire(nodes: int, seed: int, stage: int = 32) -> KernelGraph:
-    """The wiring of RandWire (Xie et al. 2019): stages that are Watts-Strogatz graphs with K = 4 and P = 0.75.
+    """Return the wiring of RandWire (Xie et al. 2019): stages that are Watts-Strogatz graphs with K = 4 and P = 0.75.
 
     Edges lead from lower to higher numbers. Nodes without a source read the last node of the stage before.
     """

@@ -17,7 +17,7 @@ class MachineSuite:
     """Tests that a machine describes itself, and that a whole run and a walk over the kernels have the same outputs.
 
     Fixtures:
-        machine: an `op_profiler.targets.machine.Machine` that is open; the fixture closes it.
+        machine: an open `op_profiler.targets.machine.Machine`; the fixture closes it.
         compiled: a model that was compiled for it (`op_profiler.compilers.compiled_model.CompiledModel`).
         inputs: arrays by the names of its inputs.
     """

@@ -29,7 +29,7 @@ class PolicySuite:
 
     Fixtures:
         policy: an `op_profiler.parallel.planning.policies.policy.Policy`.
-        largest: how many operators a graph may have for it; larger ones have to be refused.
+        largest: largest number of operators that the policy accepts; larger graphs have to be rejected.
     """
 
     @pytest.fixture

@@ -31,7 +31,7 @@ class LibraryPredictorSuite:
 
     Fixtures:
         factory: an `op_profiler.prediction.library.library_predictor.LibraryPredictorFactory`.
-        table: what it learns from; a simple device whose latency is known.
+        table: convolutions to learn from, on a simple device whose latency is known.
     """
 
     @pytest.fixture
@@ -67,7 +67,7 @@ class RegressorSuite:
     """Tests that a regressor learns a function of its columns, and that its bytes restore it.
 
     Fixtures:
-        regressor: an `op_profiler.prediction.latency.regression.Regressor` that learned nothing; a new one every time.
+        regressor: a new, unfitted `op_profiler.prediction.latency.regression.Regressor` for every test.
     """
 
     @pytest.fixture

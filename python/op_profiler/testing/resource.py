@@ -16,7 +16,7 @@ class ResourceSuite:
     """Tests that a resource reports its state in plain values or the reason why it cannot, and changes nothing.
 
     Fixtures:
-        resource: an `op_profiler.resources.resource.Resource`, whether this machine has it or not.
+        resource: an `op_profiler.resources.resource.Resource`, whether or not this machine has it.
     """
 
     @pytest.fixture

@@ -22,11 +22,11 @@ PLACE = Place(host="127.0.0.1", port=9, key="a board")
 
 
 class TargetKindSuite:
-    """Tests a kind of target, whether its machine is here or not.
+    """Tests a kind of target, whether or not this machine has it.
 
     Fixtures:
-        kind: an `op_profiler.targets.target_kind.TargetKind` that is in the registry.
-        target: as a user writes it, so that it can be resolved here.
+        kind: a registered `op_profiler.targets.target_kind.TargetKind`.
+        target: a target string of a user that can be resolved here.
     """
 
     @pytest.fixture
@@ -101,7 +101,7 @@ class TargetKindSuite:
 
 
 def _answer(ask: Callable[[], _Answer]) -> _Answer | None:
-    """An answer; None of a kind whose machine is not here, which says so."""
+    """Return an answer; None if the machine of the kind is not here, which raises an error."""
     try:
         return ask()
     except MeasureError as error:

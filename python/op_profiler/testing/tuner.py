@@ -16,14 +16,14 @@ from op_profiler.tuning.tuners.tuner import Tuner, TunerFactory
 DENSE = TaskSpec(
     "dense_pack.op_profiler", (("TENSOR", (16, 64), "float32"), ("TENSOR", (4, 64, 16), "float32"), None, "float32")
 )
-"""A product of small matrices, whose space has some hundred points."""
+"""A product of small matrices, whose space has a few hundred points."""
 _BATCH, _BATCHES = 8, 5
 
 
 class TunerSuite:
     """Tests that a tuner proposes valid points, each at most once, and that a seed decides them.
 
-    Nothing is built: what a point costs follows from its number.
+    Nothing is built: the cost of a point is computed from its number.
 
     Fixtures:
         factory: an `op_profiler.tuning.tuners.tuner.TunerFactory`.
@@ -57,14 +57,14 @@ class TunerSuite:
 
 
 def _seeded(factory: TunerFactory, task: Task, seed: int = 3) -> Tuner:
-    """As `make_tuner` makes it."""
+    """Return a tuner with a seed, as `make_tuner` creates it."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     return factory(task, seed)
 
 
 def _proposals(tuner: Tuner, *, fails: bool = False) -> list[int]:
-    """The points of a few batches, in their order."""
+    """Return the points of a few batches, in order."""
     found: list[int] = []
     for _ in range(_BATCHES):
         if not tuner.has_next():

@@ -1,7 +1,7 @@
-"""Batched products of which a side is transposed, as one op, which this TVM has none for.
+"""Batched products with a transposed side as one op, which this TVM does not have.
 
-Relay has one, so the operator is the same under both compilers. A transposed right side is laid out anew inside of the
-kernel: a vector of the output reads what lies beside each other.
+Relay has such an op, so the operator is the same under both compilers. A transposed right side is rearranged inside the
+kernel, so that vectors of the output read contiguous values.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 NAME = "nn.batch_matmul"
 TRANSPOSED = "transposed"
-"""Of the block that lays out the right side."""
+"""Name of the block that rearranges the right side."""
 _RANK = 3
 
 
 def transposed_sides(builder: Any, call: Any) -> Any:
-    """In place of a ``relax.matmul`` of which a side is a transposition a call of TIR that reads what was transposed.
+    """Replace ``relax.matmul`` with a transposed side by a call of TIR that reads the original tensor.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.
@@ -38,7 +38,7 @@ def transposed_sides(builder: Any, call: Any) -> Any:
 
 
 def attributes(*, left: bool, right: bool) -> dict[str, Any]:
-    """As Relay has them.
+    """Return the attributes of Relay's op.
 
     Args:
         left, right: whether the side is transposed.

@@ -1,4 +1,4 @@
-"""Calls of functions of TVM's FFI, and what times them (`op_profiler.compilers.calls`)."""
+"""Calls of functions of TVM's FFI, and the loop that times them (`op_profiler.compilers.calls`)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FfiCall(BoundKernel):
 
     @property
     def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """As in `BoundKernel`; arguments have their types with them."""
+        """As in `BoundKernel`; the types are part of the arguments."""
         values, result = ctypes.addressof(self._values), ctypes.addressof(self._result)
         return int(self.function.__chandle__()), values, 0, len(self.arguments), result, 0
 

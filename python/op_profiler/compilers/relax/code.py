@@ -14,14 +14,14 @@ _MOST_CHARACTERS = 40_000  # nobody reads more
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """By the kernels' names, as `CompiledModel` has them: iterations of parallel loops, and text for people."""
+    """By kernel name, as in `CompiledModel`: iterations of parallel loops, and readable code."""
 
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     text: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def code_of(kernels: IRModule, target: Target) -> Code:
-    """Of the functions of TIR of a module, under their schedules."""
+    """Return the code of a module's TIR functions under their schedules."""
     tvm = load_tvm()
     functions = {name: f for name, f in kernels.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
     with target:
@@ -38,7 +38,7 @@ def code_of(kernels: IRModule, target: Target) -> Code:
 
 
 def plain_loops() -> Any:
-    """Passes from blocks to loops, as the schedule arranged them; tensors keep all their axes."""
+    """Return passes from blocks to loops in the order of the schedule; tensors keep all their axes."""
     tvm = load_tvm()
     passes = tvm.s_tir.transform
     return tvm.transform.Sequential(

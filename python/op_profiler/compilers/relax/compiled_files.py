@@ -1,7 +1,7 @@
-"""Built models as files, and back: the virtual machine's code, and kernels as LLVM's bitcode, as those of Relay are.
+"""Writes and reads built models: the virtual machine's code, and kernels as LLVM bitcode, like those of Relay.
 
-Reading needs no linker and no compiler beside TVM. Functions are TVM's JSON; nothing that is read runs code of its own.
-Weights are written twice: the virtual machine's code has them without the names that plans ask for them by.
+Reading needs no linker and no compiler except TVM. Functions are TVM's JSON; nothing that is read executes code of its
+own. Weights are written twice, because the virtual machine's code has them without the names that plans need.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class _About(msgspec.Struct):
 
 
 _SAME = ("build_seconds", "calls", "tensors", "outputs", "loops", "code", "notes")
-"""Fields of a built model that are the same in its file."""
+"""Fields of a built model that are stored unchanged in its file."""
 
 
 def write_compiled(folder: Path, compiled: CompiledModel) -> None:
-    """Write a built model into a folder that is there.
+    """Write a built model into an existing folder.
 
     Raises:
         NotKept: its kernels are of a kind that has no such form.
-        OSError: the disk is full, or the like.
+        OSError: the disk is full, or a similar error.
     """
     tvm, library = load_tvm(), compiled.library
     imported = list(library.executable.mod.imports)
@@ -95,7 +95,7 @@ def _row(one: Occurrence, functions: list[Any]) -> _Row:
 
 
 def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledModel:
-    """What `write_compiled` wrote. Whoever calls has made sure that the files are as they were written.
+    """Read a model that `write_compiled` wrote. The caller must have verified that the files are unchanged.
 
     Args:
         like: as in `Compiler.read`.

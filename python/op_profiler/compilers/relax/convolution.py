@@ -1,7 +1,8 @@
-"""Convolutions of two dimensions over blocks of channels (NCHWc), which this TVM has no legalization for.
+"""Two-dimensional convolutions over blocks of channels (NCHWc), for which this TVM has no legalization.
 
-The blocks are those that Relay's default schedules take for most convolutions, so that both compilers lower them to the
-same operator. How many channels a tensor has decides its block, since this TVM cannot go from one block to another.
+The block sizes are those of Relay's default schedules for most convolutions, so that both compilers lower them to the
+same operator. The number of channels of a tensor decides its block size, because this TVM cannot convert one block size
+to another.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.vectors import Vectors
 
 _SMALLEST_BLOCK = 4
-"""With smaller blocks most of a vector is empty; the width is vectorized then, and layouts stay as they are."""
+"""With smaller blocks most of a vector would be empty; the width is then vectorized, and layouts stay as they are."""
 _NARROW = 4  # a tile of less than that part of the registers is
 
 
 def blocked_layouts(call: Any, lanes: int) -> list[str] | None:
-    """Layouts of data, weight and output that a ``relax.nn.conv2d`` in NCHW is to have; None for those it has.
+    """Return the new layouts of data, weight and output of a ``relax.nn.conv2d`` in NCHW; None if they do not change.
 
     Args:
-        lanes: float32 values in a vector.
+        lanes: number of float32 values in a vector.
     """
     data, weight = ([_size(d) for d in argument.ty.shape] for argument in call.args[:2])
     if call.attrs.kernel_layout != "OIHW" or None in (*data[1:], *weight):
@@ -43,19 +44,20 @@ def _size(dim: Any) -> int | None:
 
 
 def registers_of(vectors: Vectors, block: int) -> int:
-    """How many blocks of channels the registers hold, beside what they are summed from."""
+    """Return how many blocks of channels fit into the registers, next to the summands."""
     return max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
 
 
 def computed_width(width: int, registers: int) -> int:
-    """Columns that are computed of an output: some more where its width, such as a prime, has narrow tiles only."""
+    """Return the number of computed columns of an output: more than its width if the width, such as a prime, allows
+    only narrow tiles."""
     if width <= registers or _NARROW * divisor(width, registers) >= registers:
         return width
     return min(-(-width // tile) * tile for tile in range(registers // 2, registers + 1))
 
 
 def legalize(builder: Any, call: Any) -> Any:
-    """A call of TIR for a ``relax.nn.conv2d``; as this TVM has it where the layouts are not blocked."""
+    """Return a call of TIR for a ``relax.nn.conv2d``; TVM's own if the layouts are not blocked."""
     load_tvm()
     from tvm import topi
 

@@ -1,7 +1,7 @@
-"""What the TVM with Relax loads and calls for NVIDIA's GPUs: CUDA 13, as wheels beside it or as the machine has it.
+"""Libraries that the TVM with Relax loads for NVIDIA's GPUs: CUDA 13, from wheels or from the system.
 
-Its compiler writes code for a GPU without a driver. NVIDIA's compiler makes machine code of that: ``nvrtc`` of the
-wheels, or ``nvcc``.
+Its compiler generates code for a GPU without a driver. NVIDIA's compiler translates the code to machine code: ``nvrtc``
+of the wheels, or ``nvcc``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HEADERS = ("include/cuda_runtime.h", "include/cccl/cuda/std/cstdint")
 
 
 def missing() -> list[str]:
-    """What compiling for a GPU takes that is not there, told without importing anything."""
+    """Return what is missing for compiling for a GPU, without importing anything."""
     if shutil.which("nvcc") is not None:
         return []
     places = [tvm_package.cuda_folder() / "lib" / _COMPILER, *(tvm_package.cuda_folder() / name for name in _HEADERS)]
@@ -31,7 +31,7 @@ def missing() -> list[str]:
 
 
 def prepare_compiling() -> None:
-    """Let TVM find the compiler of NVIDIA; what the user's environment says of it stays."""
+    """Make TVM find NVIDIA's compiler; settings in the user's environment are kept."""
     library = tvm_package.cuda_folder() / "lib" / _COMPILER
     if not library.is_file():
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
@@ -43,11 +43,11 @@ def prepare_compiling() -> None:
 
 
 def compile_left(executable: Any) -> None:
-    """Make machine code of what TVM left as a program, as it does where it has no runtime for GPUs. So kernels
-    that do not compile are found without a GPU too.
+    """Compile the programs that TVM leaves as source if it has no runtime for GPUs, so that kernels that do not compile
+    are found without a GPU too.
 
     Args:
-        executable: ``relax.VMExecutable``; its target is the current one.
+        executable: ``relax.VMExecutable``, built for the current target.
 
     Raises:
         RuntimeError: the compiler refuses a kernel.

@@ -1,8 +1,8 @@
-"""Products with a weight, over blocks of its columns, which this TVM has no op for.
+"""Products with a weight over blocks of its columns, for which this TVM has no op.
 
-A row of the weight as a model has it is as far from the next as the weight is wide; in blocks the kernel reads what
-lies beside each other. The blocks are those of Relay's default schedules, so that both compilers lower a product of two
-dimensions to the same operator.
+In the model's layout, the distance between rows of the weight is its width; in blocks the kernel reads contiguous
+values. The blocks are those of Relay's default schedules, so that both compilers lower a product of two dimensions to
+the same operator.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NAME = "nn.contrib_dense_pack"
 
 
 def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any:
-    """In place of a ``relax.matmul`` a call of TIR that reads the weight in blocks of columns.
+    """Replace a ``relax.matmul`` by a call of TIR that reads the weight in blocks of columns.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.
         weight: (depth, columns).
-        lanes: float32 values in a vector.
+        lanes: number of float32 values in a vector.
     """
     load_tvm()
     depth, columns = weight.shape

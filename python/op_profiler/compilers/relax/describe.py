@@ -1,4 +1,5 @@
-"""Operators of a fused module, in the words of Relay's ops, so that an operator is the same in both compilers."""
+"""Describes operators of a fused module with Relay's ops and attributes, so that both compilers have the same
+operators."""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ _NUMBERED = re.compile(r"\d+$")
 
 
 def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> list[Occurrence]:
-    """Every call of a kernel in ``main``, in order; views of tensors (reshapes) are among them.
+    """Return every kernel call in ``main``, in order, including views of tensors (reshapes).
 
     Args:
-        attention: what the builtin of a decoder's KV cache calls in turn, each time.
+        attention: the kernels that the builtin of a decoder's KV cache calls each time, in order.
     """
     tvm = load_tvm()
     relax, call_tir, builtin = tvm.relax, tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_dps_packed")
@@ -120,7 +121,7 @@ def _told(description: Description, function: Any, label: str, call: Any, argume
 
 
 def tensors_of(ty: Any) -> tuple[TensorSpec, ...]:
-    """The tensors of a type, tuples flattened; a dynamic dimension becomes -1."""
+    """Return the tensors of a type, tuples flattened; a dynamic dimension becomes -1."""
     if hasattr(ty, "fields"):
         return tuple(t for field in ty.fields for t in tensors_of(field))
     if getattr(ty, "shape", None) is None:

@@ -1,4 +1,4 @@
-"""Programs of torch.export, as Relax's importer can take them."""
+"""Creates programs of torch.export that Relax's importer accepts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _RANDOM = ("rand", "bernoulli", "exponential", "multinomial", "normal_", "normal
 
 
 def export(program: Any, examples: tuple[Any, ...]) -> Any:
-    """The program that torch.export makes of a module, with nothing left that is drawn at random.
+    """Return the program that torch.export creates from a module; reject programs that draw random values.
 
     Raises:
-        RuntimeError: it makes none; says why in a sentence, where torch prints the whole program.
+        RuntimeError: it makes none; the message is one sentence, not torch's whole program.
         NotImplementedError: an operator draws at random.
     """
     import torch
@@ -61,8 +61,8 @@ _OVERLOOKED: list[tuple[Callable[[str, Any], Any], str]] = [
         "drops at random, as in training; switch it off",
     ),
 ]
-"""Whether a node of a name draws at random, and how. The importer draws nothing, and nothing else would show it: what
-depends on a draw cannot be compared with torch (`building.agreement`)."""
+"""Operators that draw random values, by name. The importer does not draw any, and nothing else would show this, because
+outputs that depend on random values cannot be compared with torch (`building.agreement`)."""
 
 
 def _divide_fractions(graph: Any, node: Any) -> None:

@@ -1,4 +1,4 @@
-"""From lowered kernels to a built model, its schedules and its code."""
+"""Creates a built model, its schedules and its code from lowered kernels."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from op_profiler.schedules.usable_records import UsableRecords
 
 @dataclasses.dataclass(frozen=True)
 class FinishedKernels:
-    """Kernels that were compiled.
+    """Compiled kernels.
 
     Attributes:
         executable: ``relax.VMExecutable``.
-        schedules: by label; of kernels that are not among them the pipeline is all that is known.
-        asked: computations that records were looked for.
+        schedules: by label; for other kernels only the pipeline is known.
+        asked: computations for which records were queried.
         refused: those of them whose record no longer fits.
-        code: of kernels that this package scheduled.
+        code: code of the kernels that op_profiler scheduled.
         launches: by label, as in `CompiledModel`.
     """
 
@@ -44,7 +44,7 @@ class FinishedKernels:
 
 
 def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: UsableRecords) -> FinishedKernels:
-    """Schedule and compile kernels; those of other pipelines are scheduled, and for GPUs there are no records."""
+    """Schedule and compile kernels. Those of other pipelines are already scheduled, and GPUs have no records."""
     if pipeline != DEFAULT_PIPELINE:
         return FinishedKernels(finish(kernels, target), launches=launches_of(kernels, target))
     if gpu.is_gpu(target):
@@ -60,7 +60,7 @@ def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: 
 
 
 def launches_of(kernels: IRModule, target: Target) -> dict[str, list[Launch]]:
-    """Of kernels that are scheduled; a processor has none."""
+    """Return the launches of scheduled kernels; a processor has none."""
     return gpu.launches_of(kernels) if gpu.is_gpu(target) else {}
 
 
@@ -71,11 +71,11 @@ def built_model(
     occurrences: Sequence[Occurrence],
     started: float,
 ) -> BuiltModel:
-    """The model of compiled kernels.
+    """Return the model of compiled kernels.
 
     Args:
-        kernels: what the model was lowered to.
-        started: when the compiler began, by `time.perf_counter`.
+        kernels: the kernels to which the model was lowered.
+        started: start of the build, by `time.perf_counter`.
     """
     pipeline = model.pipeline
     by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}

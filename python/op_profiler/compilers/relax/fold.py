@@ -1,6 +1,6 @@
-"""Computes what depends on weights alone with numpy, before TVM would.
+"""Computes constants that depend on weights alone with numpy, before TVM does.
 
-This TVM compiles a kernel for each such computation, which is most of the time that lowering takes.
+This TVM compiles a kernel for each such computation, which takes most of the lowering time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
 from op_profiler.compilers.tvm_build import load_tvm
 
 Fold = Callable[[Any, list[np.ndarray]], "np.ndarray | None"]
-"""From a call and the values of its arguments to the value of the call; None where numpy is not to compute it."""
+"""Returns the value of a call, given the call and the values of its arguments; None if numpy should not compute it."""
 
 
 def fold_with_numpy() -> Any:
-    """A pass: calls of constants become constants. What numpy does not compute here is left for `FoldConstant`."""
+    """Return a pass that replaces calls on constants by constants. `FoldConstant` computes the remaining ones."""
     return rewrite_calls("FoldWithNumpy", {f"relax.{name}": _folded(fold) for name, fold in _FOLDS.items()})
 
 

@@ -1,4 +1,4 @@
-"""A module of Relax from a graph that a process with Relay wrote (`compilers.relay.plain_graph`)."""
+"""Rebuilds a Relax module from a graph that a Relay process wrote (`compilers.relay.plain_graph`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from op_profiler.errors import ModelError
 
 @interrupts_wait()
 def read_graph(folder: Path) -> Any:
-    """The module: its weights are constants, its inputs those of the graph, in order.
+    """Return the module; its weights are constants, and its inputs those of the graph, in order.
 
     Raises:
         ModelError: an op that has no counterpart here, or not with its shapes and attributes; names it.

@@ -1,4 +1,4 @@
-"""Kernels for GPUs: under the schedules of dlight, which this TVM brings, and how they are launched."""
+"""Schedules kernels for GPUs with dlight, which this TVM includes, and reads their launches."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from op_profiler.compilers.tvm_types import IRModule, Target
 from op_profiler.schedules.schedule import Schedule
 
 _RULES = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
-"""Of dlight, in the order in which this TVM's own pipeline for CUDA tries them."""
+"""dlight's rules in the order in which TVM's own pipeline for CUDA tries them."""
 _SUFFIX = ".dlight"
 _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 _INSIDE = ("body", "then_case", "else_case", "block", "init")
 
 
 def is_gpu(target: Target) -> bool:
-    """Whether kernels of a target run on a GPU."""
+    """Return whether kernels of a target run on a GPU."""
     return "gpu" in target.keys
 
 
 def schedule_function(function: Any, target: Target) -> tuple[Any, Schedule]:
-    """A function of TIR under the first rule of dlight that fits it; as it was where none does.
+    """Return a TIR function under the first rule of dlight that fits; unchanged if none does.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.
@@ -43,10 +43,10 @@ def schedule_function(function: Any, target: Target) -> tuple[Any, Schedule]:
 
 
 def launches_of(kernels: IRModule) -> dict[str, list[Launch]]:
-    """How each function of a module is launched, by its name; those that are not launched are left out.
+    """Return the launches of each function of a module, by name; functions without launches are left out.
 
     Args:
-        kernels: scheduled, with loops that are bound to blocks and threads.
+        kernels: scheduled functions, with loops bound to blocks and threads.
     """
     tvm = load_tvm()
     found = {

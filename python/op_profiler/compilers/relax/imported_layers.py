@@ -1,8 +1,8 @@
-"""The layers of what Relax's own importers make, noted while they work: modules of torch, nodes of ONNX, and tensors of
-TFLite, as Relay's importers tell them.
+"""Records the layers of modules that Relax's own importers create: modules of torch, nodes of ONNX, and tensors of
+TFLite, with the same names as from Relay's importers.
 
-The importers name no layers. Each goes through the operators of its source one by one, so what it emits meanwhile
-belongs to the one that it is busy with.
+These importers do not name layers. Each converts the operators of its source one by one, so everything emitted
+meanwhile belongs to the current operator.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from op_profiler.compilers.tvm_build import load_tvm, replaced
 
 
 class NotedLayers:
-    """The layers of a module that is being imported.
+    """The layers of a module during its import.
 
     Attributes:
-        current: layer of the operator that is imported now; empty where it has none.
-        variables: what is emitted gets its names of.
+        current: layer of the operator that is being imported; empty if it has none.
+        variables: provides the names of emitted variables.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,10 @@ class NotedLayers:
 
     @contextlib.contextmanager
     def emitting(self) -> Iterator[None]:
-        """Let variables that are emitted meanwhile be named by their layers.
+        """Name variables that are emitted in the block by their layers.
 
-        Those of ONNX and TFLite leave the last call of an operator to whoever reads it; here it is emitted at once.
+        For ONNX and TFLite, the last call of an operator would be emitted only when it is read; here it is emitted at
+        once.
         """
         relax = load_tvm().relax
         builder = relax.BlockBuilder
@@ -51,10 +52,10 @@ class NotedLayers:
 
     @contextlib.contextmanager
     def of_torch(self, layer_of: Callable[[Any], str]) -> Iterator[None]:
-        """While an exported program is imported.
+        """Record layers while an exported program is imported.
 
         Args:
-            layer_of: the layer of a ``torch.fx.Node``.
+            layer_of: returns the layer of a ``torch.fx.Node``.
         """
         from tvm.relax.frontend.torch import exported_program_translator
 
@@ -77,7 +78,7 @@ class NotedLayers:
 
     @contextlib.contextmanager
     def of_onnx(self) -> Iterator[None]:
-        """While a graph of ONNX whose nodes have names is imported."""
+        """Record layers while an ONNX graph with named nodes is imported."""
         from tvm.relax.frontend.onnx import onnx_frontend
 
         importer = onnx_frontend.ONNXGraphImporter
@@ -91,7 +92,7 @@ class NotedLayers:
             yield
 
     def tflite_converter(self) -> Any:
-        """A converter of operators for ``from_tflite``."""
+        """Return a converter of operators for ``from_tflite``."""
         from tvm.relax.frontend.tflite import tflite_frontend
 
         from op_profiler.frontends.importers.tflite_names import custom_name
@@ -138,7 +139,7 @@ def _with_calls(value: Any, emit: Callable[[Any], Any]) -> Any:
 
 
 def name_nodes(graph: Any) -> None:
-    """Give the nodes of an ONNX graph that have no name the one that Relay's importer gives them."""
+    """Name the unnamed nodes of an ONNX graph as Relay's importer does."""
     counts: dict[str, int] = {}
     for node in graph.node:
         if not node.name:

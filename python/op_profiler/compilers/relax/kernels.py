@@ -1,4 +1,4 @@
-"""The kernels of a built model, called one by one in order on the buffers that the virtual machine gave them."""
+"""The kernels of a built model, called one by one in order on the buffers of the virtual machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RelaxKernels(InPlaceKernels):
 
 
 def load_kernels(executable: Any, device: RuntimeDevice, inputs: Mapping[str, np.ndarray]) -> RelaxKernels:
-    """Run a model once and keep every call of a kernel with its buffers.
+    """Run a model once and record every call of a kernel with its buffers.
 
     Args:
         executable: ``relax.VMExecutable``.
@@ -61,11 +61,11 @@ def kernels_of_run(
     arguments: tuple[list[Any], list[Any]],
     kept: list[BoundKernel],
 ) -> RelaxKernels:
-    """Run a function of the virtual machine once and keep every call of a kernel with its buffers.
+    """Run a function of the virtual machine once and record every call of a kernel with its buffers.
 
     Args:
-        arguments: of that run, and of those that are timed as a whole.
-        kept: where the calls go, beside those that the function's own arguments note there.
+        arguments: arguments of this run, and of the runs that are timed as a whole.
+        kept: list to which the calls are added; the function's own arguments may add further ones.
     """
     tvm = load_tvm()
     noted, timed = arguments

@@ -1,10 +1,10 @@
-"""The layers of the user's model, from a module of Relax to the kernels that it becomes.
+"""Tracks the layers of the user's model, from a Relax module to its kernels.
 
-Whoever makes a module names the variables of calls by numbers, and ``main`` has the layers of these in its span. Names
-of variables and spans decide nothing in a build. Relax's passes leave a call that they rewrite its variable. What they
-put in has one without a number, and is given the layers of the calls that it took the place of. Fusing names variables
-anew, and one function stands for all groups that compute the same; so there a call is found again by what it computes
-of what.
+The code that creates a module names the variables of calls by numbers, and stores the layers of these numbers in the
+span of ``main``. Names of variables and spans do not affect a build. Relax's passes keep the variable of a call that
+they rewrite. A call that they insert has a variable without a number, and gets the layers of the calls that it
+replaced. Fusion renames variables and merges equal groups into one function; there, a call is identified by its op and
+its inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 
 KernelLayers = Mapping[int, Sequence[Names]]
-"""By the place of a binding in ``main`` of a fused module, the layers of each op in what it calls."""
+"""By the position of a binding in ``main`` of a fused module, the layers of each op in the called function."""
 
 _SPAN = "op_profiler.layers "
 _NUMBERED = re.compile(r"op_profiler_(\d+)_layer")  # FreshName puts something behind where a name is there twice
@@ -29,18 +29,18 @@ _LEGALIZED = re.compile(r"^relax\.(nn\.)?|\d+$")  # what tells an op from the fu
 
 
 class LayerVariables:
-    """Names for the variables of a module that is being made."""
+    """Names for the variables of a module that is being created."""
 
     def __init__(self) -> None:
         self._layers: list[Names] = []
 
     def name(self, layers: Names) -> str:
-        """For the variable of a call that belongs to these layers."""
+        """Return the name of the variable of a call that belongs to these layers."""
         self._layers.append(layers)
         return f"op_profiler_{len(self._layers) - 1}_layer"
 
     def noted_on(self, module: IRModule) -> Any:
-        """The module, whose ``main`` has the layers now."""
+        """Return the module with the layers stored in its ``main``."""
         tvm = load_tvm()
         if not any(self._layers):
             return module
@@ -53,11 +53,11 @@ class LayerVariables:
 
 
 def layers_of_kernels(made: IRModule, before: IRModule, fused: IRModule) -> KernelLayers:
-    """The layers of what is called in a fused module; nothing where the module names none.
+    """Return the layers of the functions called in a fused module; empty if the module has no layers.
 
     Args:
-        made: by whoever named its variables.
-        before: the same on its way down, before it was fused.
+        made: the module as its creator named its variables.
+        before: the same module during lowering, before fusion.
     """
     layers = _noted_layers(made)
     old, new = (_graph(module["main"]) for module in (made, before)) if layers else (None, None)
@@ -150,7 +150,7 @@ class _Values:
         self._fields: dict[int, list[int]] = {}
 
     def calls(self, module: IRModule) -> list[list[int]]:
-        """Of every binding of ``main``, in order, the values of the calls in it; a group's are those of its members."""
+        """Return the values of the calls in every binding of ``main``, in order; for a group, those of its members."""
         main = module["main"]
         inputs = [self._number("input", place) for place in range(len(main.params))]
         return self._walked(module, main, inputs)[0]

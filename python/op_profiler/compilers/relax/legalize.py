@@ -1,4 +1,4 @@
-"""From ops of Relax to functions of TIR that remember which op they were."""
+"""Converts ops of Relax to TIR functions with an attribute that stores the op."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.describe import value_decides
 
 _OP = "op_profiler_op"
-"""Attribute of a function of TIR: what `op_of` tells, as JSON."""
+"""Attribute of a TIR function: the result of `op_of`, as JSON."""
 
 _LEGALIZE = "FLegalize"
 _NUMBERS = {"relax.clip": ("a_min", "a_max"), "relax.strided_slice": ("axes", "begin", "end", "strides")}
-"""By the op: what its arguments behind the first one are called."""
+"""By op: names of its arguments after the first one."""
 _LEVEL = 11  # TVM's own stand at 10, and the highest counts
 OUT_FUSABLE = 4
-"""An `OpPatternKind`: what follows it element by element may be fused to it."""
+"""An `OpPatternKind`: element-wise successors may be fused into it."""
 
 Legalize = Callable[[Any, Any], Any]
 Number = tuple[int, str, float | None]
-"""An argument of an op that is one number and part of the function: its place, its dtype, and its value where that
-decides the code. A value in every function would give records of tuning another key."""
+"""An argument of an op that is one number and part of the function: its position, its dtype, and its value if that
+changes the code. With the value in every function, tuning records would get other keys."""
 
 
 def legalize_ops() -> Any:
-    """A pass: `LegalizeOps`, with blocked convolutions, whose functions remember their ops."""
+    """Return a pass like `LegalizeOps`, which also supports blocked convolutions and stores the ops on the
+    functions."""
     note_ops()
     return load_tvm().relax.transform.LegalizeOps({"relax.nn.conv2d": _noted(convolution.legalize)})
 
 
 @functools.cache
 def note_ops() -> None:
-    """Let `LegalizeOps` give every function the attribute `_OP`, whoever runs that pass in this process."""
+    """Make `LegalizeOps` set the attribute `_OP` of every function, whoever runs that pass in this process."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
         legalize = op.get_attr(_LEGALIZE)  # None where it has none; `has_attr` says that it has one all the same
@@ -66,8 +67,7 @@ def _note(op: str, attrs: dict[str, Any], inside: Sequence[Number] = ()) -> str:
 
 
 def op_of(function: Any) -> tuple[str, dict[str, Any], list[Number]] | None:
-    """The op that a function of TIR was, its attributes, and its arguments that are numbers; None where nobody noted
-    it."""
+    """Return the op of a TIR function, its attributes, and its numeric arguments; None if it was not recorded."""
     noted = (function.attrs or {}).get(_OP)
     if noted is None:
         return None
@@ -98,13 +98,13 @@ def _inside(call: Any, made: Any) -> list[Number]:
 def noted_call(
     builder: Any, op: str, attrs: dict[str, Any], compute: Any, *arguments: Any, hint: str, pattern: int | None = None
 ) -> Any:
-    """A call of a function of TIR that remembers an op.
+    """Return a call of a TIR function that stores its op.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.
-        compute: from tensors of TE, and what else there is among the arguments, to one.
+        compute: computes one tensor from tensors of TE and the other arguments.
         hint: name of the function.
-        pattern: `OpPatternKind` by which it is fused; None: what TVM finds.
+        pattern: `OpPatternKind` for fusion; None: TVM determines it.
     """
     relax = load_tvm().relax
     made = builder.call_te(compute, *arguments, primfunc_name_hint=hint)
@@ -118,7 +118,7 @@ def noted_call(
 
 
 def plain_attributes(call: Any) -> dict[str, Any]:
-    """Attributes of a call of an op as plain JSON values, empty ones left out."""
+    """Return the attributes of a call as plain JSON values, without empty ones."""
     attrs = call.attrs
     info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
     if attrs is None or info is None:
@@ -128,7 +128,7 @@ def plain_attributes(call: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of TVM's object system as a plain JSON value."""
+    """Return a value of TVM's object system as a plain JSON value."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):

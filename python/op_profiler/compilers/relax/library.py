@@ -17,8 +17,8 @@ class VmLibrary:
 
     Attributes:
         executable: ``relax.VMExecutable``.
-        kernels: the ``tvm.runtime.Module`` that has its kernels.
-        weights: by the names that `PlannedTensor.given` has.
+        kernels: the ``tvm.runtime.Module`` with its kernels.
+        weights: by the names in `PlannedTensor.given`.
     """
 
     executable: Any
@@ -26,17 +26,17 @@ class VmLibrary:
     weights: dict[str, DeviceArray]
 
     def kernel(self, name: str) -> PackedFunction:
-        """The function of a kernel."""
+        """Return the function of a kernel."""
         function: PackedFunction = self.kernels.get_function(name, True)
         return function
 
     def with_own_weights(self) -> VmLibrary:
-        """The same over a copy of the weights."""
+        """Return the library with a copy of the weights."""
         device = load_tvm().cpu()
         return dataclasses.replace(self, weights={name: one.copyto(device) for name, one in self.weights.items()})
 
     def exported(self, path: Path) -> VmLibrary:
-        """The same, its kernels from a shared library that is written and loaded.
+        """Return the library with its kernels in a shared library, which is written and loaded.
 
         Raises:
             MeasureError: there is no C compiler, or it fails.

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import IRModule, Target
 
 _UNFUSED, _FUSED, _KERNELS = "FuseOps", "FuseTIR", "CallTIRRewrite"
-"""Passes that a module is looked at before: it is lowered; its functions are grouped; its kernels are all there is."""
+"""Passes before which the module is recorded: when it is lowered, when its functions are grouped, and when its kernels
+are final."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PipelineRun:
-    """What a pipeline made.
+    """Result of a pipeline.
 
     Attributes:
-        lowered: what it came by.
-        executable: ``relax.VMExecutable``; None where nobody asked for kernels.
+        lowered: the recorded modules.
+        executable: ``relax.VMExecutable``; None if kernels were not requested.
     """
 
     lowered: Lowered
@@ -33,7 +34,7 @@ class PipelineRun:
 
 
 def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) -> PipelineRun:
-    """Take a module of Relax to kernels by another pipeline.
+    """Lower a Relax module to kernels with another pipeline.
 
     Args:
         name: `STOCK`, or ``MODULE:FUNCTION``.

@@ -1,4 +1,4 @@
-"""Models that Relax imports by itself: through torch.export, from ONNX, from TFLite."""
+"""Imports models with Relax's own importers: through torch.export, from ONNX, from TFLite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BY_ITSELF = "imported by Relax itself"
 
 
 def load_itself(frontend: Frontend, request: ModelRequest) -> ImportedModel:
-    """A model as its source has it, without Relay.
+    """Import a model from its source without Relay.
 
     Raises:
         ModelError: Relax does not import it.
@@ -38,13 +38,13 @@ def load_itself(frontend: Frontend, request: ModelRequest) -> ImportedModel:
 
 
 def load_refused(frontend: Frontend, request: ModelRequest, refused: ModelError) -> ImportedModel:
-    """The same of a model that Relay does not import.
+    """Import a model that Relay does not import.
 
     Args:
-        refused: what Relay said of it.
+        refused: Relay's error.
 
     Raises:
-        ModelError: Relax does not import it either; says what both said.
+        ModelError: Relax does not import it either; the message has both errors.
     """
     try:
         model = frontend.load(request)
@@ -57,15 +57,15 @@ def load_refused(frontend: Frontend, request: ModelRequest, refused: ModelError)
 
 
 def import_program(form: str, name: str, program: Any, inputs: Mapping[str, Any]) -> Any:
-    """The module of a program, its weights constants, its inputs in their order.
+    """Return the module of a program, with its weights as constants and its inputs in order.
 
     Args:
         form: ``torch``, ``onnx`` or ``tflite``.
         program: module of torch, ``ModelProto``, or ``tflite.Model``.
-        inputs: by name, an example tensor of torch, and an `InputSpec` of the others.
+        inputs: by name: an example tensor for torch, an `InputSpec` for the others.
 
     Raises:
-        ModelError: it has operators that Relax does not import; names them where it tells.
+        ModelError: it has operators that Relax does not import; the message names them if known.
     """
     load_tvm()
     layers = NotedLayers()

@@ -1,4 +1,4 @@
-"""The default pipeline: from a module of Relax to fused functions, scheduled kernels and an executable."""
+"""The default pipeline: from a Relax module to fused functions, scheduled kernels and an executable."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Recorded = Callable[[Any], "tuple[Any, Schedule] | None"]
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
-    """A module on its way down.
+    """A module during lowering.
 
     Attributes:
-        fused: functions of TIR with the ops that they come from, grouped into one Relax function a kernel.
-        kernels: the same with one function of TIR a kernel, called from ``main`` in order.
-        layers: of the user's model, of what ``main`` of `fused` calls.
+        fused: TIR functions with their ops, grouped into one Relax function per kernel.
+        kernels: one TIR function per kernel, called from ``main`` in order.
+        layers: layers of the user's model for each call in ``main`` of `fused`.
     """
 
     fused: IRModule
@@ -35,10 +35,10 @@ class Lowered:
 
 
 def lower(module: IRModule, target: Target) -> Lowered:
-    """Lower and fuse; nothing is scheduled yet.
+    """Lower and fuse a module without scheduling it.
 
     Args:
-        module: ``tvm.IRModule`` of Relax, its weights constants.
+        module: ``tvm.IRModule`` of Relax with its weights as constants.
         target: ``tvm.target.Target``.
     """
     tvm = load_tvm()
@@ -63,10 +63,10 @@ def lower(module: IRModule, target: Target) -> Lowered:
 def scheduled(
     kernels: IRModule, target: Target, recorded: Recorded = lambda function: None
 ) -> tuple[Any, dict[str, Schedule]]:
-    """Every kernel under its recorded schedule, else its default one, and what that is by the kernel's name.
+    """Schedule every kernel by its record, otherwise by default; return the module, and the schedules by kernel name.
 
     Args:
-        recorded: a function and its schedule by a record; None where there is none.
+        recorded: returns a function and its schedule under a record; None if there is no record.
     """
     tvm = load_tvm()
     schedules = {}
@@ -87,7 +87,7 @@ def _by_default(target: Target) -> Callable[[Any], tuple[Any, Schedule]]:
 
 
 def finish(kernels: IRModule, target: Target) -> Any:
-    """What the virtual machine runs, a ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
+    """Return the ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
     tvm = load_tvm()
     from tvm.relax.backend import cpu_generic, cuda
 
@@ -99,7 +99,7 @@ def finish(kernels: IRModule, target: Target) -> Any:
 
 
 def compiled(planned: IRModule, target: Target) -> Any:
-    """A ``relax.VMExecutable`` of a module whose memory is planned and whose calls are lowered."""
+    """Return the ``relax.VMExecutable`` of a module with planned memory and lowered calls."""
     tvm = load_tvm()
     if gpu.is_gpu(target):
         cuda_libraries.prepare_compiling()

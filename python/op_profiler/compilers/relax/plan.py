@@ -1,4 +1,4 @@
-"""Which kernels a lowered module calls, in order, and which tensors they read and write."""
+"""Determines which kernels a lowered module calls, in order, and which tensors they read and write."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 @dataclasses.dataclass(frozen=True)
 class ExecutablePlan:
-    """As the fields of `CompiledModel` of the same names.
+    """The fields of `CompiledModel` with the same names.
 
     Attributes:
-        weights: ``tvm.runtime.Tensor`` by the names that `PlannedTensor.given` has.
+        weights: ``tvm.runtime.Tensor`` by the names in `PlannedTensor.given`.
     """
 
     calls: tuple[KernelCall, ...]
@@ -28,11 +28,12 @@ class ExecutablePlan:
 
 
 def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> ExecutablePlan:
-    """The calls and tensors of ``main``.
+    """Return the calls and tensors of ``main``.
 
     Args:
-        kernels: of `op_profiler.compilers.relax.pipeline.Lowered`.
-        inputs: names of the first parameters, since Relax's own importers change those of a model; others keep theirs.
+        kernels: `kernels` of `op_profiler.compilers.relax.pipeline.Lowered`.
+        inputs: names of the first parameters, because Relax's own importers rename those of a model; the others keep
+            theirs.
     """
     walk = _Walk(kernels["main"], inputs)
     outputs = walk.numbers(kernels["main"].body.body)
@@ -58,7 +59,7 @@ class _Walk:
                 self._numbers[binding.var] = self._bound(binding.value)
 
     def numbers(self, value: Any) -> tuple[int, ...]:
-        """Of the tensors that a value is, tuples flattened."""
+        """Return the numbers of the tensors of a value, tuples flattened."""
         if isinstance(value, self._relax.Tuple):
             return tuple(number for field in value.fields for number in self.numbers(field))
         if isinstance(value, self._relax.TupleGetItem):

@@ -1,4 +1,4 @@
-"""Passes over a model's graph before it is lowered: batch norms are folded, channels are blocked."""
+"""Passes over a model's graph before lowering: batch norms are folded, and channels are blocked."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PLAIN = ["NCHW", "OIHW"]
 
 
 def prepared(module: IRModule, target: Target) -> Any:
-    """A module of Relax as the default schedules want it.
+    """Return a Relax module in the form that the default schedules require.
 
     Args:
-        module: ``tvm.IRModule`` whose ``main`` is one dataflow block, its weights constants.
+        module: ``tvm.IRModule`` whose ``main`` is one dataflow block, with its weights as constants.
         target: ``tvm.target.Target``.
     """
     tvm = load_tvm()

@@ -1,5 +1,5 @@
-"""TIR functions that read a file and set the thread count on a machine behind RPC. TVM's parser reads their source, so
-they are in a module of their own."""
+"""TIR functions that read a file and set the thread count on a machine behind RPC, in a separate module because TVM's
+parser reads their source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 
 def read() -> Any:
-    """`ProbeCode`'s path, text and count: the first bytes of a file, and how many there are."""
+    """Take `ProbeCode`'s path, text and count: read the first bytes of a file, and their number."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -27,7 +27,7 @@ def read() -> Any:
 
 
 def set_threads() -> Any:
-    """`ProbeCode`'s value and answer: bound the threads that a thread pool is made with from now on."""
+    """Take `ProbeCode`'s value and answer: limit the threads of thread pools that are created later."""
     load_tvm()
     from tvm.script import tirx as T
 

@@ -17,11 +17,11 @@ from op_profiler.errors import ModelError
 
 
 def read_kernel(function: Any, target: Target, lanes: int) -> Kernel:
-    """Of a function for a processor, which is built.
+    """Return the loops and instruction counts of a function for a processor, which is built.
 
     Args:
         function: ``tvm.tirx.PrimFunc``, scheduled or not.
-        lanes: values of 32 bits in a vector register of the target.
+        lanes: number of 32-bit values in a vector register of the target.
 
     Raises:
         ModelError: TVM does not lower it, or it computes nothing.

@@ -1,4 +1,4 @@
-"""Relax, of TVM from 0.25 on, with default schedules of this project's own."""
+"""The compiler Relax, of TVM 0.25 and later, with op_profiler's default schedules."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 _RELAY, _ITSELF = "relay", "relax"
 _TARGETS = ("llvm", "cuda", "pynq", "arm_cpu")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
-"""What passes of TVM raise where they refuse a model."""
+"""Errors of TVM's passes for unsupported models."""
 
 
 class RelaxCompiler(Compiler):
-    """One module of Relax a model, run by its virtual machine."""
+    """The compiler ``relax``: a model is one Relax module, which the virtual machine runs."""
 
     name = "relax"
     pipelines = (DEFAULT_PIPELINE, STOCK)

@@ -51,12 +51,12 @@ class _Import:
         self._child = Child(__name__, task, path=tvm_package.without(python_path()))
 
     def answer(self) -> dict[str, Any]:
-        """What it says of what it wrote; `error` alone where it wrote nothing."""
+        """Return the result of the process; `error` alone if it wrote nothing."""
         about = next(self._child.events(), None)
         return about or {"error": f"the process with Relay ended with {self._child.process.wait()}"}
 
     def close(self) -> None:
-        """Kill the process, and leave nothing behind."""
+        """Kill the process, and remove its files."""
         with self.folder, self._child:
             pass
 
@@ -65,9 +65,10 @@ _begun: dict[ModelRequest, _Import] = {}
 
 
 def begin(request: ModelRequest) -> None:
-    """Let the process with Relay import a model, which `load_from_relay` then waits for. TVM is not needed for that.
+    """Start importing a model in the process with Relay, for which `load_from_relay` then waits. TVM is not needed
+    here.
 
-    An import that was begun before and that nobody took is of a call that failed: files may have changed since.
+    An earlier import that was not used belongs to a failed call, and is discarded because files may have changed since.
     """
     stale = _begun.pop(request, None)
     if stale is not None:
@@ -76,7 +77,7 @@ def begin(request: ModelRequest) -> None:
 
 
 def load_from_relay(request: ModelRequest) -> ImportedModel:
-    """The model, as Relay imports it, in Relax; its weights are constants of the module.
+    """Return the model in Relax, as Relay imports it; its weights are constants of the module.
 
     Raises:
         ModelError: Relay does not import it, or it has an op that has no counterpart in Relax.
@@ -121,7 +122,7 @@ class _InRelaysProcess(FrameworkReference):
 
 
 def main() -> int:
-    """The process with Relay."""
+    """Entry point of the process with Relay."""
     return carry_out(_Task, _carry_out)
 
 

@@ -1,5 +1,5 @@
-"""Models of Relax behind RPC. An instrument of the virtual machine does not reach there, so kernels get tensors of
-their own, in the shapes that they have in the model."""
+"""Relax models behind RPC. RPC does not support the virtual machine's instrument, so kernels get separate tensors with
+the shapes of the model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _LOADS_MACHINES = "ffi.Module.load_from_bytes.relax.VMExecutable"
 
 
 class RemoteVm:
-    """Kernels over there, and the virtual machine where the runtime has one (a `RemoteModel`).
+    """Kernels on the remote machine, and the virtual machine if the runtime has one (a `RemoteModel`).
 
-    What lies there: every tensor of the model by itself, and the weights a second time in the virtual machine's code.
+    The remote machine has every tensor of the model separately, and the weights a second time in the virtual machine's
+    code.
     """
 
     has_profiler = False
@@ -75,7 +76,7 @@ class RemoteVm:
 
     @property
     def outputs(self) -> list[DeviceArray]:
-        """Arrays of the last run: of the virtual machine, or of the kernels where the runtime has none."""
+        """Return the arrays of the last run: of the virtual machine, or of the kernels if the runtime has none."""
         if self._vm is None:
             return self._answers
         found = self._vm.get_outputs(_MAIN)
@@ -116,7 +117,7 @@ class RemoteVm:
 
 
 def probe_code(target: Target) -> Any:
-    """A `ProbeCode` for a target."""
+    """Return a `ProbeCode` for a target."""
     tvm = load_tvm()
     # TVM's parser keeps the frames of its callers, and with them the session: in a thread there are none of ours.
     with ThreadPoolExecutor(1) as elsewhere:

@@ -11,12 +11,12 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 Constant = Callable[[Any], "np.ndarray | None"]
 Rewrite = Callable[[Any, Constant, Any], Any]
-"""From the module's ``relax.BlockBuilder``, what gives the values of an argument that is constant (None of others), and
-a call, to what takes its place."""
+"""Returns the replacement of a call, given the module's ``relax.BlockBuilder``, a function that returns the values of
+constant arguments (None for others), and the call."""
 
 
 def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
-    """A pass.
+    """Return a pass that rewrites calls.
 
     Args:
         rewrites: by the name of the op.
@@ -49,11 +49,11 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
 
 
 def call_of(builder: Any, value: Any, op: str) -> Any | None:
-    """The call of an op that gives a value; None where that is no call of it.
+    """Return the call of an op whose result is a value; None if it is not a call of that op.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.
-        op: with ``relax.`` in front.
+        op: name, with the prefix ``relax.``.
     """
     relax = load_tvm().relax
     known = builder.lookup_binding(value) if isinstance(value, relax.Var) else None

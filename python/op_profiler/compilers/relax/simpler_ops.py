@@ -1,4 +1,4 @@
-"""Ops in other ops: those that other passes do not take, as importers write them."""
+"""Rewrites ops that other passes do not support, in the forms that importers write, into simpler ops."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _whole_rank(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def plain_sum(builder: Any, constant: Constant, call: Any) -> Any:
-    """Over tensors that were stacked for it, as the importer of ONNX writes it: one sum after the other."""
+    """Replace a sum over tensors that were stacked for it, as the ONNX importer writes it, by successive sums."""
     relax = load_tvm().relax
     stacked = call.args[0]
     stacked = builder.lookup_binding(stacked) if isinstance(stacked, relax.Var) else stacked
@@ -173,6 +173,6 @@ SIMPLER_OPS: dict[str, Rewrite] = {
 WHOLE_RANKS: dict[str, Rewrite] = {
     f"relax.{name}": _whole_rank for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 }
-"""Before axes change places."""
+"""Rewrites before axes are permuted."""
 WHOLE_OPS: dict[str, Rewrite] = {"relax.minimum": _clip_again, "relax.maximum": _leaky_relu_again}
-"""Once layouts are chosen: one op again, as it is in Relay, so that operators have the same key."""
+"""Rewrites after layouts are chosen, into the single ops that Relay has, so that operators have the same key."""

@@ -1,4 +1,4 @@
-"""One operator as a model with that operator only."""
+"""A model with a single operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from op_profiler.operators.operator import TensorSpec
 
 
 def operator_model(occurrence: Occurrence) -> ImportedModel:
-    """A call of its kernel, not scheduled, whose inputs its weights are among."""
+    """Return a model that calls the operator's unscheduled kernel, with its weights among the inputs."""
     tvm = load_tvm()
     relax = tvm.relax
     builder = relax.BlockBuilder()

@@ -9,7 +9,7 @@ from op_profiler.compilers.tvm_types import PackedFunction, Target
 
 
 def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
-    """As `Compiler.build_sums`."""
+    """Build sums as `Compiler.build_sums` does."""
     tvm = load_tvm()
     from tvm import s_tir, te
 

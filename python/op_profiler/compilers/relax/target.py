@@ -1,4 +1,4 @@
-"""Targets as this TVM takes them: a table in place of a line of options."""
+"""Converts targets to the form of this TVM: a table instead of a line of options."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _LISTS = ("mattr", "keys", "libs")
 _OF_KIND: dict[str, dict[str, Any]] = {
     "cuda": {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
 }
-"""What schedules ask of a target, and every GPU of NVIDIA has."""
+"""Attributes that schedules need and every NVIDIA GPU has."""
 
 
 def fields_of(text: str) -> dict[str, Any]:
-    """``llvm -mcpu=znver4 -mattr=+avx2`` as the fields of a target.
+    """Return the fields of a target for options such as ``llvm -mcpu=znver4 -mattr=+avx2``.
 
     Raises:
         ValueError: it is no JSON, or an option is not of the form ``-name=value``.

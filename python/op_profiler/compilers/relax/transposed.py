@@ -1,8 +1,8 @@
-"""Transposed convolutions of two dimensions, without the zeros that TVM puts between the values of their input.
+"""Two-dimensional transposed convolutions, without the zeros that TVM inserts between the values of their input.
 
-Of an output with strides s, the values of one phase (its row and column modulo s) are a convolution of the input with
-every s-th row and column of the kernel. So the weight is packed by phase and by blocks of channels, and one kernel
-computes all phases: for strides of 2 a quarter of what TVM's own does, which also multiplies the zeros.
+With strides s, the outputs of one phase (row and column modulo s) are a convolution of the input with every s-th row
+and column of the kernel. The weight is therefore packed by phase and by blocks of channels, and one kernel computes all
+phases. For strides of 2, it does a quarter of the work of TVM's kernel, which also multiplies the zeros.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from op_profiler.compilers.relax.vectors import divisor
 from op_profiler.compilers.tvm_build import load_tvm
 
 NAME = "conv2d_transpose_packed"
-"""Of the block that sums."""
+"""Name of the block that sums."""
 _OP = "nn.conv2d_transpose"
 
 
 def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any | None:
-    """In place of a ``relax.nn.conv2d_transpose`` a call of TIR; None where its form is another.
+    """Replace a ``relax.nn.conv2d_transpose`` by a call of TIR; return None for unsupported forms.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.
         weight: (channels, outputs, kernel height, kernel width).
-        lanes: float32 values in a vector.
+        lanes: number of float32 values in a vector.
     """
     attrs = call.attrs
     strides, padding = ([int(v) for v in field] for field in (attrs.strides, attrs.padding))

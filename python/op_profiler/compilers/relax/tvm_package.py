@@ -1,6 +1,7 @@
 """Finds the TVM with Relax, and makes a process use it.
 
-It has the same module name as the TVM with Relay, so it is in a folder of its own, and a process uses one of them.
+It has the same module name as the TVM with Relay, so it is installed in a separate folder, and a process uses only one
+of them.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.targets.cuda.tvm_build import driver
 
 FOLDER = "OP_PROFILER_RELAX"
-"""Variable of the environment with the folder, where it is not the usual one."""
+"""Environment variable with the folder, if it is not the default one."""
 INSTALL = "source ./env_var.sh relax"
 CUDA_RUNTIME = "libcudart.so.13"
 
 
 def folder() -> Path:
-    """Where it is looked for: ``$OP_PROFILER_RELAX``, else ``relax-tvm`` in this Python's environment."""
+    """Return the folder: ``$OP_PROFILER_RELAX``, otherwise ``relax-tvm`` in this Python's environment."""
     named = os.environ.get(FOLDER)
     return Path(named) if named else Path(sys.prefix) / "relax-tvm"
 
 
 def cuda_folder() -> Path:
-    """Where the wheels of CUDA 13 lie, beside it."""
+    """Return the folder of the CUDA 13 wheels, next to it."""
     return folder() / "nvidia" / "cu13"
 
 
 def version() -> str | None:
-    """Of the installed one, told without importing it; None where there is none."""
+    """Return the installed version without importing it; None if it is not installed."""
     found = sorted(folder().glob("apache_tvm-*.dist-info"))
     if not found or not (folder() / "tvm" / "__init__.py").is_file():
         return None
@@ -43,17 +44,17 @@ def version() -> str | None:
 
 
 def check() -> None:
-    """Refuse to go on without it.
+    """Raise an error if it is not installed.
 
     Raises:
-        OpProfilerError: it is not installed; says how to.
+        OpProfilerError: it is not installed; the message has the command.
     """
     if version() is None:
         raise OpProfilerError(f"there is no TVM with Relax in {folder()}. Install it with: {INSTALL}")
 
 
 def activate() -> None:
-    """Let this process, and those that it starts, import it in place of the other; this process does so at once.
+    """Make this process and its child processes import this TVM instead of the other; this process imports it at once.
 
     Raises:
         OpProfilerError: it is not installed.
@@ -80,7 +81,7 @@ def _load_runtime() -> None:
 
 
 def without(path: str) -> str:
-    """A ``PYTHONPATH`` with which a process uses the other TVM again."""
+    """Return a ``PYTHONPATH`` with which a process uses the other TVM again."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry != str(folder()))
 
 

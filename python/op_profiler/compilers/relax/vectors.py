@@ -11,7 +11,7 @@ _LANES_OF_X86 = (("avx512f", 16), ("avx2", 8))
 
 
 def vectors_of(target: Target) -> Vectors:
-    """Of the processor of a target of kind llvm.
+    """Return the registers of the processor of an llvm target.
 
     Args:
         target: `tvm.target.Target`.
@@ -30,11 +30,12 @@ def _lanes(target: Target) -> int:
 
 
 def divisor(size: int, most: int) -> int:
-    """The largest divisor of a size that is not above `most`; 1 at least."""
+    """Return the largest divisor of a size that is at most `most`; at least 1."""
     return max(d for d in range(1, max(min(size, most), 1) + 1) if size % d == 0)
 
 
 def lanes_of(size: int, vectors: Vectors) -> int:
-    """How wide a loop of one row is to be vectorized: full vectors, else an odd width that LLVM splits, such as 25."""
+    """Return the vector width for a loop over one row: full vectors, otherwise an odd width that LLVM splits, such as
+    25."""
     lanes = divisor(size, vectors.lanes)
     return size if 2 * lanes < vectors.lanes and size <= 2 * vectors.lanes else lanes

@@ -1,4 +1,4 @@
-"""Functions of TIR that time calls. TVM's parser reads their source, so they stand in a module of their own."""
+"""TIR functions that time calls, in a separate module because TVM's parser reads their source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _WORDS = 6
 
 
 def walk() -> Any:
-    """failed (n,), calls (n, words) and clock (n + 1, 2): call what each row tells, and read the clock between."""
+    """Take failed (n,), calls (n, words) and clock (n + 1, 2): make the call of each row, and read the clock between
+    calls."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -38,7 +39,7 @@ def walk() -> Any:
 
 
 def nothing() -> Any:
-    """A kernel of two tensors of one float32 that computes nothing."""
+    """Take two tensors of one float32 and compute nothing."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -52,7 +53,7 @@ def nothing() -> Any:
 
 
 def stack() -> Any:
-    """A kernel of two tensors of one int64 that writes into both where on the stack it is, as an address."""
+    """Take two tensors of one int64, and write the kernel's stack address into both."""
     load_tvm()
     from tvm.script import tirx as T
 

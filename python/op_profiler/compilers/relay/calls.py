@@ -1,4 +1,4 @@
-"""Calls of packed functions of the TVM with Relay, and what times them (`op_profiler.compilers.calls`)."""
+"""Calls of packed functions of the TVM with Relay, and the loop that times them (`op_profiler.compilers.calls`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PackedCall(BoundKernel):
 
 
 def array_address(array: DeviceArray) -> int:
-    """Address of an array's DLTensor, with either of TVM's two Python bindings (Cython, ctypes)."""
+    """Return the address of an array's DLTensor, with either of TVM's two Python bindings (Cython, ctypes)."""
     if hasattr(array, "_tvm_handle"):
         return int(array._tvm_handle)
     return int(ctypes.cast(array.handle, ctypes.c_void_p).value or 0)

@@ -1,4 +1,4 @@
-"""Notes the schedule that the compiler chooses for each operator while it compiles."""
+"""Records the schedule that the compiler chooses for each operator while it compiles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Choice:
 
 
 class ChosenSchedules:
-    """The choices of one compilation; ask after the compiler is done."""
+    """The choices of one compilation, available when the compiler has finished."""
 
     def __init__(self, *, by_rule: bool = False) -> None:
         self._by_rule = by_rule
@@ -47,7 +47,7 @@ class ChosenSchedules:
         outputs: Any,
         tasks: list[tuple[str, tuple[Any, ...]]],
     ) -> None:
-        """Note one call of the compiler's `select_implementation`, and the AutoTVM tasks that it came across."""
+        """Record one call of the compiler's `select_implementation`, with its AutoTVM tasks."""
         autotvm = load_tvm().autotvm
         workload = _workload(outputs, inputs)
         config = None
@@ -58,19 +58,20 @@ class ChosenSchedules:
         self._choices[signature(str(op.name), attributes(attrs), specs)] = _Choice(str(chosen.name), config, tasks)
 
     def schedule_of(self, occurrence: Occurrence) -> Schedule:
-        """The schedule of an operator's anchor; TVM's injective schedule where the anchor has none of its own."""
+        """Return the schedule of an operator's anchor; TVM's injective schedule if the anchor has no other."""
         choice = self._choices.get(occurrence.anchor_signature)
         found = Schedule("injective") if choice is None else _schedule(choice)
         ruled = self._by_rule and found.origin == "default" and vector_math.concerns([occurrence.operator])
         return dataclasses.replace(found, origin="rule") if ruled else found
 
     def tasks_of(self, occurrence: Occurrence) -> list[tuple[str, tuple[Any, ...]]]:
-        """The AutoTVM tasks, name and arguments, of the implementations that the compiler weighed for an operator."""
+        """Return the AutoTVM tasks, name and arguments, of the implementations that the compiler considered for an
+        operator."""
         choice = self._choices.get(occurrence.anchor_signature)
         return [] if choice is None else choice.tasks
 
     def weigh(self, occurrence: Occurrence, target: Target) -> None:
-        """Let the compiler choose an implementation for an operator's anchor, without compiling it."""
+        """Make the compiler choose an implementation for an operator's anchor, without compiling it."""
         tvm = load_tvm()
         from tvm.relay.backend import te_compiler
 
@@ -83,7 +84,7 @@ class ChosenSchedules:
 
 
 def weigh_all(occurrences: Iterable[Occurrence], target: Target) -> None:
-    """Let the compiler ask for the schedule records of all operators as a build does, without compiling them."""
+    """Make the compiler query the schedule records of all operators as a build does, without compiling them."""
     with quiet(), chosen_schedules() as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
             if occurrence.operator.anchor in HEAVY:
@@ -92,7 +93,7 @@ def weigh_all(occurrences: Iterable[Occurrence], target: Target) -> None:
 
 
 def anchor_call(occurrence: Occurrence) -> Call:
-    """The call of the anchor inside a fused function; the first of them where it has several."""
+    """Return the call of the anchor in a fused function; the first one if it occurs several times."""
     relay = load_tvm().relay
     calls: list[Call] = []
 

@@ -1,8 +1,8 @@
-"""Built models as files, and back. What comes back has the same kernels: their object code is the same to the byte.
+"""Writes and reads built models. A model that is read has the same kernels: their object code is equal to the byte.
 
-A library is kept as the LLVM bitcode that TVM's own code generator would go on from, so reading needs no linker and no
-compiler beside TVM. The code of a GPU is kept as the driver takes it (PTX or cubin). Functions are TVM's JSON; nothing
-that is read runs code of its own.
+A library is stored as the LLVM bitcode from which TVM's own code generator continues, so reading needs no linker and no
+compiler except TVM. The code of a GPU is stored in the form that the driver loads (PTX or cubin). Functions are TVM's
+JSON; nothing that is read executes code of its own.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from op_profiler.operators.operator import Operator
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
 _ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"
 _SAME = ("executor", "build_seconds", "launches", "loops", "code")
-"""Fields of a built model that are the same in its file."""
+"""Fields of a built model that are stored unchanged in its file."""
 _Row = tuple[int, str, tuple[bool, ...], str, tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """Stands in for TVM's executor factory.
+    """Replaces TVM's executor factory.
 
     Attributes:
-        graph: of the graph executor, JSON.
+        graph: JSON of the graph executor.
         params: weights by name.
     """
 
@@ -66,11 +66,11 @@ def _tvm_errors() -> Iterator[None]:
 
 @_tvm_errors()
 def write_compiled(folder: Path, compiled: CompiledModel) -> None:
-    """Write a built model into a folder that is there.
+    """Write a built model into an existing folder.
 
     Raises:
         NotKept: its library is of a kind that has no such form.
-        OSError: the disk is full, or the like.
+        OSError: the disk is full, or a similar error.
     """
     tvm = load_tvm()
     about: dict[str, Any] = {name: getattr(compiled, name) for name in (*_SAME, "left_out", "notes")}
@@ -123,7 +123,7 @@ def _write_module(folder: Path, name: str, module: RuntimeModule) -> str:
 
 @_tvm_errors()
 def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledModel:
-    """What `write_compiled` wrote. Whoever calls has made sure that the files are as they were written.
+    """Read a model that `write_compiled` wrote. The caller must have verified that the files are unchanged.
 
     Args:
         like: as in `Compiler.read`.

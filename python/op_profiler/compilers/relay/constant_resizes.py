@@ -1,8 +1,9 @@
-"""Resizes of weights, computed before the compiler meets them.
+"""Computes resizes of weights before the compiler processes them.
 
-A vision transformer resizes its table of positions to the image. TVM computes what depends on weights alone while it
-builds, by kernels that it compiles with settings of its own. So a pass that must be left out for the rest is not left
-out there (`op_profiler.compilers.relay.lower` says which one and why), and the model cannot be built.
+A vision transformer resizes its table of positions to the image. TVM computes values that depend on weights alone
+during the build, with kernels that it compiles under its own settings. A pass that must be disabled for the build is
+therefore not disabled there (`op_profiler.compilers.relay.lower` names it and the reason), and the model cannot be
+built.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _RESIZES = ("image.resize1d", "image.resize2d", "image.resize3d")
 
 
 def with_computed_resizes(module: IRModule, params: Mapping[str, DeviceArray], config: Mapping[str, Any]) -> IRModule:
-    """The module with constants in place of the resizes that depend on nothing but `params`.
+    """Return the module with constants in place of resizes that depend only on `params`.
 
     Args:
-        config: of the kernels that compute them here, on this machine's processor.
+        config: configuration of the kernels that compute them on this machine's processor.
     """
     tvm = load_tvm()
     from tvm.contrib import graph_executor

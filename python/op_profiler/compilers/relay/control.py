@@ -1,4 +1,4 @@
-"""Branches and loops of Relay that only run time decides, which the virtual machine alone runs."""
+"""Branches and loops of Relay that are decided only at run time, and that only the virtual machine supports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from op_profiler.compilers.tvm_types import IRModule
 
 
 def open_control(module: IRModule) -> tuple[str, ...]:
-    """Which of ``branches`` and ``loops`` a module has. A loop is a function that has a name inside an expression."""
+    """Return which of ``branches`` and ``loops`` a module has. A loop is a named function inside an expression."""
     relay = load_tvm().relay
     found: set[str] = set()
 

@@ -1,8 +1,8 @@
-"""Sums of four products of eight bits, exact on every x86 processor, as the tensor intrinsics of TVM's schedules.
+"""Sums of four 8-bit products, exact on every x86 processor, as tensor intrinsics of TVM's schedules.
 
-TVM's own end the process under LLVM 22, where the processor has VNNI (LLVM changed the types of that instruction), and
-saturate where it has not: vpmaddubsw adds two products in sixteen bits, which 255 x 127 x 2 exceeds, so that a
-convolution of full-range values is wrong nearly everywhere.
+TVM's own intrinsics crash under LLVM 22 on processors with VNNI (LLVM changed the types of that instruction). On others
+they saturate: vpmaddubsw adds two products in 16 bits, which 255 x 127 x 2 exceeds, so a convolution of full-range
+values is wrong nearly everywhere.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from op_profiler.compilers.tvm_build import load_tvm
 
 _Add = Callable[[int, Any, Any, Any], Any]
-"""From the lanes, sums of 32 bits and the bytes of data and weights to the sums with the products added."""
+"""Returns sums with products added, given the number of lanes, 32-bit sums, and the bytes of data and weights."""
 
 _NAMES = ("dot_16x1x16_uint8_int8_int32_cascadelake", "dot_16x1x16_uint8_int8_int32_skylake")
 _PAIR_SUMS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
-"""Of sixteen-bit values, by the 32-bit lanes of a vector."""
+"""Pairwise sums of 16-bit values, by the number of 32-bit lanes of a vector."""
 
 
 def use_exact_products(topi: ModuleType) -> None:
-    """Let TVM's schedules for x86 take these."""
+    """Make TVM's schedules for x86 use these intrinsics."""
     with_vnni, without = _NAMES
     setattr(topi.x86.tensor_intrin, with_vnni, lambda: _dot_product(_by_vnni))
     setattr(topi.x86.tensor_intrin, without, lambda: _dot_product(_by_pairs))

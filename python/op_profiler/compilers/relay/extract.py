@@ -1,4 +1,4 @@
-"""Operators of a module that the compiler has fused and labelled (after Relay's `LabelOps` pass)."""
+"""Extracts operators from a module that the compiler has fused and labelled (after Relay's `LabelOps` pass)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_or
 
 
 def extract(module: IRModule, layers: Layers, weights: Collection[str] = ()) -> list[Occurrence]:
-    """Every call of a fused function in `main` that becomes a kernel, in execution order.
+    """Return every call of a fused function in `main` that becomes a kernel, in execution order.
 
     Args:
         module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
-        layers: that it was marked with before the first pass.
-        weights: names of variables of ``main`` that stand for weights. What is computed from weights alone the compiler
-            folds once they are constants; it counts as constant, and its calls are left out.
+        layers: layers with which the module was marked before the first pass.
+        weights: names of variables of ``main`` that stand for weights. Values computed from weights alone count as
+            constants, because the compiler folds them once they are constants; their calls are left out.
     """
     relay = load_tvm().relay
     cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str, Names]] = {}
@@ -123,7 +123,7 @@ class _Constants:
 
 
 def tensors(ty: Any) -> tuple[TensorSpec, ...]:
-    """The tensors of a Relay type, tuples flattened; a dynamic dimension becomes -1."""
+    """Return the tensors of a Relay type, tuples flattened; a dynamic dimension becomes -1."""
     tvm = load_tvm()
     if isinstance(ty, tvm.relay.TupleType):
         return tuple(t for field in ty.fields for t in tensors(field))
@@ -132,7 +132,7 @@ def tensors(ty: Any) -> tuple[TensorSpec, ...]:
 
 
 def attributes(attrs: Any) -> dict[str, Any]:
-    """Attributes of one op as plain values; without what the compiler notes for itself, and without empty ones."""
+    """Return the attributes of one op as plain values, without empty ones and without the compiler's internal ones."""
     if attrs is None or not hasattr(attrs, "keys"):
         return {}
     values = {str(k): plain(attrs[k]) for k in attrs.keys() if str(k) not in _NOT_STRUCTURE}
@@ -181,7 +181,7 @@ class _Describer:
         return self.description.op(op, attributes(node.attrs), arguments, inputs, tensors(node.checked_type))
 
     def anchor_signature(self) -> str:
-        """`signature` of the anchor; empty for a function without ops."""
+        """Return the `signature` of the anchor; empty for a function without ops."""
         return self.description.anchor_signature()
 
     def layers(self, layers: Layers) -> Names:
@@ -198,10 +198,10 @@ class _Describer:
 
 
 def describe(function: Function, constant: tuple[bool, ...]) -> Operator:
-    """The operator that a fused Relay function is.
+    """Return the operator of a fused Relay function.
 
     Args:
-        function: type-checked Relay function.
+        function: a typed Relay function.
         constant: for each of its parameters, whether the model passes a constant (a weight).
     """
     return _Describer(function, constant).operator()

@@ -1,8 +1,8 @@
-"""Default schedules on GPUs, where a template of TVM's looks for its own in logs of others (TopHub).
+"""Default schedules on GPUs, for which TVM's templates query logs of other users (TopHub).
 
-Without such a log TVM gives a block a single thread: mobilenet took 23 ms on an H100, and 0.4 with this rule. Logs of
-other GPUs are not at hand everywhere, and change. By the rule a block has up to 256 threads, over the innermost axes
-first, a thread up to four outputs, and the terms of the sums go through shared memory.
+Without such a log TVM gives a block a single thread: mobilenet took 23 ms on an H100, and 0.4 ms with this rule. Logs
+of other GPUs are not available everywhere, and change. By this rule a block has up to 256 threads, over the innermost
+axes first, a thread computes up to four outputs, and the terms of the sums go through shared memory.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from op_profiler.operators.kinds.sizes import largest_divisor
 _LEVELS = 4  # block, virtual thread, thread, inner: of an axis that is bound to blocks and threads
 _ROW_THREADS, _PLANE_THREADS, _BLOCK_THREADS = 16, 64, 256
 _FEWEST, _SHORT = 4, 64
-"""Threads of a row at least, where it can be cut so; and of a plane at most, where all of its columns are taken."""
+"""Least number of threads of a row, if it can be split so; and largest number of threads of a plane, if all of its
+columns are used."""
 _OUTPUTS = 4
 _PIXEL_THREADS = 8
-"""Of an image of one pixel: all it has are channels, and blocks of more would be few."""
+"""Threads for an image of one pixel, which has only channels; larger blocks would be too few."""
 _LEVELS_OF_PRODUCTS, _WARP, _ROWS = 3, 32, 8
 _TERMS = 8
 _SHARED_VALUES = 4096
-"""Of weights, and of data, that a block keeps in its 48 KiB; what is computed in float32 takes 16 KiB for each."""
+"""Number of weights, and of data values, that a block keeps in its 48 KiB; in float32 each takes 16 KiB."""
 _USUAL = {"tile_f": (4, 4), "tile_y": (4, 1), "tile_x": (16, 1)}
-"""Threads and outputs of a thread at most, where one axis is chosen without the others."""
+"""Largest number of threads, and of outputs per thread, if one axis is chosen without the others."""
 
 
 def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **options: Any) -> Any:
-    """In place of ``FallbackConfigEntity.define_split``: templates for int8, groups and others split at once, and ask
-    no log. What asks one later chooses anew (`choose`).
+    """Replace ``FallbackConfigEntity.define_split``: templates for int8, groups and others split at once, and query no
+    log. Templates that query one later get another choice (`choose`).
 
     Args:
-        config, name, axis, policy, options: as of ``ConfigSpace.define_split``.
+        config, name, axis, policy, options: as in ``ConfigSpace.define_split``.
     """
     from tvm.autotvm.task.space import ConfigSpace
 
@@ -49,11 +50,11 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
 
 
 def set_knob(config: Any, name: str, entity: Any) -> None:
-    """In place of ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets tiles that give a
-    block four threads, where those of `define_split` stay; that of batched products as few where a length is odd.
+    """Replace ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets tiles with four
+    threads per block, for which those of `define_split` are kept; that of batched products sets as few for odd lengths.
 
     Args:
-        config, name, entity: as of ``FallbackConfigEntity.__setitem__``.
+        config, name, entity: as in ``FallbackConfigEntity.__setitem__``.
     """
     from tvm.autotvm.task.space import SplitEntity
 
@@ -79,10 +80,10 @@ def _of_odd_product(config: Any, name: str) -> list[int]:
 
 
 def choose(config: Any, log: Sequence[Any]) -> None:
-    """In place of ``FallbackConfigEntity.fallback_with_reference_log``: tiles of every axis that a template splits.
+    """Replace ``FallbackConfigEntity.fallback_with_reference_log``: choose tiles of every axis that a template splits.
 
     Args:
-        config: ``autotvm.task.space.FallbackConfigEntity`` of a template that has defined its knobs.
+        config: ``autotvm.task.space.FallbackConfigEntity`` of a template with its knobs defined.
         log: not used.
     """
     from tvm.autotvm.task.space import SplitSpace

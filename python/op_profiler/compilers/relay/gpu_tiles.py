@@ -1,8 +1,8 @@
-"""Which points of TVM's templates for GPUs are worth compiling.
+"""Decides which points of TVM's templates for GPUs are worth compiling.
 
 Their spatial axes are split into blocks, virtual threads, threads and an inner part, and each thread keeps its outputs
-in registers. Most points of such a space ask for more threads than a block may have, or for more registers than a
-thread has. The compiler works on them for ten seconds and more, and what comes out cannot be launched, or spills.
+in registers. Most points of such a space need more threads than a block may have, or more registers than a thread has.
+The compiler spends ten seconds or more on them, and the result cannot be launched, or spills.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SHARED_BYTES = 48 << 10  # what every block gets without asking
 _BEHIND_UNROLLING = 2  # of TVM's phases of lowering, as AutoTVM has it
 _PLANE = ("tile_d", "tile_y", "tile_x")
 _MOST_OUTPUTS = 128
-"""Of a thread: it has 255 registers, and needs some for what it multiplies."""
+"""Largest number of outputs of a thread: it has 255 registers, and needs some for operands."""
 
 
 def fits(splits: Mapping[str, Sequence[int]], value_bytes: int, window: Sequence[tuple[int, int]] = ()) -> bool:
-    """Whether threads, registers and shared memory suffice for a tile, and its threads fill a warp where there are so
-    many outputs.
+    """Return whether threads, registers and shared memory are sufficient for a tile, and whether its threads fill a
+    warp if there are enough outputs.
 
     Args:
-        splits: by the names of the knobs, from the outermost part to the innermost.
-        value_bytes: of what is multiplied.
-        window: of a convolution, as `window_of` tells it.
+        splits: sizes by the names of the knobs, from the outermost part to the innermost.
+        value_bytes: bytes of an operand.
+        window: window of a convolution, as `window_of` returns it.
     """
     tiles = {name: size for name, size in splits.items() if len(size) == _LEVELS}
     if not tiles:
@@ -54,10 +54,10 @@ def fits(splits: Mapping[str, Sequence[int]], value_bytes: int, window: Sequence
 
 
 def window_of(arguments: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-    """Stride and dilation of every axis of a plane that a convolution slides over; empty for other tasks.
+    """Return stride and dilation of every axis of a convolution's plane; empty for other tasks.
 
     Args:
-        arguments: of an AutoTVM task: data, weights, strides, padding, dilation and more where it is one.
+        arguments: arguments of an AutoTVM task; for a convolution: data, weights, strides, padding, dilation and more.
     """
     if len(arguments) <= _DILATION or not all(isinstance(arguments[n], (tuple, list)) for n in (_STRIDES, _DILATION)):
         return ()
@@ -83,8 +83,8 @@ def _shared_values(
 
 @contextlib.contextmanager
 def launches_checked(target: Target) -> Iterator[None]:
-    """What is built in the block is refused where its kernels cannot be launched, before its loops are simplified and
-    compiled, which takes most of the time.
+    """Refuse builds in the block whose kernels cannot be launched, before their loops are simplified and compiled,
+    which takes most of the time.
 
     Raises:
         InvalidPointError: they ask for more shared memory or threads than a block may have.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]) -> GraphKernels:
-    """Put a model and its inputs on the device and bind every kernel to its buffers.
+    """Load a model and its inputs on the device, and bind every kernel to its buffers.
 
     Args:
         compiled: built for the graph executor.
@@ -40,7 +40,8 @@ def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str,
 def load_in_turns(
     compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES
 ) -> GraphKernels:
-    """As `load_graph`, on a processor; `GraphKernels.moved` gives up to so many copies in other memory, in turn."""
+    """Load like `load_graph`, on a processor; `GraphKernels.moved` returns up to this many copies at other addresses,
+    in turn."""
     first = load_graph(compiled, device, inputs)
 
     def copy() -> GraphKernels:
@@ -66,11 +67,14 @@ def bind_graph(
     weights: dict[str, DeviceArray] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> GraphKernels:
-    """As `load_graph`, without running it.
+    """Load like `load_graph`, without running the model.
+
+    On a processor, weights stay where `compiled` has them, so a model that is loaded several times has one copy of its
+    weights.
 
     Args:
         weights: on the device, by name; None: those of the build.
-        blocks: of every tensor the piece of memory that it lies in; None: the compiler's storage plan.
+        blocks: number of the memory block of every tensor; None: the compiler's storage plan.
 
     On a processor weights stay where `compiled` has them: a model that is loaded several times reads one copy of them.
     """

@@ -1,4 +1,4 @@
-"""Knobs of AutoTVM's configurations as plain values, and what they do to the loops."""
+"""Knobs of AutoTVM's configurations as plain values, and their effect on the loops."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from op_profiler.schedules.factors import Factors, factors_of_knobs
 
 
 def knob_values(config: Any | None) -> dict[str, Any]:
-    """Knob values of an AutoTVM configuration, as plain values; a fallback's are those that its schedule filled in."""
+    """Return the knob values of an AutoTVM configuration as plain values; for a fallback, those that its schedule
+    set."""
     if config is None:
         return {}
     return {str(name): knob_value(entity) for name, entity in config._entity_map.items()}
 
 
 def knob_value(entity: Any) -> Any:
-    """Sizes of a split, order of a reorder, annotations, or the value of any other knob."""
+    """Return the sizes of a split, the order of a reorder, annotations, or the value of any other knob."""
     for field in ("size", "perm", "anns", "val"):
         if hasattr(entity, field):
             value = getattr(entity, field)
@@ -26,12 +27,12 @@ def knob_value(entity: Any) -> Any:
 
 
 def factors_of(config: Any, knobs: Mapping[str, Any]) -> Factors:
-    """The factors of one point of a template's space.
+    """Return the factors of one point of a template's space.
 
     Args:
-        config: AutoTVM's configuration (space or point) after the template ran with it. The project's own templates
-            leave the description of their loops there; TVM's are read by the names of their knobs.
-        knobs: name to plain value, as in `Schedule.knobs`.
+        config: AutoTVM's configuration (space or point) after the template used it. op_profiler's templates store the
+            description of their loops in it; for TVM's templates the names of the knobs are used.
+        knobs: plain values by name, as in `Schedule.knobs`.
     """
     nest = getattr(config, "nest", None)
     return nest.factors(knobs) if nest is not None else factors_of_knobs(knobs)

@@ -1,4 +1,4 @@
-"""How a kernel is launched, read from the loops that the schedule bound to blocks and threads."""
+"""Reads the launches of a kernel from the loops that the schedule bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 
 
 def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
-    """A pass of TIR that changes nothing and notes what is read of each function, where that is something.
+    """Return a TIR pass that changes nothing and records what is read from each function.
 
     Args:
-        found: by the function's name; filled in while the compiler runs.
-        read: gets the function.
+        found: results by function name; filled while the compiler runs.
+        read: called with each function.
     """
     tvm = load_tvm()
 
@@ -34,7 +34,7 @@ def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
 
 
 def launches_of(function: Any) -> list[Launch]:
-    """The launches of a function in order; loops that are not static are left out of their sizes."""
+    """Return the launches of a function in order; their sizes do not include dynamic loops."""
     tir = load_tvm().tir
     launches: list[Launch] = []
 

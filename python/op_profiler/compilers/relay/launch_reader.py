@@ -1,4 +1,4 @@
-"""What the launches of a GPU's kernels do, counted from TIR whose loops are bound to blocks and threads."""
+"""Counts the work of a GPU kernel's launches, from TIR whose loops are bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WARP = 32
 _SECTOR_BYTES = 32
 _BANKS, _BANK_BYTES = 32, 4
 _DOT_PRODUCT = "__dp4a"
-"""An instruction that TVM calls as a function: four products of int8, added up."""
+"""An instruction that TVM calls as a function: the sum of four int8 products."""
 
 
 @dataclasses.dataclass
@@ -29,9 +29,9 @@ class _Launch:
 
 
 class LaunchReader(Reader):
-    """Walks the body of a function as `Reader` does, and keeps apart what each launch does.
+    """Walks the body of a function like `Reader`, and separates the launches.
 
-    Loops over blocks and threads are no loops of a thread. Virtual threads are: each thread does the work of several.
+    Loops over blocks and threads are not loops of a thread. Virtual threads are: each thread does the work of several.
     """
 
     def __init__(self, language: Language, function: Any) -> None:
@@ -42,7 +42,7 @@ class LaunchReader(Reader):
         super().__init__(language, function)
 
     def launches(self) -> tuple[LaunchedWork, ...]:
-        """What was read, in the order of the launches."""
+        """Return the work of the launches, in order."""
         return tuple(map(self._counted, self._launches))
 
     def _visit(self, node: Any) -> None:

@@ -1,9 +1,9 @@
-"""The layers of the user's model, carried through the compiler's passes.
+"""Tracks the layers of the user's model through the compiler's passes.
 
-Frontends name the layer of a call in its span (the name of the span's source). Most of Relay's passes drop spans; the
-first one of every build (`ToBasicBlockNormalForm`) drops all. So every call gets a number in place of its span, and
-behind every pass the calls without one are given those of the calls that they took the place of. Spans decide nothing
-in a build: kernels, their hashes and workload keys are those of a module without any.
+Frontends name the layer of a call in its span (the name of the span's source). Most of Relay's passes drop spans, and
+the first one of every build (`ToBasicBlockNormalForm`) drops all. Every call therefore gets a number in place of its
+span, and after every pass, calls without a number get the numbers of the calls that they replaced. Spans do not affect
+a build: kernels, their hashes and workload keys are those of a module without spans.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Nod
 
 
 class Layers:
-    """The layers behind the calls of one module, from before the first pass until they are asked for."""
+    """The layers of the calls of one module, from before the first pass until they are read."""
 
     def __init__(self) -> None:
         self._names: list[Names] = []
         self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # functions of another build hold numbers of their own
 
     def marked(self, module: IRModule) -> IRModule:
-        """The module with a number for every call of ``main``; as it is where no span names a layer."""
+        """Return the module with a number for every call of ``main``; unchanged if no span names a layer."""
         tvm = load_tvm()
         graph = _graph(main_of(module), self._number)
         if graph is None:
@@ -41,7 +41,7 @@ class Layers:
         return copy
 
     def named(self, module: IRModule) -> IRModule:
-        """The module with the names in place of the numbers, for another build."""
+        """Return the module with the names in place of the numbers, for another build."""
         return with_layers(module, lambda call: _SEPARATOR.join(self.of(call)))
 
     def of(self, call: Call) -> Names:
@@ -50,7 +50,7 @@ class Layers:
         return () if number is None else self._names[number]
 
     def carrier(self) -> Any:
-        """The pass instrument that keeps the numbers alive. It changes modules in place; without numbers it does
+        """Return the pass instrument that keeps the numbers. It changes modules in place; without numbers it does
         nothing."""
         tvm = load_tvm()
         carry, names = self._carry, self._names
@@ -118,14 +118,14 @@ class Layers:
 
 
 _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
-"""Passes that change no call, and those that consist of others."""
+"""Passes that change no call, and passes that consist of others."""
 
 
 _SEPARATOR = "\n"  # of the names of a call that came of several
 
 
 def layers_in_span(call: Call) -> Names:
-    """Those of a call that came of several, as `Layers.named` writes them."""
+    """Return the layers of a call that replaced several calls, as `Layers.named` writes them."""
     return tuple(name for name in layer_in_span(call).split(_SEPARATOR) if name)
 
 

@@ -1,8 +1,8 @@
 """A schedule for one-dimensional convolutions over long rows.
 
-TVM makes one vector of a whole row. LLVM splits it where its values are contiguous; where they are read with gaps, the
-compile time grows with the row: seconds for 256 values at every second place, and hours for the 3,199 of wav2vec's
-first layer. A vector type of TVM has at most 32,767 lanes: longer rows end in errors of LLVM, or in none. Both kinds of
+TVM makes one vector of a whole row. LLVM splits the vector if its values are contiguous; with a stride, the compile
+time grows with the row: seconds for 256 values with stride 2, and hours for the 3,199 of wav2vec's first layer. A
+vector type of TVM has at most 32,767 lanes: longer rows end in errors of LLVM, or in no error at all. Both kinds of
 rows are computed here in vectors of up to 32 values. All other rows have TVM's schedule.
 """
 
@@ -27,7 +27,7 @@ _NOTE += (
 
 
 def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """In place of ``topi.x86.schedule_conv1d_ncw``, which is `scheduled`."""
+    """Return the replacement of ``topi.x86.schedule_conv1d_ncw``, given the original `scheduled`."""
 
     def schedule(outs: Any) -> Any:
         output = outs[0].op
@@ -42,7 +42,7 @@ def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def notes(operators: Iterable[Operator], target: Target) -> tuple[str, ...]:
-    """What to tell of a model with such rows, where the target's schedules are those of x86."""
+    """Return a note for a model with such rows, if the target uses schedules for x86."""
     concerns = target.keys[0] == "cpu"
     return (_NOTE,) if concerns and any(_has_long_row(operator) for operator in operators) else ()
 

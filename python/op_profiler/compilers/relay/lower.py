@@ -1,4 +1,4 @@
-"""From a model to compiled kernels, in one `relay.build`: the fused functions are read while they pass by."""
+"""From a model to compiled kernels, in one `relay.build`, during which the fused functions are recorded."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from op_profiler.operators import cost
 
 _MOST_CONVOLUTIONS = 300
 FLOAT_DECLARED = "#dbg_declare"
-"""In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
-as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
+"""Part of LLVM's error (from version 20 on) for kernels in which TVM names a floating-point value that occurs twice,
+such as a coordinate of a bilinear resize: LLVM accepts debug information for integers and pointers only."""
 _SIMPLIFICATION, _ELIMINATION = "SimplifyExpr", "tir.CommonSubexprElim"
 NO_ELIMINATION = {"tir.disable_cse_tir": True}
 _LOOKS_FOR = {"qnn.Legalize": "qnn.", "FlattenAtrousConv": "space_to_batch_nd"}
-"""Passes that change only operations whose names begin so, which no pass before them makes. What they cost all the same
-is that TVM infers the types of the module before and behind each."""
+"""Passes that change only operations with these name prefixes, which no earlier pass creates. They are skipped if there
+are none, because TVM infers the types of the module before and after each pass."""
 _WHY = {
     _SIMPLIFICATION: f"takes a quarter of an hour and more for models of over {_MOST_CONVOLUTIONS} convolutions",
     _ELIMINATION: "names floating-point values, and this LLVM refuses a kernel for that",
@@ -45,13 +45,13 @@ _MOST_CHARACTERS = 40_000  # a Winograd's unrolled transforms have more, and nob
 
 
 def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
-    """Lower and fuse only: the operators that a build would compile, without generating code.
+    """Lower and fuse: return the operators that a build would compile, without generating code.
 
-    The weights of heavy operators stay variables, so that nothing is computed from them: folding their layouts takes
-    most of a build. The other constants are folded as in a build, since what is fused depends on it.
+    The weights of heavy operators stay variables, so that nothing is computed from them, because folding their layouts
+    takes most of a build. The other constants are folded as in a build, because fusion depends on them.
 
     Args:
-        layers: whether the operators tell the layers that they are of.
+        layers: whether the operators need their layers.
     """
     weights = _weights_of_heavy_ops(model)
     folded = {name: value for name, value in model.params.items() if name not in weights}
@@ -68,12 +68,12 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
 def fuse(
     module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str], *, layers: bool = True
 ) -> list[Occurrence]:
-    """The operators that the compiler makes of a module.
+    """Return the operators that the compiler makes of a module.
 
     Args:
-        params: weights by the variable of ``main`` that they are bound to.
+        params: weights by the variable of ``main`` to which they are bound.
         weights: names of further variables that stand for weights.
-        layers: whether the operators tell the layers that they are of.
+        layers: whether the operators need their layers.
     """
     tvm = load_tvm()
     carried = Layers()
@@ -115,7 +115,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     """Build a model once; its kernels and its operators come from the same compilation.
 
     Raises:
-        ModelError: the compiler refuses it; the message names the operator where TVM tells.
+        ModelError: the compiler refuses it; the message names the operator if TVM reports it.
     """
     tvm = load_tvm()
     capture = _label_capture()
@@ -215,9 +215,9 @@ def _without_work(names: Counter[str]) -> list[str]:
 
 
 def single_operator_model(occurrence: Occurrence) -> ImportedModel:
-    """An operator as a model of its own, for where the model around it cannot be built.
+    """Return a model with a single operator, for operators whose model cannot be built.
 
-    The function stays marked as primitive, so that the compiler neither takes it apart nor changes its layouts.
+    The function stays marked as primitive, so that the compiler neither splits it nor changes its layouts.
     """
     tvm = load_tvm()
     relay = tvm.relay
@@ -259,7 +259,7 @@ def _label_capture() -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the compiler's advice about tuning; restored afterwards."""
+    """Suppress the compiler's advice about tuning inside the block."""
     loggers = [logging.getLogger(n) for n in ("te_compiler", "autotvm", "strategy", "topi", "compile_engine")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

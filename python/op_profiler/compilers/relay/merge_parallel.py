@@ -16,9 +16,9 @@ KINDS = ("conv2d", "dense", "batch_matmul")
 
 
 def merged(model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
-    """The model with its parallel operators merged by Relay's CombineParallel passes, and the kinds that were merged.
+    """Return the model with its parallel operators merged by Relay's CombineParallel passes, and the merged kinds.
 
-    Its results may differ from the model's in the last digits: a wider kernel adds in another order.
+    The results may differ from the model's in the last digits, because a wider kernel sums in another order.
     """
     tvm = load_tvm()
     transform = tvm.relay.transform

@@ -1,7 +1,7 @@
-"""A schedule for batched products of one or two terms, as rotary embeddings of decoders are (position by frequency).
+"""A schedule for batched products of one or two terms, as in rotary embeddings of decoders (position by frequency).
 
-TVM's sums sixteen terms side by side. Of fewer than three, in a batch of one, it reads sums that were never written,
-and its results are whatever the memory held.
+TVM's schedule sums sixteen terms side by side. For fewer than three terms and a batch of one, it reads sums that were
+never written, and the results are arbitrary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LANES = 16
 
 
 def without_partial_sums(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """In place of ``topi.x86.schedule_batch_matmul``, which is `scheduled`."""
+    """Return the replacement of ``topi.x86.schedule_batch_matmul``, given the original `scheduled`."""
 
     def schedule(outs: Any) -> Any:
         product = _product(outs[0].op)

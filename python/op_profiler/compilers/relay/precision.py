@@ -1,4 +1,4 @@
-"""A model in another precision: float16 by Relay's mixed-precision pass, int8 by Relay's quantizer."""
+"""Converts a model to another precision: float16 by Relay's mixed-precision pass, int8 by Relay's quantizer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target) -> ImportedModel:
-    """The same model computing in another precision; its inputs stay as they are.
+    """Return the model in another precision; its inputs are not changed.
 
     Args:
         precision: ``float32``, ``float16`` or ``int8``.
-        inputs: what int8 is calibrated with.
-        host: target of this machine's processor, which int8 is calibrated on wherever the model will run.
+        inputs: inputs with which int8 is calibrated.
+        host: target of this machine's processor, on which int8 is calibrated, wherever the model will run.
 
     Raises:
         ModelError: Relay cannot convert it.

@@ -15,14 +15,15 @@ from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
 
 _FLATTENED = 1
-"""Phase of TVM's lowering in which tensors are flat and loops still have their marks."""
+"""Phase of TVM's lowering in which tensors are flat and loops still have their annotations."""
 
 
 def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
-    """Of the kernel that a fused Relay function becomes. It is built for a processor, and only lowered for a GPU.
+    """Return loops or launches of the kernel of a fused Relay function. It is built for a processor, and only lowered
+    for a GPU.
 
     Args:
-        lanes: values of 32 bits in a vector register of the target; not used for a GPU.
+        lanes: number of 32-bit values in a vector register of the target; not used for a GPU.
 
     Raises:
         ModelError: TVM has no schedule for it on that target, cannot build it, or a library computes it.
@@ -44,7 +45,7 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
 
 
 def language_in_use() -> Language:
-    """What this TVM calls the nodes of TIR."""
+    """Return the names of TIR's nodes in this TVM."""
     tvm = load_tvm()
     return Language(
         tvm.tir,

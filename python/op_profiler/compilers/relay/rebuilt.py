@@ -1,4 +1,4 @@
-"""From the description of an operator back to the Relay function that it describes."""
+"""Rebuilds the Relay function of an operator from its description."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from op_profiler.operators.operator import PARAMETER, Operator
 _ARGUMENT = re.compile(r"(%?\w+?)(?:\.(\d+))?")
 _CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\](?:=(.+))?")
 _REAL, _WHOLE = 0.3, 3
-"""What constants hold whose value is not described."""
+"""Values of constants that the description does not contain."""
 _BOXED = "indices_or_sections"
-"""An attribute that is a number or several: one has to be an object of TVM."""
+"""Attributes that are one number or several; a single number has to be an object of TVM."""
 _MISSING = re.compile(r"required field '(\w+)'")
 _ATTRIBUTES = {
     "nn.contrib_dense_pack": "relay.attrs.DensePackAttrs",
     **dict.fromkeys(("cumsum", "cumprod"), "relay.attrs.ScanopAttrs"),
 }
-"""Where TVM names another type of attributes than the one that the op takes, or none."""
+"""Types of attributes for ops for which TVM names another type than the op takes, or none."""
 _MOST_WAYS = 64
-"""To share tensors among tuples that are tried."""
+"""Largest number of ways to assign tensors to tuples that are tried."""
 _NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.dilate", "scatter", "stft"})
-"""TVM names no type for their attributes, and its type inference ends the process where a call has none."""
+"""Ops for which TVM names no type of attributes; its type inference crashes on calls without attributes."""
 
 
 def relay_function(operator: Operator) -> Any:
-    """A type-checked primitive function.
+    """Return a typed primitive function.
 
-    Constants inside of a function are described by their shape alone, unless their value decides the code
-    (`op_profiler.operators.describe.value_decides`). They hold numbers that nothing simplifies away: a product with one
-    would be a copy, and another kernel.
+    Constants inside a function are described by their shape alone, unless their value decides the code
+    (`op_profiler.operators.describe.value_decides`). They get values that no pass simplifies: a product with one would
+    become a copy, and thus another kernel.
 
     Raises:
-        ModelError: the description does not tell, as of an op of another package.
+        ModelError: the description is not sufficient, as for an op of another package.
     """
     return rebuilt_operator(operator).function
 
 
 def rebuilt_operator(operator: Operator) -> Occurrence:
-    """The function of `relay_function`, and which of its parameters are weights.
+    """Return the function of `relay_function`, and which of its parameters are weights.
 
     Raises:
         ModelError: as there.

@@ -1,4 +1,4 @@
-"""Relay, with AutoTVM's tasks and schedule records (TVM up to 0.19)."""
+"""The compiler Relay, with AutoTVM's tasks and schedule records (TVM up to 0.19)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class RelayCompiler(Compiler):
-    """One `relay.build` a model."""
+    """The compiler ``relay``: a model is one `relay.build`."""
 
     name = "relay"
     takes_builds_of_targets = True
@@ -126,8 +126,8 @@ class RelayCompiler(Compiler):
 
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        """A build asks records of more computations than lowering does, since a record of Winograd's changes what is
-        lowered once there is one; it is made to ask for all of them."""
+        """Lower under schedule records. A build queries records of more computations than lowering does, because a
+        Winograd record changes what is lowered; here lowering is made to query all of them."""
         with applied(records) as asked:
             occurrences = lower()
             weigh_all(occurrences, target)
@@ -278,7 +278,7 @@ class RelayCompiler(Compiler):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        """Weigh all implementations of each heavy operator; one with a task is tunable."""
+        """Consider all implementations of each heavy operator; an operator with a task is tunable."""
         register_templates()
         occurrences = self.operators(model, target)
         heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
@@ -318,7 +318,7 @@ class RelayCompiler(Compiler):
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        """Weigh the operator's implementations and return those of the project's templates; empty for light
+        """Consider the operator's implementations and return those of op_profiler's templates; empty for light
         operators."""
         if occurrence.operator.anchor not in HEAVY:
             return ()

@@ -17,7 +17,7 @@ from op_profiler.errors import MeasureError
 
 
 class RemoteGraph:
-    """A graph executor over there (a `RemoteModel`), the debug executor where the machine has one."""
+    """A graph executor on a remote machine (a `RemoteModel`); the debug executor if the machine has one."""
 
     def __init__(self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]) -> None:
         from tvm.contrib import graph_executor
@@ -80,7 +80,7 @@ class RemoteGraph:
 
 
 def probe_code(target: Target) -> Any:
-    """A `ProbeCode` for a target."""
+    """Return a `ProbeCode` for a target."""
     tvm = load_tvm()
     module = tvm.lower(*_reader(tvm), name="op_profiler_read")
     module.update(tvm.lower(*_setter(tvm), name="op_profiler_set"))

@@ -28,7 +28,7 @@ class AutoTvmTask(Task):
     """A task of AutoTVM; its points are AutoTVM's configuration indices.
 
     Attributes:
-        autotvm: the `autotvm.task.Task`, whose space has the same points.
+        autotvm: the `autotvm.task.Task` with the same space.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:

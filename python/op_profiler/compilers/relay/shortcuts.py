@@ -1,9 +1,10 @@
 """Avoids slow work in two of Relay's passes: lowering gives the same operators in a quarter of the time.
 
-Two passes take nine tenths of the time that lowering takes. `FoldConstant` builds a function with LLVM for every
-operation on constants, 276 for the batch normalizations of ResNet-18. `SimplifyExpr` infers the types of the whole
-module again for each of its patterns, and to infer the type of a convolution TVM prints the rules of its layouts. Where
-weights are variables it also multiplies what batch normalizations left of them, by a kernel each: nine for ResNet-18.
+Two passes take nine tenths of the lowering time. `FoldConstant` compiles a function with LLVM for every operation on
+constants, 276 for the batch normalizations of ResNet-18. `SimplifyExpr` infers the types of the whole module again for
+each of its patterns, and to infer the type of a convolution TVM prints the rules of its layouts. If weights are
+variables, it also multiplies the constants that remain of batch normalizations, with one kernel each: nine for
+ResNet-18.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _FLOATS, _WHOLE = ("float32", "float64"), ("int32", "int64")
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     name: getattr(np, name) for name in ("add", "subtract", "multiply", "divide", "negative", "sqrt")
 }
-"""All rounded correctly (IEEE 754), so numpy computes what a compiled kernel does."""
+"""Operations that are rounded correctly (IEEE 754), so numpy computes the same as a compiled kernel."""
 _WHOLE_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "floor_divide")},
     "floor_mod": np.mod,
 }
-"""LLVM refuses kernels for the last two, of whose quotients TVM declares vectors."""
+"""Integer operations. LLVM refuses kernels for the last two, because TVM declares vectors of their quotients."""
 _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})
 
 
@@ -46,9 +47,9 @@ class _Hidden:
 
 
 def shortcuts(weights: Collection[str] = ()) -> Any:
-    """A pass instrument that prepares modules for the two passes, and undoes that behind them.
+    """Return a pass instrument that prepares modules for the two passes, and reverts the changes afterwards.
 
-    It changes modules in place, since an instrument cannot return another one.
+    It changes modules in place, because an instrument cannot return another module.
 
     Args:
         weights: names of variables of ``main`` that stand for weights.
@@ -122,8 +123,8 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:
-    """An array in another layout, such as ``NCHW`` in ``NCHW16c``; None for blocks in the source, and for sizes that
-    are no multiple of a block."""
+    """Return an array in another layout, such as ``NCHW`` in ``NCHW16c``; None for a source in blocks, and for sizes
+    that are no multiple of a block."""
     axes = re.findall(r"(\d*)([A-Za-z])", target)
     blocks = {letter.upper(): int(size) for size, letter in axes if letter.islower()}
     letters = [letter for _, letter in axes]

@@ -1,4 +1,4 @@
-"""From an operator to the AutoTVM tasks that can compute its anchor."""
+"""Finds the AutoTVM tasks that can compute the anchor of an operator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from op_profiler.tuning.tunable import Tunable
 
 
 def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tunable]:
-    """What can be tuned among operators, each anchor once.
+    """Return the tunable anchors of operators, each once.
 
     Args:
-        occurrences: those that are asked for, with what `choices` noted of them.
+        occurrences: the requested operators, with the choices that `choices` recorded for them.
     """
     found: dict[str, Tunable] = {}
     for occurrence in occurrences:
@@ -46,7 +46,7 @@ def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
 
 
 def anchor_of(occurrence: Occurrence) -> Operator:
-    """The heavy op of a fused operator, alone."""
+    """Return the heavy op of a fused operator in isolation."""
     relay = load_tvm().relay
     call = anchor_call(occurrence)
     variables = [relay.Var(f"x{i}", argument.checked_type) for i, argument in enumerate(call.args)]

@@ -1,7 +1,7 @@
-"""Kernels of a model in the Relay virtual machine, which is what runs models with dynamic shapes.
+"""Kernels of a model in the Relay virtual machine, which runs models with dynamic shapes.
 
-The machine decides at run time what it calls and with which shapes, so a walk is one run under TVM's own profiler,
-which times every kernel where it stands. The profiler adds to the machine's bookkeeping, not to the kernels.
+The machine decides at run time which kernels it calls with which shapes. A walk is therefore one run under TVM's own
+profiler, which times every kernel in place. The profiler slows the machine's bookkeeping down, not the kernels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 
 
 class VmKernels:
-    """A model in the virtual machine (a `TimedModel`); only the cache state ``model`` exists here."""
+    """A model in the virtual machine (a `TimedModel`); it supports only the cache state ``model``."""
 
     def __init__(self, compiled: CompiledModel, device: RuntimeDevice, inputs: Sequence[np.ndarray]) -> None:
         tvm = load_tvm()
@@ -54,22 +54,22 @@ class VmKernels:
         self._machine.invoke_stateful("main")
 
     def output_arrays(self) -> list[np.ndarray]:
-        """The model's outputs, of a run of its own; one that holds others gives these."""
+        """Return the model's outputs from a separate run; a nested output is flattened."""
         made = self._machine.invoke("main")
         return _leaves(made)
 
     def move_stack(self) -> None:
-        """The machine calls its kernels itself."""
+        """Do nothing: the machine calls its kernels itself."""
         return
 
     def time_model(self) -> float:
-        """Microseconds of one run without the profiler, Python's call included."""
+        """Return the microseconds of one run without the profiler, including Python's call."""
         started = time.perf_counter_ns()
         self.run_model()
         return (time.perf_counter_ns() - started) / 1e3
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """As in `TimedModel`.
+        """Time the kernels as in `TimedModel`.
 
         Raises:
             MeasureError: the machine called other kernels than before; this walk cannot be attributed.
@@ -92,7 +92,7 @@ class VmKernels:
         return
 
     def call_overhead_us(self) -> None:
-        """The profiler reads the clock around the kernel."""
+        """Return None: the profiler reads the clock around the kernel."""
         return
 
     def kernel_error(self, index: int) -> str | None:
@@ -100,7 +100,7 @@ class VmKernels:
         return None
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """Only ``model`` can be had from the virtual machine."""
+        """Return the mechanism of the cache state ``model``; raise MeasureError for the others."""
         if cache != "model":
             raise MeasureError(f"--executor vm measures with --cache model only, not {cache}")
         return "in-graph (vm profiler)"
@@ -116,7 +116,7 @@ def _identity(call: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def operators_at_run_time(compiled: CompiledModel, kernels: VmKernels) -> list[Operator]:
-    """The operator behind each kernel, with the shapes that it was really called with."""
+    """Return the operator of each kernel, with the shapes of its actual call."""
     cache: dict[tuple[str, str], Operator] = {}
     operators = []
     for label, shapes in zip(kernels.labels, kernels.shapes):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Format
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
-"""Formats by the end of a file's name. Names of the others end as they like."""
+"""Formats by file extension. Files in other formats may have any extension."""
 
 _HERE = "op_profiler.dataset.formats"
 

@@ -22,14 +22,14 @@ from op_profiler.errors import DatasetError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdoptedFile:
-    """A shared file that was checked.
+    """A checked shared file.
 
     Attributes:
-        sha256: of its content. Its first 16 digits are the ``run_id`` of its rows.
-        label: ``run_label`` of its rows: the file's name, and these digits.
-        rows: in the file.
-        repeated: of these, rows that an earlier file has as good and as new.
-        suspicious: rows that look wrong, by the kind of `op_profiler.dataset.checks.Finding`; they are kept.
+        sha256: hash of its content. Its first 16 digits are the ``run_id`` of its rows.
+        label: ``run_label`` of its rows: the file's name and these digits.
+        rows: number of rows in the file.
+        repeated: number of rows that an earlier file has in equal quality and at least as new.
+        suspicious: number of suspicious rows, by the kind of `op_profiler.dataset.checks.Finding`; they are kept.
         examples: the first of these, as text.
     """
 
@@ -44,10 +44,10 @@ class AdoptedFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdoptedProcessor:
-    """What the files hold of one kind of machine, each measurement once.
+    """The measurements of one hardware model in all files, each counted once.
 
     Attributes:
-        host_fingerprint: of that kind.
+        host_fingerprint: fingerprint of the hardware model.
     """
 
     processor: str
@@ -60,11 +60,11 @@ class AdoptedProcessor:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adopted:
-    """What was adopted.
+    """Result of `adopt`.
 
     Attributes:
-        into: place that was written to, without a password.
-        new: measurements that `into` did not have, or not as good; None where nothing was written.
+        into: the destination, without a password.
+        new: number of measurements that `into` lacked or had in worse quality; None if nothing was written.
     """
 
     files: tuple[AdoptedFile, ...]

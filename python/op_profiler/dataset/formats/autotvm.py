@@ -1,4 +1,4 @@
-"""Logs of AutoTVM from any source: each line becomes a measurement."""
+"""Logs of AutoTVM from any source; each line becomes a measurement."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from op_profiler.schedules.records import Record
 from op_profiler.schedules.schedule import Schedule
 
 _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
-"""AutoTVM asks for no number of threads and writes down none: 0 is the runtime's choice."""
+"""AutoTVM neither sets nor stores a thread count; 0 stands for the runtime's choice."""
 
 
 def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None) -> Imported:
     """Store every record of a log; costs in seconds become microseconds.
 
-    Records that repeat a configuration become one measurement with all their costs as samples; where it failed at times
-    and had a time at others, the failure stands beside it.
+    Records of the same configuration become one measurement with all their costs as samples. If some of them failed,
+    the failure is stored next to the time.
 
     Args:
-        processor: the device that the log was measured on, which AutoTVM does not write down.
+        processor: the device on which the log was measured; the log does not name it.
 
     Raises:
         OpProfilerError: the file cannot be read.

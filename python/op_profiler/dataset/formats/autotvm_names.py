@@ -95,4 +95,4 @@ TEMPLATES: dict[str, TaskReader] = {
     **dict.fromkeys(("batch_matmul_cublas", "batch_matmul_cblas", "batch_matmul_mkl"), _BATCH_MATMUL),
     "batch_matmul_rocblas": _BATCH_MATMUL,
 }
-"""By the name of the template, with its target where that matters, else without."""
+"""By the name of the template, followed by its target if that is needed to distinguish templates."""

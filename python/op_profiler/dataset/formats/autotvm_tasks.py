@@ -23,10 +23,10 @@ _UNKNOWN_INDEX = -1  # what AutoTVM itself gives to a configuration that is no p
 def record_of(
     operator: Operator, *, template: str, knobs: Mapping[str, Any], target: str, rounds_us: Sequence[float]
 ) -> Record:
-    """A record; costs in seconds, 1e9 for a failure.
+    """Return a record; costs are in seconds, 1e9 for a failure.
 
     Args:
-        rounds_us: microseconds of each round; empty for a trial that failed.
+        rounds_us: microseconds of each round; empty for a failed trial.
 
     Raises:
         Unfit: AutoTVM has no task for the operator or the template.
@@ -78,14 +78,14 @@ def _arguments(operator: Operator, template: str) -> tuple[Any, ...]:
 
 
 def rounds_of(samples_us: Sequence[Sequence[float]], median_us: float | None) -> list[float]:
-    """The mean of each round's occurrences, microseconds; the median where the samples were not kept."""
+    """Return the mean over the calls of each round in microseconds; the median if samples were not stored."""
     if median_us is None:
         return []
     return [sum(sample) / len(sample) for sample in samples_us if sample] or [median_us]
 
 
 def operator_of(record: Record) -> Operator:
-    """The operator that a record's task computes.
+    """Return the operator that a record's task computes.
 
     Raises:
         UnknownKindError: the template is not known here.

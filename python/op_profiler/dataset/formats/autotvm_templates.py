@@ -24,15 +24,15 @@ _WINOGRAD_KERNELS = range(3, 8)  # TVM's Winograd computes no others
 
 @dataclasses.dataclass(frozen=True)
 class TaskReader:
-    """How to read the tasks of one template.
+    """Describes how to read the tasks of one template.
 
     Attributes:
-        call: makes the call of Relay from the template and a task.
-        data, weight: layouts that its first and second tensor may have, told apart by their number of axes; a small
-            letter is a block, whose size the tensor has.
-        op: Relay's name where several fit.
-        tile: of a Winograd convolution whose weight comes transformed: edge of the tiles of the output, from the height
-            of the input.
+        call: creates the Relay call from the template and a task.
+        data, weight: possible layouts of the first and second tensor, distinguished by their number of axes; a
+            lower-case letter is a block, whose size the tensor has.
+        op: Relay's name of the op, if several are possible.
+        tile: for a Winograd convolution with a transformed weight: edge of the output tiles, by the height of the
+            input.
     """
 
     call: Callable[[ModuleType, TaskReader, TaskArguments], Call]
@@ -44,14 +44,14 @@ class TaskReader:
 
 @dataclasses.dataclass(frozen=True)
 class TaskArguments:
-    """The arguments of a task: tensors first, and what follows them.
+    """The arguments of a task: tensors first, then the others.
 
     Attributes:
-        tensors: data and weight, and what else the template computes with.
-        lists: whole numbers that belong together, such as strides; the arguments that hold one number for all axes too.
-        layouts: of data and result, where they are named.
-        numbers: single whole numbers behind the lists, such as groups.
-        out_dtype: of the result.
+        tensors: data and weight, and further tensors of the template.
+        lists: lists of integers, such as strides; also arguments with one number for all axes.
+        layouts: layouts of data and result, if they are named.
+        numbers: single integers after the lists, such as groups.
+        out_dtype: dtype of the result.
     """
 
     tensors: tuple[TensorSpec, ...]
@@ -65,7 +65,7 @@ class TaskArguments:
         """Parse arguments in AutoTVM's serialized form.
 
         Args:
-            windows: arguments behind the tensors that are lists, or one number for all axes.
+            windows: number of arguments after the tensors that are lists, or one number for all axes.
 
         Raises:
             ValueError: there is something else; of a null as a size, above all, TVM dies.
@@ -88,7 +88,8 @@ class TaskArguments:
 
     @property
     def result(self) -> dict[str, str]:
-        """The type of the result as Relay is given it: only where it is not that of the data, as in its own models."""
+        """Return the dtype of the result to pass to Relay: only if it differs from that of the data, as in
+        op_profiler's models."""
         return {} if self.out_dtype == self.tensors[0].dtype else {"out_dtype": self.out_dtype}
 
 
@@ -167,7 +168,7 @@ def _each(values: tuple[int, ...], axes: str) -> tuple[int, ...]:
 
 
 def convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A convolution of any number of axes, in groups where data has more channels than the weight."""
+    """Return a convolution with any number of axes, grouped if the data has more channels than the weight."""
     conv = _Convolution.of(template, task)
     in_channels, channels = conv.data["C"], conv.weight["O"]
     groups, rest = divmod(in_channels, conv.weight["I"])
@@ -177,7 +178,8 @@ def convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) ->
 
 
 def winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A convolution whose weight the template transforms itself, or has in five axes where the data has four."""
+    """Return a convolution whose weight the template transforms itself, or which has a weight of five axes for data of
+    four."""
     if len(task.tensors[1].shape) == 5 and len(task.tensors[0].shape) == 4:
         ready = dataclasses.replace(template, call=transformed_winograd, weight=("AAOIo",))
         return transformed_winograd(relay, ready, task)
@@ -188,7 +190,7 @@ def winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Ca
 
 
 def depthwise(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Filters of single channels. The weight has the channels first, and how many filters each of them has."""
+    """Return a depthwise convolution. The weight has the channels first, then the number of filters of each channel."""
     conv = _Convolution.of(template, task)
     groups, channels = conv.data["C"], conv.weight["O"] * conv.weight["I"]
     if groups != conv.weight["O"]:
@@ -197,7 +199,8 @@ def depthwise(relay: ModuleType, template: TaskReader, task: TaskArguments) -> C
 
 
 def gemm(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A convolution as a product, with a weight whose axes are gone; its arguments name kernel and channels."""
+    """Return a convolution computed as a product. Its weight has lost its axes; the arguments give kernel and
+    channels."""
     conv = _Convolution.of(dataclasses.replace(template, weight=("IO", "OIio", "OIoi")), task)
     if len(task.lists) != 4 or len(task.numbers) != 1:
         raise ValueError(_OTHER_VERSION)
@@ -206,9 +209,9 @@ def gemm(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
 
 
 def transformed_winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A convolution whose weight was transformed before: alpha x alpha, where alpha = tile + kernel - 1.
+    """Return a convolution with a transformed weight: alpha x alpha, where alpha = tile + kernel - 1.
 
-    The kernel follows from the tile that the template takes for such data.
+    The kernel size follows from the tile that the template uses for such data.
 
     Raises:
         ValueError: the padding fits a kernel of another tile better, so that versions of the template may differ.
@@ -238,7 +241,7 @@ def _keeps_size(conv: _Convolution, kernel: int) -> bool:
 
 
 def transposed_convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A transposed convolution; the padding of its result is 0 where older logs have none."""
+    """Return a transposed convolution; the output padding is 0 if an older log has none."""
     conv = _Convolution.of(template, task)
     groups = task.numbers[0] if task.numbers else 1
     if len(task.lists) > 3 or len(task.numbers) > 1 or conv.weight["I"] != conv.data["C"]:
@@ -257,7 +260,7 @@ def transposed_convolution(relay: ModuleType, template: TaskReader, task: TaskAr
 
 
 def deformable(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A convolution whose taps are moved by the second of its three tensors."""
+    """Return a convolution whose taps are shifted by the second of its three tensors."""
     if len(task.tensors) != 3 or len(task.numbers) != 2:
         raise ValueError(_OTHER_VERSION)
     conv = _Convolution.of(template, dataclasses.replace(task, tensors=task.tensors[::2]))
@@ -291,7 +294,7 @@ def _call(
 
 
 def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """A product with a weight, whose rows are multiplied, and a bias where there is a third tensor."""
+    """Return a product with a weight, whose rows are multiplied, and a bias if there is a third tensor."""
     data, weight = _variables(relay, task.tensors[:2], ("data", "weight"))
     layout = _layout(template.weight, task.tensors[1])
     transposes = tuple(map(bool, task.numbers)) or (False, True)
@@ -310,7 +313,7 @@ def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
 
 
 def batch_matmul(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Products of two tensors of activations. Older logs have no flags: the second is then transposed."""
+    """Return products of two activations. In older logs without flags, the second is transposed."""
     if len(task.tensors) != 2 or len(task.numbers) not in (0, 2):
         raise ValueError(_OTHER_VERSION)
     transpose_a, transpose_b = map(bool, task.numbers or (0, 1))
@@ -331,4 +334,4 @@ WINDOWS: dict[Callable[..., Call], int] = {
     **dict.fromkeys((convolution, winograd, depthwise, gemm, transformed_winograd, deformable), 3),
     transposed_convolution: 2,
 }
-"""Arguments behind the tensors that are lists (`TaskArguments.of`): strides, padding, dilation."""
+"""Number of list arguments after the tensors (`TaskArguments.of`): strides, padding, dilation."""

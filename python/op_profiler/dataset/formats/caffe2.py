@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 Value = int | float | str | tuple[int, ...]
 
 DTYPES = {1: "float32", 2: "int32", 3: "uint8", 5: "bool", 6: "uint8", 7: "int8"}
-"""Codes of Caffe2; 4 is text, which no operator here reads. 3 (byte) is read as uint8, which is written as 6."""
+"""Dtype codes of Caffe2; 4 is text, which no operator here reads. 3 (byte) is read as uint8, which is written as 6."""
 
 CODES = {name: code for code, name in DTYPES.items()}
 
 IGNORED = frozenset({"Y_scale", "Y_zero_point", "ws_nbytes_limit"})
-"""Arguments that do not decide how long an operator takes."""
+"""Arguments that do not affect the time of an operator."""
 
 _NAME = re.compile(r'name:\s*"([^"]*)"')
 _VALUE = re.compile(r'^\s*(i|f|s|ints):\s*(?:"([^"]*)"|(\S+))\s*$', re.MULTILINE)
 
 
 def parse_argument(text: str) -> tuple[str, Value]:
-    """Name and value of an argument in protobuf's text form, e.g. ``name: "kernel"\\ni: 3\\n``.
+    """Parse an argument in protobuf's text form into name and value, e.g. ``name: "kernel"\\ni: 3\\n``.
 
     Raises:
         ValueError: it has no name or no value.
@@ -38,12 +38,12 @@ def parse_argument(text: str) -> tuple[str, Value]:
 
 
 def format_argument(name: str, value: int | str) -> str:
-    """The text of an argument."""
+    """Return the text of an argument."""
     return f'name: "{name}"\ns: "{value}"\n' if isinstance(value, str) else f'name: "{name}"\ni: {value}\n'
 
 
 def arguments(texts: Iterable[str]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Values and texts of the arguments that count, by name.
+    """Return values and texts of the arguments that affect the time, by name.
 
     Raises:
         ValueError: a text that is no argument.
@@ -70,7 +70,7 @@ def pair(values: Mapping[str, Value], name: str, default: int) -> tuple[int, int
 
 
 def pads(values: Mapping[str, Value]) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right, of ``pad``, ``pad_t`` and so on, or ``pads``.
+    """Return the padding at the top, left, bottom and right, from ``pad``, ``pad_t`` and so on, or ``pads``.
 
     Raises:
         ValueError: they are no whole numbers.
@@ -86,7 +86,7 @@ def pads(values: Mapping[str, Value]) -> tuple[int, int, int, int]:
 
 
 def write_pair(name: str, values: tuple[int, int], default: int | None = None) -> list[str]:
-    """The arguments for height and width; none where both are the default."""
+    """Return the arguments for height and width; none if both have the default."""
     if values == (default, default):
         return []
     if values[0] == values[1]:
@@ -95,7 +95,7 @@ def write_pair(name: str, values: tuple[int, int], default: int | None = None) -
 
 
 def write_pads(values: tuple[int, int, int, int]) -> list[str]:
-    """The arguments for top, left, bottom, right."""
+    """Return the arguments for the padding at the top, left, bottom and right."""
     if len(set(values)) == 1:
         return [format_argument("pad", values[0])]
     return [format_argument(f"pad_{side}", value) for side, value in zip("tlbr", values)]
@@ -108,10 +108,10 @@ def window_names() -> frozenset[str]:
 
 
 def dtype(code: object) -> str:
-    """The dtype of a code.
+    """Return the dtype of a code.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such value.
     """
     if not isinstance(code, int) or code not in DTYPES:
         raise ValueError(f"dtype {code!r} is none of {', '.join(map(str, DTYPES))}")

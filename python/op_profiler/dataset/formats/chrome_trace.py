@@ -1,7 +1,7 @@
 """Traces for Perfetto (ui.perfetto.dev) and chrome://tracing: one run of a model, call after call, in microseconds.
 
-A process is a model at one thread count on one device. Calls stand inside the layers of the model that they belong to.
-The length of a call is its median over the rounds. The file is only written, never read.
+Each process of the trace is a model at one thread count on one device. Calls are nested in the layers of the model to
+which they belong. The length of a call is its median over the rounds. The format is only written, never read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from op_profiler.dataset.formats.model_runs import ModelFormat, ModelRun, TimedC
 
 
 class ChromeTrace(ModelFormat):
-    """See the module."""
+    """The format ``chrome_trace``; see the module."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
-        """Return the events of the runs, a process each, as the Trace Event Format has them."""
+        """Return the events of the runs in the Trace Event Format, one process per run."""
         events = [event for number, run in enumerate(runs, 1) for event in _events(number, run)]
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 

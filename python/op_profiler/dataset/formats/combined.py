@@ -1,4 +1,4 @@
-"""Datasets, Parquet files and folders of them, combined into one dataset."""
+"""Combines datasets, Parquet files and folders of Parquet files into one dataset."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NAMED_IN_ROWS = {
     key.column.table.name: key.parent
     for key in sorted(schema.measurements.foreign_keys, key=lambda key: key.column.table.name)
 }
-"""Tables of which a Parquet file holds what its measurements refer to, and the columns that do so."""
+"""Tables of which a Parquet file contains only the rows that its measurements refer to, with the referring columns."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Combined:
-    """Result of a combination, in rows by table.
+    """Result of a combination: numbers of rows by table.
 
     Attributes:
-        written: those that were added, or that took the place of worse ones.
-        left_out: those of the sources that a Parquet file cannot hold.
+        written: rows that were added, or that replaced worse ones.
+        left_out: rows of the sources that a Parquet file cannot store.
     """
 
     written: dict[str, int]
@@ -48,17 +48,17 @@ class Combined:
 def combine(
     sources: Sequence[str], into: str, *, partition_by: Sequence[str] = (), announce: Announce = lambda step: None
 ) -> Combined:
-    """`merge` of datasets by their addresses, and of Parquet files and folders by their paths.
+    """`merge` datasets given by address, and Parquet files and folders given by path.
 
-    A Parquet file holds measurements with their models, not failures beside times, code of kernels and groups that ran
-    side by side: what goes through one keeps these no more. Its rows go through a dataset in the folder for temporary
-    files, so that memory does not grow with them. One process at a time writes to a file or a folder; others wait.
+    A Parquet file contains measurements with their models, but not failures next to times, code of kernels and co-runs;
+    these are lost. Rows of Parquet files go through a temporary dataset in the folder for temporary files, so that
+    memory does not grow with them. Only one process at a time writes to a file or folder; others wait.
 
     Args:
-        into: where all goes. What it holds already stays.
-        partition_by: columns by whose values a folder of Parquet files is parted (`parquet.write_parts`), which is then
-            made where it does not exist. A folder that does keeps its own columns where none are given.
-        announce: told what takes long.
+        into: destination; its rows are kept.
+        partition_by: columns that partition a folder of Parquet files (`parquet.write_parts`), which is created if it
+            does not exist. Without them, an existing folder keeps its partition columns.
+        announce: gets messages about slow steps.
 
     Raises:
         UsageError: a source is none that can be merged, `into` is one of them, or cannot be what the other words say.
@@ -101,7 +101,7 @@ def _addressed(place: str) -> str:
 
 
 def is_parquet(place: str) -> bool:
-    """Whether a place is a path of Parquet files rather than the address of a database."""
+    """Return whether a destination is a path of Parquet files, not the address of a database."""
     return "://" not in place and (place.endswith(".parquet") or Path(place).is_dir())
 
 

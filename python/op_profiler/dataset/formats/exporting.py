@@ -28,20 +28,20 @@ def export_table(
     table: str = "measurements",
     partition_by: Sequence[str] = (),
 ) -> Exported:
-    """Write the measurements that fit into a format; of the flat formats, all.
+    """Write the measurements that a format can express; the flat formats can express all.
 
-    The file appears under its name when it is whole; an older one is kept until then. Some formats name no device, and
-    none of others names threads or the state of the caches: where more than one of these is left, the choices are named
-    instead of mixed.
+    The file appears under its name only when it is complete; an older file is kept until then. Some formats name no
+    device, and none except the flat ones names the thread count or the cache state. If the rows differ in one of these,
+    the error lists the choices; they are never mixed.
 
     Args:
         format: one of `FORMATS`. In CSV an empty cell is a missing value; nested values are JSON in CSV and Parquet,
             except for the samples, which are a list of lists in Parquet.
         where: condition in SQL over the columns of the flat table, e.g. ``anchor = 'nn.conv2d' and threads = 2``.
-        threads: only measurements with this many threads asked for.
+        threads: only measurements with this requested thread count.
         device: only measurements of this processor (its name) or device (its key).
-        table: which flat table, one of `op_profiler.dataset.flat.TABLES`.
-        partition_by: columns by whose values a folder of Parquet files is parted; then `path` is the folder.
+        table: flat table, one of `op_profiler.dataset.flat.TABLES`.
+        partition_by: columns that partition a folder of Parquet files; `path` is then the folder.
 
     Raises:
         UnknownNameError: no format or table of this name.
@@ -73,7 +73,7 @@ def export_table(
 
 
 def describe(done: Exported) -> list[str]:
-    """Return a line for each kind of measurement that is not in the file, and why there is none in it."""
+    """Return a line for each kind of measurement that is not in the file, with the reason."""
     lines = [f"no row: {done.none_since}"] if done.none_since else []
     lines += [f"left out: {count} measurements: {reason}" for reason, count in sorted(done.left_out.items())]
     if done.slower:

@@ -1,7 +1,7 @@
 """Formats that contain the complete flat table: their writers, and readers that restore rows and models.
 
-Every row is checked against the keys that it carries: what does not give the same workload key, schedule key and device
-key is not what was exported, and is counted instead of stored.
+Every row is checked against its own keys: a row that does not give the same workload, schedule and device key was not
+exported in this form, and is counted instead of stored.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class FlatFormat(Format):
 
     @abc.abstractmethod
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """Yield the rows of a file with their numbers from 1; a row that is cut off or has cells of another type is
+        """Yield the rows of a file with their numbers from 1; a truncated row, or one with cells of another type, is
         None.
 
         Raises:
-            DatasetError: it cannot be read, or lacks columns; says which.
+            DatasetError: it cannot be read, or lacks columns; the message names them.
         """
 
     def read_into(
@@ -88,11 +88,11 @@ class FlatTextFormat(FlatFormat):
 
 
 def row_values(found: Mapping[str, Any], read: Callable[[Column, Any], Any]) -> FlatRow | None:
-    """Return the values of all columns; None for a row that lacks one or has one of another type.
+    """Return the values of all columns; None for a row that lacks a column or has a value of another type.
 
     Args:
-        found: what the row holds, by column; what came after the file was written may be missing.
-        read: the value of a column from that; raises ValueError where it is of another type.
+        found: values of the row, by column; columns of later versions may be missing.
+        read: converts such a value into that of the column; raises ValueError if the type is wrong.
     """
     try:
         return {c.name: read(c, found.get(c.name) if c.name in ADDED_LATER else found[c.name]) for c in COLUMNS}
@@ -101,10 +101,10 @@ def row_values(found: Mapping[str, Any], read: Callable[[Column, Any], Any]) -> 
 
 
 def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
-    """Refuse a file that lacks columns of the flat table.
+    """Reject a file that lacks columns of the flat table.
 
     Raises:
-        DatasetError: some are missing; says which.
+        DatasetError: some are missing; the message names them.
     """
     names = [column.name for column in COLUMNS if column.name not in ADDED_LATER]
     missing = [name for name in names if name not in found]
@@ -117,7 +117,7 @@ def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
 
 
 def operator_of_row(row: FlatRow) -> Operator:
-    """The operator of a row.
+    """Return the operator of a row.
 
     Raises:
         ValueError, TypeError, KeyError: cells that hold no operator.
@@ -133,7 +133,7 @@ def operator_of_row(row: FlatRow) -> Operator:
 
 
 def row_of(flat: FlatRow) -> tuple[Operator, Row]:
-    """Operator and measurement of a row.
+    """Return operator and measurement of a row.
 
     Raises:
         ValueError, TypeError, KeyError: cells that hold none, or that contradict the row's keys.
@@ -158,7 +158,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
 
 
 def device_of_row(flat: FlatRow) -> Device:
-    """The device of a row."""
+    """Return the device of a row."""
     return build(Device, _row_in(schema.devices, flat))
 
 
@@ -185,11 +185,11 @@ def _finite(value: Any) -> Any:
 def store_flat(
     dataset: Dataset, numbered: Iterable[tuple[int, FlatRow | None]], progress: Progress | None, *, checked: bool = True
 ) -> Imported:
-    """Store rows of the flat table, except those that the dataset has in an equal, newer or better version.
+    """Store rows of the flat table, except those that the dataset has in equal, newer or better form.
 
     Args:
-        numbered: rows with their numbers in the file; None for one that cannot be read.
-        checked: look for rows that are wrong beside the others, for which some numbers of each are held.
+        numbered: rows with their numbers in the file; None for an unreadable row.
+        checked: look for suspicious rows, which keeps some numbers of each row in memory.
     """
     done, remaining = _FlatImport(dataset, checked=checked), iter(numbered)
     with dataset.transaction():

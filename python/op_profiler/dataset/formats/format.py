@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from op_profiler.measure.measurement import Precision
 
 FIELDS = ("depthwise", "batch", "in_channels", "size", "out_channels", "kernel", "stride", "fused")
-"""Columns of a convolution, in the order of `Convolutions.matrix`; `fused`: the residual addition is part of it."""
+"""Columns of a convolution, in the order of `Convolutions.matrix`; `fused`: the residual addition is included."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Convolutions:
-    """Square convolutions, one an entry of each array, with padding that keeps the size at stride 1.
+    """Square convolutions, one per entry of each array, with padding that keeps the size at stride 1.
 
     Attributes:
         matrix: shape (rows, 8), int64, columns `FIELDS`; `size` is height and width of the input.
-        latency_us: shape (rows,), microseconds for the whole batch; NaN where it is not known.
-        failed: rows of the source that hold a failure instead of a time; they are not among the entries.
-        unreadable: lines of the source that are no rows.
+        latency_us: shape (rows,), microseconds for the whole batch; NaN if unknown.
+        failed: number of rows of the source with a failure instead of a time; they have no entries.
+        unreadable: number of lines of the source that are not valid rows.
     """
 
     matrix: np.ndarray
@@ -43,19 +43,20 @@ class Convolutions:
         return len(self.matrix)
 
     def column(self, name: str) -> np.ndarray:
-        """One of `FIELDS`."""
+        """Return the values of one of `FIELDS`."""
         values: np.ndarray = self.matrix[:, FIELDS.index(name)]
         return values
 
     @property
     def ratio(self) -> np.ndarray:
-        """Input over output channels, two decimals, rounded down; 0 for a stem (3 input channels)."""
+        """Return the ratio of input to output channels, rounded down to two decimals; 0 for a stem (3 input
+        channels)."""
         channels = self.column("in_channels")
         ratios: np.ndarray = np.floor(channels / self.column("out_channels") * 100) / 100
         return np.where(channels == 3, 0.0, ratios)
 
     def where(self, mask: np.ndarray) -> Convolutions:
-        """The entries of a mask or of indices."""
+        """Return the entries of a mask or of indices."""
         return Convolutions(self.matrix[mask], self.latency_us[mask])
 
     @classmethod
@@ -70,14 +71,14 @@ class Convolutions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """One row of a table of others.
+    """One row of a table of another project.
 
     Attributes:
-        samples_us: microseconds of one call; more than one where the table keeps percentiles. Empty for a failure.
+        samples_us: microseconds of one call; several if the table has percentiles. Empty for a failure.
         median_us: microseconds; None for a failure.
-        error: why there is no time; None where there is one.
-        device: where it was measured, where the row says so.
-        remark: what looks wrong about the row itself.
+        error: why there is no time; None if there is one.
+        device: device of the measurement, if the row names it.
+        remark: what is suspicious about the row itself.
     """
 
     shape: Shape
@@ -99,13 +100,13 @@ class TableRow:
 
 @dataclasses.dataclass(frozen=True)
 class ReadTable:
-    """What was read of a file.
+    """Contents of a file.
 
     Attributes:
-        entries: rows that were understood, with the numbers of their lines, from 1.
-        unreadable: number of each line that is no row, and why.
-        unknown: rows of a kind that has no operator here, by its name.
-        mechanism: what the times are, in the words of ``Settings.cache_mechanism``.
+        entries: valid rows with their line numbers, from 1.
+        unreadable: number of each invalid line, and the reason.
+        unknown: number of rows of unsupported kinds of operators, by the name of the kind.
+        mechanism: cache state of the times, as in ``Settings.cache_mechanism``.
     """
 
     entries: Sequence[tuple[int, TableRow]]
@@ -116,20 +117,20 @@ class ReadTable:
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """What an import did.
+    """Result of an import.
 
     Attributes:
-        rows: measurements that are in the dataset now.
-        failed: of these, trials that had failed.
-        unreadable: lines that are no rows of the format (truncated, foreign, of another version).
-        unknown: rows of a kind of operator that is not known here, by its name.
-        known: rows that the dataset had already, as new, newer or better, and that were left as they are.
-        merged: rows that measure the same as another row of the file and became samples of one measurement.
-        failed_beside: failed rows of what another row of the file tells; they are not stored.
-        suspicious: rows that look wrong, by the kind of `checks.Finding`; they are stored all the same.
+        rows: number of measurements that are now in the dataset.
+        failed: number of these that are failed trials.
+        unreadable: number of lines that are not valid rows of the format (truncated, foreign, of another version).
+        unknown: number of rows of unsupported kinds of operators, by the name of the kind.
+        known: number of rows that the dataset already had in equal, newer or better form; they are unchanged.
+        merged: number of rows that became samples of the same measurement as another row of the file.
+        failed_beside: number of failed rows that another row of the file describes; they are not stored.
+        suspicious: number of suspicious rows, by the kind of `checks.Finding`; they are stored.
         examples: the first of these, as text.
-        problems: the first of the unreadable lines with the reason, as text.
-        rejected: rows of a known kind whose operator cannot be described for certain, by the reason.
+        problems: texts of the first invalid lines with the reason.
+        rejected: number of rows of a supported kind whose operator is ambiguous, by reason.
     """
 
     rows: int
@@ -147,13 +148,13 @@ class Imported:
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What an export did.
+    """Result of an export.
 
     Attributes:
         rows: measurements written.
-        left_out: measurements that the format has no words for, by the reason.
-        slower: measurements that are not in the file since a faster one of the same line is.
-        none_since: why no row was written where nothing was left out; None otherwise.
+        left_out: number of measurements that the format cannot express, by reason.
+        slower: number of measurements that were left out because the file has a faster one of the same operator.
+        none_since: why no row was written although none was left out; None otherwise.
     """
 
     rows: int
@@ -163,17 +164,17 @@ class Exported:
 
 
 Progress = Callable[[int, int], None]
-"""Called with the rows that are stored, and how many there are."""
+"""Called with the number of stored rows and the number of all rows."""
 
 
 class Format(abc.ABC):
-    """A format of files, in both directions if `reads`. Its subclasses are registered in `op_profiler.dataset.formats`.
+    """A file format, in both directions if `reads` is true. Subclasses are registered in `op_profiler.dataset.formats`.
 
     Attributes:
-        reads: False for files that are only written; `read_into` raises UsageError then.
-        takes_device: False where every row says where it was measured, and nobody else may.
-        takes_precision: True where `read_into` has to be told the dtype of the tensors, which the format does not say.
-        tables: those of `op_profiler.dataset.flat.TABLES` that can be written.
+        reads: False for formats that are only written; `read_into` then raises UsageError.
+        takes_device: False if every row names its device, so that the user must not give one.
+        takes_precision: True if `read_into` needs the dtype of the tensors, because the format does not contain it.
+        tables: tables of `op_profiler.dataset.flat.TABLES` that can be written.
     """
 
     reads: ClassVar[bool] = True
@@ -191,11 +192,11 @@ class Format(abc.ABC):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
-        """Store every row of a file, in one transaction. The same file twice adds nothing.
+        """Store every row of a file in one transaction. Reading the same file twice adds nothing.
 
         Args:
-            device: name of the device that was measured; None: what the file says, else the file's name.
-            precision: of the tensors; see `takes_precision`.
+            device: name of the measured device; None: that in the file, otherwise the file's name.
+            precision: dtype of the tensors; see `takes_precision`.
 
         Raises:
             OpProfilerError: the file cannot be read or is of another format.
@@ -206,7 +207,7 @@ class Format(abc.ABC):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
-        """Write what fits into the format. The file appears under its name when it is whole.
+        """Write the rows that the format can express. The file appears under its name only when it is complete.
 
         Args:
             where: condition in SQL over the columns of the flat table.
@@ -221,14 +222,14 @@ class Format(abc.ABC):
 
 
 class UnknownKindError(ValueError):
-    """A row that is well formed, of a kind of operator that has no counterpart here; the text is its name."""
+    """A valid row of an unsupported kind of operator; the text is the name of the kind."""
 
 
 def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], TableRow], *, mechanism: str) -> ReadTable:
-    """A table from its numbered lines and the function that understands one of them.
+    """Read a table from its numbered lines and a function that parses one of them.
 
     Args:
-        parse: raises ValueError with the reason for a line that is no row.
+        parse: raises ValueError with the reason for an invalid line.
     """
     entries: list[tuple[int, TableRow]] = []
     unreadable: list[tuple[int, str]] = []
@@ -244,7 +245,7 @@ def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], TableR
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that hold something, without the blanks around them, with their numbers from 1; ``#`` begins a comment.
+    """Return the lines that are not empty, stripped, with their numbers from 1; ``#`` begins a comment.
 
     Raises:
         DatasetError: it cannot be read, or is no text.
@@ -261,7 +262,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def latency(text: str, *, us: float) -> float | None:
-    """A latency in microseconds; None for -1, which marks a failure.
+    """Return a latency in microseconds; None for -1, which marks a failure.
 
     Args:
         us: microseconds in one unit of the table.
@@ -281,7 +282,7 @@ def latency(text: str, *, us: float) -> float | None:
 
 
 def whole(text: str) -> int:
-    """A whole number; ``3.0``, as pandas writes it, is one.
+    """Return an integer; ``3.0``, as pandas writes it, is accepted.
 
     Raises:
         ValueError: not a whole number.
@@ -296,5 +297,5 @@ def whole(text: str) -> int:
 
 
 def number_text(value: float) -> str:
-    """A latency as the tables write it: at most 9 digits, which keeps every measured one."""
+    """Return a latency as text with at most 9 digits, which is exact for every measured time."""
     return f"{value:.9g}"

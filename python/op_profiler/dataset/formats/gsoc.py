@@ -1,7 +1,7 @@
 """Tables of the TFLite latency estimator (GSoC): CSV, milliseconds, batch 1.
 
-A depthwise convolution is written with one filter. In the published tables some rows whose height, width and channels
-differ hold them in another order; such rows are kept as they are and marked.
+A depthwise convolution is written with one filter. In some rows of the published tables, height, width and channels are
+in another order; such rows are imported unchanged and marked.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _US = 1e3  # microseconds in a millisecond
 
 
 def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> TableRow:
-    """One row, its cells by the names of `COLUMNS`; milliseconds become microseconds.
+    """Parse one row, given its cells by the names of `COLUMNS`; milliseconds become microseconds.
 
     Raises:
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     names = ("kernel_size", "filter_size", "input_h", "input_w", "input_channel", "stride")
     kernel, filters, height, width, channels, stride = (whole(row[name]) for name in names)
@@ -65,10 +65,10 @@ def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> TableRow:
 
 
 def mixed_up(height: int, width: int, channels: int) -> str | None:
-    """Why height, width and channels look as if they were in each other's places; None where they do not.
+    """Return why height, width and channels seem to be swapped; None if they do not.
 
-    Images are square in nearly every model, so of two equal numbers that are not both height and width, one is likely
-    to be the other's.
+    Images are square in nearly every model, so if two of the numbers are equal but not height and width, they are
+    probably swapped.
     """
     if height != width and channels in (height, width):
         other = "height" if channels == width else "width"
@@ -77,13 +77,13 @@ def mixed_up(height: int, width: int, channels: int) -> str | None:
 
 
 def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
-    """The cells of one row.
+    """Return the cells of one row.
 
     Args:
-        name: of the model.
+        name: name of the model.
 
     Raises:
-        Unfit: the format has no words for the convolution.
+        Unfit: the format cannot express the convolution.
     """
     if conv.batch != 1:
         raise Unfit("a batch size other than 1")
@@ -99,7 +99,7 @@ def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
 
 
 def format_line(cells: list[str]) -> str:
-    """A line of CSV, without its end."""
+    """Return a line of CSV, without its end."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="").writerow(cells)
     return buffer.getvalue()

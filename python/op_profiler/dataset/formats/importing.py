@@ -1,6 +1,6 @@
 """`import_table`: stores the rows of a file of any format in a dataset.
 
-One transaction a file: everything that was understood is stored, or nothing. The same file twice adds nothing.
+Each file is one transaction: either all valid rows are stored, or nothing. Importing the same file twice adds nothing.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def import_table(
 
     Args:
         format: one of `FORMATS`.
-        device: name of the device that was measured; None: what the file says, else the file's name. Not asked of
-            formats that do not take it.
-        precision: of the tensors, where the format takes it.
+        device: name of the measured device; None: that in the file, otherwise the file's name. Not used for formats
+            that name it in each row.
+        precision: dtype of the tensors, if the format needs it.
 
     Raises:
         UnknownNameError: not one of `FORMATS`.
@@ -57,17 +57,17 @@ def import_table(
 
 
 class RowChecks:
-    """Numbers of each row of a file, from which `check_rows` finds suspicious ones."""
+    """Numbers of each row of a file, in which `check_rows` finds suspicious rows."""
 
     def __init__(self) -> None:
         self._lines, self._identities = array("q"), array("q")
         self._work, self._moved, self._times_us = array("d"), array("d"), array("d")
 
     def add(self, line: int, operator: Operator, time_us: float | None, identity: Hashable) -> None:
-        """A row that was understood.
+        """Add a valid row.
 
         Args:
-            line: its number in the file.
+            line: line number in the file.
             time_us: microseconds of a call; None for a failure.
             identity: equal for rows that measure the same.
         """
@@ -78,10 +78,10 @@ class RowChecks:
         self._identities.append(hash(identity))
 
     def added_to(self, done: Imported, remarks: Sequence[Finding] = ()) -> Imported:
-        """The result of an import with what was found: a count of each kind, and the first few.
+        """Return the result of an import with suspicious rows: the number of each kind, and the first few as text.
 
         Args:
-            remarks: what was found by other means.
+            remarks: suspicious rows found by other means.
         """
         work, moved, times_us = (np.array(one, dtype=np.float64) for one in (self._work, self._moved, self._times_us))
         found = check_rows(work, moved, times_us, np.array(self._identities, dtype=np.int64))
@@ -95,9 +95,9 @@ class RowChecks:
 def store_entries(
     dataset: Dataset, path: Path, table: ReadTable, device: str | None, progress: Progress | None
 ) -> Imported:
-    """Store a table of others. Rows of one operator on one device become one measurement with a sample each.
+    """Store a table of another project. Rows of one operator on one device become one measurement with a sample each.
 
-    Every row of the file is checked, not every measurement: duplicates are one there.
+    Suspicious rows are searched among all rows, not among measurements, in which duplicates are merged.
     """
     operators: dict[Any, Operator] = {}
     unreadable, checks = list(table.unreadable), RowChecks()
@@ -189,7 +189,7 @@ def _store(dataset: Dataset, operators: Iterable[Operator], rows: Sequence[Row],
 
 
 def refuse_nothing(done: Imported, path: Path, format: str) -> None:
-    """An import that found nothing at all is an error.
+    """Raise an error if an import found no row.
 
     Raises:
         OpProfilerError: no row could be imported; with the first reasons.

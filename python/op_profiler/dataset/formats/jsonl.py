@@ -1,4 +1,4 @@
-"""The flat table as JSON, one object a line; a missing value is null."""
+"""The flat table as JSON, one object per line; a missing value is null."""
 
 from __future__ import annotations
 

@@ -29,19 +29,19 @@ _ALIKE = (
     *("core_set", *RESOURCE_FIELDS),
     *("machine_id", "tvm_version", "llvm_version", "cores", "device_key"),
 )
-"""Columns of the flat table that decide a time as much as the operator does. The last ones tell devices of one
-processor apart; ``device_key`` covers what has no column of its own here."""
+"""Columns of the flat table that affect a time as much as the operator does. The last ones distinguish devices of one
+processor; ``device_key`` covers what has no column here."""
 _NO_TIMES = {"median_us": 1.0, "min_us": 1.0, "samples_us": []}
-"""In place of a row's times, so that the line says the operator alone."""
+"""Replaces a row's times, so that the line contains the operator alone."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A measurement in the words of a format.
+    """A measurement as a line of a format.
 
     Attributes:
-        shape: what the format says about the operator: the same for measurements of which only one can be kept.
-        text: the line.
+        shape: the part that describes the operator; of several measurements with the same shape only one can be kept.
+        text: the complete line.
         median_us: None for a failure.
         conditions: values of `_ALIKE`.
     """
@@ -53,13 +53,13 @@ class Line:
 
 
 class LineFormat(Format):
-    """Writes a measurement a line.
+    """Writes one line per measurement.
 
     Attributes:
-        header: lines before them.
-        every_row: whether all measurements of an operator are written; else the fastest, where nothing that a line does
-            not tell differs between them.
-        told: columns of the flat table that a line tells beside the operator.
+        header: lines before the measurements.
+        every_row: whether all measurements of an operator are written; otherwise the fastest, provided that they differ
+            only in what a line contains.
+        told: columns of the flat table that a line contains in addition to the operator.
     """
 
     header: ClassVar[tuple[str, ...]] = ()
@@ -68,13 +68,13 @@ class LineFormat(Format):
 
     @abc.abstractmethod
     def line(self, operator: Operator, row: FlatRow) -> str:
-        """The line of a measurement.
+        """Return the line of a measurement.
 
         Args:
-            row: of the flat table.
+            row: row of the flat table.
 
         Raises:
-            Unfit: the format has no words for it.
+            Unfit: the format cannot express it.
         """
 
     def write_from(
@@ -116,10 +116,10 @@ class LineFormat(Format):
 
 
 class TableFormat(LineFormat):
-    """A table of others, of operators in plain layouts.
+    """A table of another project, with operators in plain layouts.
 
     Attributes:
-        says_failures: whether there is a word for a failure in place of a time.
+        says_failures: whether the table can mark a failure.
     """
 
     says_failures: ClassVar[bool] = False
@@ -129,7 +129,7 @@ class TableFormat(LineFormat):
         """Read every row of a file.
 
         Args:
-            precision: of the tensors; see `takes_precision`.
+            precision: dtype of the tensors; see `takes_precision`.
 
         Raises:
             DatasetError: it cannot be read, or is of another format.
@@ -162,7 +162,7 @@ class TableFormat(LineFormat):
 
 
 def convolution(shape: Shape) -> Conv:
-    """A shape that is a convolution; raises Unfit for others."""
+    """Return a shape that is a convolution; raise Unfit for others."""
     if not isinstance(shape, Conv):
         raise Unfit("no two-dimensional convolution")
     return shape

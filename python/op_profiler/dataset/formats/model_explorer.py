@@ -1,8 +1,8 @@
 """Custom node data for Google's Model Explorer: the time of each node of the user's model in one run, in microseconds.
 
-Load it beside the graph of the model ("Load node data"). It is for the graph that is shown. A node of an ONNX model is
-found by its name. Nodes of a torch.export program have no names of layers: there the weight of a layer has its time.
-An operator that is fused of several nodes counts for the node of its heavy op. The file is only written, never read.
+Load the file while the model's graph is shown ("Load node data"). A node of an ONNX model is matched by its name. Nodes
+of a torch.export program are not named after layers; there, the weight of a layer has the layer's time. The time of a
+fused operator is shown at the node of its heavy op. The format is only written, never read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from op_profiler.dataset.formats.model_runs import ModelFormat, ModelRun
 from op_profiler.errors import UsageError
 
 _COLOURS = {50: "#fff7ec", 75: "#fdd49e", 90: "#fc8d59", 97: "#d7301f", 100: "#7f0000"}
-"""By the percentile of the times up to which nodes have it."""
+"""Colours of nodes by percentile of their times."""
 
 
 class ModelExplorer(ModelFormat):
-    """See the module."""
+    """The format ``model_explorer``; see the module."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
         """Return node data of one run; raises UsageError for several."""

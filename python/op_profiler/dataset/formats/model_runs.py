@@ -1,4 +1,4 @@
-"""Formats of others' viewers that show runs of models, and that nobody reads back."""
+"""Formats of viewers that show runs of models; they are only written."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class TimedCall:
     """One call of an operator in a run of a model.
 
     Attributes:
-        layers: of the user's model, that of the heavy op first; empty where they are not known.
-        us: median of this call over the rounds, microseconds; of the operator where no round is stored.
-        row: of the flat table.
+        layers: layers of the user's model, that of the heavy op first; empty if unknown.
+        us: median of this call over the rounds in microseconds; the operator's median if no rounds are stored.
+        row: row of the flat table.
     """
 
     title: str
@@ -47,24 +47,24 @@ class TimedCall:
 
 @dataclasses.dataclass(frozen=True)
 class ModelRun:
-    """A model at one thread count on one device; its calls stand in the order in which it makes them."""
+    """A model at one thread count on one device, with its calls in order."""
 
     title: str
     calls: Sequence[TimedCall]
 
 
 class ModelFormat(Format):
-    """Writes runs of models as JSON. A subclass says what the JSON is."""
+    """Writes runs of models as JSON; a subclass defines the JSON."""
 
     reads = False
     takes_device = False
 
     @abc.abstractmethod
     def content(self, runs: Sequence[ModelRun]) -> Any:
-        """Plain values; raises UsageError where these runs do not go into one file."""
+        """Return plain values; raise UsageError if these runs do not fit into one file."""
 
     def read_into(self, dataset: Dataset, path: Path, **_: Any) -> NoReturn:
-        """Raise UsageError: these files are for viewers."""
+        """Raise UsageError: these formats are only written."""
         raise UsageError(f"{path}: files of this format are for viewers; import reads csv, jsonl and parquet")
 
     def write_from(

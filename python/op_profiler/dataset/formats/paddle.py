@@ -34,9 +34,10 @@ _US = 1.0  # microseconds in the table's unit, which its header names
 
 
 def parse_header(line: str) -> str | None:
-    """The device that a header names; None where it has the word ``device`` in its place.
+    """Return the device in a header; None if the header has the word ``device`` instead of a name.
 
-    PaddleSlim's documents begin with ``hardware,engine,timestamp`` and name no unit; its tables are in microseconds.
+    PaddleSlim's documentation shows the header ``hardware,engine,timestamp`` without a unit; its tables are in
+    microseconds.
 
     Raises:
         ValueError: not a header, or another unit than microseconds.
@@ -53,11 +54,11 @@ def parse_header(line: str) -> str | None:
 
 
 def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -> TableRow:
-    """One row.
+    """Parse one row.
 
     Raises:
         UnknownKindError: an operator that is no convolution.
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     name, tab, time = line.partition("\t")
     op, *fields = name.split(",")
@@ -91,10 +92,10 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
 
 
 def format_row(conv: Conv, latency_us: float) -> str:
-    """One row.
+    """Return one row.
 
     Raises:
-        Unfit: the format has no words for the convolution.
+        Unfit: the format cannot express the convolution.
     """
     if conv.residual or conv.activation == "clip":
         raise Unfit("fused with more than bias and ReLU")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 Condition = tuple[str, str, Any]
-"""A column, ``=``, ``in``, ``<`` or another that `pyarrow.parquet.filters_to_expression` knows, and a value."""
+"""A column, an operator of `pyarrow.parquet.filters_to_expression` such as ``=``, ``in`` or ``<``, and a value."""
 _BATCH = 2000
 _ROW_GROUP = 20_000  # what is held of each part that is being written
 _GROUP_BYTES = 64 * 2**20
@@ -94,13 +94,14 @@ def write_parts(
     table: str = "measurements",
     replace: bool = False,
 ) -> Exported:
-    """Write a folder of Parquet files, one or more for each combination of the values of some columns.
+    """Write a folder of Parquet files, one or more for each combination of values of some columns.
 
-    The folders are named ``COLUMN=VALUE``, as DuckDB, Spark and pyarrow read them. The folder appears when it is whole.
+    Subfolders are named ``COLUMN=VALUE``, as DuckDB, Spark and pyarrow read them. The folder appears only when it is
+    complete.
 
     Args:
-        by: names of columns of text, integers or booleans; none: files without folders of their own.
-        replace: let it take the place of a folder that is there.
+        by: names of columns of text, integers or booleans; none: files without subfolders.
+        replace: replace an existing folder.
 
     Raises:
         UnknownNameError: no such column.
@@ -194,7 +195,7 @@ class _Counted:
 
 
 def check_parts(flat: FlatTable, by: Sequence[str]) -> None:
-    """Refuse columns whose values cannot name folders.
+    """Reject columns whose values cannot name folders.
 
     Raises:
         UnknownNameError, UsageError: as `write_parts`.
@@ -210,7 +211,7 @@ def check_parts(flat: FlatTable, by: Sequence[str]) -> None:
 
 
 def parted_by(folder: Path) -> tuple[str, ...] | None:
-    """The columns that name the folders in a folder of parts; None for an empty one.
+    """Return the partition columns of a folder; None for an empty one.
 
     Raises:
         UsageError: something else is in it.
@@ -233,20 +234,20 @@ def _columns_above(path: Path, folder: Path) -> tuple[str, ...]:
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:
-    """All that `parquet_rows` yields."""
+    """Return all rows of `parquet_rows`."""
     return list(parquet_rows(path, columns))
 
 
 def parquet_rows(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None, where: Sequence[Condition] = ()
 ) -> Iterator[FlatRow]:
-    """The rows of a file or folder of this format, with the same values as `flat_rows`; in constant memory.
+    """Yield the rows of a file or folder of this format, with the same values as `flat_rows`, in constant memory.
 
-    Rows share nested values, which are for reading only. Columns that came after the file was written are None.
+    Rows share nested values, so do not change them. Columns of later versions are None.
 
     Args:
-        columns: names of those that are wanted; None for all.
-        where: what holds for the rows that are wanted, all of it.
+        columns: names of the requested columns; None for all.
+        where: conditions that rows have to fulfil, all of them.
 
     Raises:
         DatasetError: the file is missing or no Parquet file.
@@ -309,7 +310,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
 
 
 def schema_of(columns: Sequence[Column]) -> pyarrow.Schema:
-    """The columns with their descriptions, so that a file explains itself."""
+    """Return the columns with their descriptions, which are stored in the file."""
     types = {
         "text": pyarrow.string(),
         "integer": pyarrow.int64(),

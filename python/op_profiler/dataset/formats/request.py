@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Exported, Imported, Progress
 
 _NARROW = re.compile(r"(?:^|[^a-z0-9])(u?int8|i8|fp16|float16|f16|half)(?![a-z0-9])")
-"""Precisions other than float32, as names of files have them."""
+"""Precisions other than float32, as they appear in file names."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportRequest:
-    """Options of an export: which rows, and to what."""
+    """Options of an export: the rows, and the file."""
 
     format: Annotated[
         str | None,
@@ -50,7 +50,7 @@ class ExportRequest:
     db: DbOption = DEFAULT_DB
 
     def write(self, path: Path) -> Exported:
-        """Write a file, or a folder of several.
+        """Write a file, or a partitioned folder.
 
         Raises:
             UsageError: the rows or the name do not fit the format; else as `export_table`.
@@ -128,7 +128,7 @@ class ImportRequest:
         """Store the rows of a file in the dataset.
 
         Args:
-            progress: called with the rows that are stored, and all of them.
+            progress: called with the number of stored rows, and the number of all rows.
 
         Raises:
             UsageError: an option does not fit the format, or the precision has to be given.

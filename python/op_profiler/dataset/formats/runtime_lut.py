@@ -1,7 +1,7 @@
 """Operator look-up tables (runtime_lut): JSON lines, operators of Caffe2, percentiles in microseconds.
 
-Shapes are NHWC with weights (OC, K, K, IC/groups) unless the argument ``order`` says NCHW; they are written as NHWC.
-The latency is the percentile 50. Arguments that do not count (`caffe2.IGNORED`) are dropped.
+Shapes are NHWC with weights (OC, K, K, IC/groups) unless the argument ``order`` is NCHW; they are written as NHWC. The
+latency is the 50th percentile. Arguments that do not affect the time (`caffe2.IGNORED`) are dropped.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _US = 1.0  # microseconds in the table's unit
 
 
 def parse_row(line: str) -> TableRow:
-    """One row.
+    """Parse one row.
 
     Raises:
         UnknownKindError: an op_type that has no counterpart in Relay here.
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     row = json.loads(line)
     if not isinstance(row, dict):
@@ -78,13 +78,13 @@ def parse_row(line: str) -> TableRow:
 
 
 def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> str:
-    """One row.
+    """Return one row.
 
     Args:
-        percentiles_us: in the order of `PERCENTILES`.
+        percentiles_us: values in the order of `PERCENTILES`.
 
     Raises:
-        Unfit: the format has no words for the operator.
+        Unfit: the format cannot express the operator.
     """
     if isinstance(shape, Conv):
         op_type, arguments = _conv_fields(shape)

@@ -1,9 +1,10 @@
-"""Shared calibrations: files of ``op-profiler calibrate --share``, which strangers check and merge.
+"""Shared calibrations: files of ``op-profiler calibrate --share``, which others check and merge.
 
-`SHARED` declares their columns, all of the flat table, and what a cell may hold: the writer chooses by it, the reader
-checks by it. Text comes from the compiler or from the system's description of the processor. Identifiers of the machine
-and of models become digits that only the user's own salt produces (`_salt`): nobody can verify a guess, and the same
-machine has the same digits in its next file. A file has no metadata: what pyarrow stores of types can name classes.
+`SHARED` declares their columns, all of which are in the flat table, and the allowed values; both writer and reader use
+it. Text comes from the compiler or from the system's description of the processor. Identifiers of the machine and of
+models become digits that depend on the user's own salt (`_salt`): nobody can verify a guess, and the same machine has
+the same digits in the user's next file. A file has no metadata, because pyarrow's type metadata can name Python
+classes.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 Rule = Callable[[Any], bool]
-"""Whether a cell may hold a value."""
+"""Returns whether a value is allowed in a cell."""
 
 SHIPPED_ROWS = (
     "origin = 'default' and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'copy', 'strided_slice'))"
 )
-"""Condition on the flat table: no failures, nothing tuned, nothing of what only stands around sampled operators."""
+"""Condition on the flat table: no failures, no tuned schedules, and no operators that only surround sampled ones."""
 _CALIBRATIONS = "model_source = 'sample' and model_name like 'calibrate%-apart-%'"
 MOST_BYTES, _MOST_UNPACKED_BYTES = 32 << 20, 256 << 20
 MOST_ROWS = 50_000
 _MOST_CHARACTERS = 1 << 16
-"""Of a cell."""
+"""Largest number of characters in a cell."""
 _DEEPEST = 6
 _BATCH = 256
 _CLASSES = b"ARROW:schema"
-"""Metadata that pyarrow reads when it opens a file. It may name classes of Python."""
+"""Metadata that pyarrow reads when it opens a file. It may name Python classes."""
 _REFUSALS = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 _PLAIN = re.compile(r"[ -~]*")
 _OF_PLACES = re.compile(r"[/\\~$`]")
@@ -165,9 +166,9 @@ SHARED: dict[str, Rule] = {
     "settled": lambda value: value is None or isinstance(value, bool),
     "measured_at": _is_past_day,
 }
-"""The columns of a shared file, in their order, with what each may hold."""
+"""The columns of a shared file in order, each with its allowed values."""
 _IMPLIED = {"origin": "default", "complete": True, "model_source": "sample", "batch_size": 1, "samples_us": []}
-"""Other columns of the flat table that are the same in all rows; the rest is not known."""
+"""Other columns of the flat table that are equal in all rows; the remaining ones are unknown."""
 SHARED_COLUMNS = tuple({column.name: column for column in COLUMNS}[name] for name in SHARED)
 
 
@@ -175,10 +176,10 @@ _SCHEMA = schema_of(SHARED_COLUMNS).remove_metadata()
 
 
 def shared_rows(dataset: Dataset, device_key: str) -> list[FlatRow]:
-    """Return what would be shared of the calibrations of a device: rows with the columns of `SHARED`.
+    """Return the rows of a device's calibrations that would be shared, with the columns of `SHARED`.
 
     Raises:
-        DatasetError: there is nothing, or a value is not one that a shared file may hold; says which.
+        DatasetError: there is nothing, or a value is not one that a shared file may hold; the message names it.
         OpProfilerError: the salt of this user cannot be stored.
     """
     salt, where = _salt(), f"device_key = '{device_key}' and {_CALIBRATIONS} and {SHIPPED_ROWS}"
@@ -251,14 +252,14 @@ def write_shared(rows: Sequence[FlatRow], path: Path) -> None:
 
 
 def read_shared(path: Path, content: bytes) -> Iterator[FlatRow]:
-    """Yield the rows of a shared file as rows of the flat table, each of them checked.
+    """Yield the rows of a shared file as checked rows of the flat table.
 
     Args:
-        path: of the file, for errors.
-        content: of the file.
+        path: path of the file, for error messages.
+        content: content of the file.
 
     Raises:
-        DatasetError: it is no shared file, is too large, or holds a row that may not be shared; says which and why.
+        DatasetError: it is no shared file, is too large, or has a row that may not be shared; the message has both.
     """
     seen: set[str] = set()
     for number, cells in enumerate(_cells(path, content), 1):

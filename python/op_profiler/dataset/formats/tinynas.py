@@ -38,10 +38,10 @@ _US = 1e3  # microseconds in a millisecond
 
 
 def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
-    """One row of a library or of a sample file; milliseconds become microseconds.
+    """Parse one row of a library or of a sample file; milliseconds become microseconds.
 
     Raises:
-        ValueError: no row, or no latency.
+        ValueError: it is not a valid row, or has no latency.
     """
     found = _ROW.match(line) or _SAMPLE.match(line)
     if found is None:
@@ -69,10 +69,10 @@ def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
 
 
 def format_row(conv: Conv, latency_us: float | None) -> str:
-    """One row; None is written as -1.
+    """Return one row; None is written as -1.
 
     Raises:
-        Unfit: the format has no words for the convolution.
+        Unfit: the format cannot express the convolution.
     """
     if conv.kernel[0] != conv.kernel[1] or conv.stride[0] != conv.stride[1]:
         raise Unfit("a kernel or stride that is not square")
@@ -88,7 +88,7 @@ def format_row(conv: Conv, latency_us: float | None) -> str:
 
 
 def read_library(path: Path) -> Convolutions:
-    """The square rows of a library that have a time.
+    """Return the rows of a library that are square and have a time.
 
     Raises:
         DatasetError: it cannot be read, or no line of it is such a row.

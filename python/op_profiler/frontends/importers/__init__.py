@@ -1,1 +1,1 @@
-"""From a file or a module of another framework to Relay, by TVM's importers."""
+"""Imports a file or a module of another framework into Relay, with TVM's importers."""

@@ -1,4 +1,5 @@
-"""What all importers share: the error that names unsupported operators, and the last step to an `ImportedModel`."""
+"""Code that all importers share: the error that names unsupported operators, and the last step to an
+`ImportedModel`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _MISSING = (
 )
 
 _FAULTS = (AttributeError, ImportError, IndexError, KeyError, NameError, TypeError, UnboundLocalError)
-"""Of Python, that the importer runs into where it does not expect what a model has: they say nothing of the model."""
+"""Python errors that an importer raises for unexpected models; their texts do not help the user."""
 _NO_REASON = (
     "TVM's importer does not take it with these types, sizes and options, and gives no reason; export that part of the "
     "model in another form"
@@ -31,7 +32,7 @@ _NO_REASON = (
 _OF_CHECK = re.compile(r"Check failed: .*?(?:is false|\(.* vs\. .*?\))\s*:\s*(?P<reason>.*\w.*)$")
 
 _OF_WEIGHTS = re.compile(r"p\d+")
-"""How TVM's build names them."""
+"""Names that TVM's build gives to weights."""
 
 # Function of an importer that goes through the operators: its variable that holds the operator's name.
 _LOOPS = {"_construct_nodes": "op_name", "convert_op_to_relay": "op_code_str", "convert_operators": "operator"}
@@ -41,7 +42,8 @@ _ROUNDED_DOWN = ("floor_divide", "floor_mod")
 
 
 def unsupported(name: str, error: BaseException) -> ModelError:
-    """The error for a model that an importer gave up on, with the operators that stand in the way where it tells."""
+    """Return the error for a model that an importer rejected, with the unsupported operators if the importer reports
+    them."""
     text = str(error)
     for pattern in _MISSING:
         if found := pattern.search(text):
@@ -64,7 +66,7 @@ def _being_converted(error: BaseException) -> str | None:
 
 
 def said(error: BaseException) -> str:
-    """The sentence of an error that a user can read: without stacks, conditions in C++ and expressions of TVM."""
+    """Return the readable sentence of an error, without stack traces, C++ conditions and expressions of TVM."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, _FAULTS) or not lines:
         return _NO_REASON
@@ -79,7 +81,7 @@ def said(error: BaseException) -> str:
 
 
 def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
-    """Of the tensors that ``main`` returns, in Relay and in Relax; None where only run time tells."""
+    """Return the shapes of the tensors that ``main`` returns, in Relay and in Relax; None if known only at run time."""
     main = module["main"]
     made = main.ret_ty if hasattr(main, "ret_ty") else main.body.checked_type
     kinds = made.fields if hasattr(made, "fields") else [made]
@@ -124,11 +126,11 @@ def finish(
     batch_size: int,
     notes: Sequence[str] = (),
 ) -> ImportedModel:
-    """Type the module, drop what it does not use, and describe its inputs.
+    """Type the module, remove what it does not use, and describe its inputs.
 
     Args:
-        params: weights by name; those that the module transposes are replaced by their transposes.
-        specs: what is known of inputs beside the module's own types: the range of integers.
+        params: weights by name; weights that the module transposes are replaced by their transposes.
+        specs: facts about inputs that types do not contain: the range of integers.
     """
     from op_profiler.frontends.importers.known_loops import with_known_loops  # brings numpy, which checks do without
 

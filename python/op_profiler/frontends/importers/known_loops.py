@@ -1,7 +1,7 @@
-"""Loops and branches of Relay whose course follows from constants: the graph executor needs a model without them.
+"""Evaluates loops and branches of Relay that depend only on constants, because the graph executor supports neither.
 
-A loop whose condition depends on counters alone becomes its steps, as long as the model does not grow too large; an If
-on a known condition becomes its branch. What is left needs the virtual machine.
+A loop whose condition depends on counters alone is unrolled, unless the model becomes too large; an If on a known
+condition is replaced by its branch. The remaining ones need the virtual machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 _MOST_CALLS = 3000
-"""Of all steps of all loops: as many kernels as the largest networks have."""
+"""Largest number of calls after unrolling all loops: as many kernels as the largest networks have."""
 _DEEPEST = 16
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "maximum", "minimum", "where")},
@@ -25,14 +25,14 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in ("logical_and", "logical_not", "logical_or")},
     **dict.fromkeys(("cast", "copy", "expand_dims", "reshape", "squeeze"), np.copy),  # a node tells its result's type
 }
-"""What counters and conditions are computed by; of single values only."""
+"""Operators that compute counters and conditions from single values."""
 
 
 def with_known_loops(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, tuple[str, ...]]:
-    """The typed module without the loops and branches that are known, and what the user should know of it.
+    """Return the typed module without known loops and branches, and notes for the user.
 
     Args:
-        params: weights by the variable of ``main`` that each is bound to.
+        params: weights by the variable of ``main`` to which each is bound.
     """
     relay = load_tvm().relay
     written_out = _WrittenOut()
@@ -64,7 +64,7 @@ class _WrittenOut:
         self._calls_left = _MOST_CALLS
 
     def replacements(self, main: Any, weights: Mapping[Any, np.ndarray]) -> dict[Any, Any]:
-        """What the loops and branches become that are inside no other one that is replaced as well."""
+        """Return replacements for the outermost loops and branches that are known."""
         relay = load_tvm().relay
         found: list[Any] = []
         relay.analysis.post_order_visit(
@@ -127,11 +127,11 @@ class _Known:
         self._variables = values
 
     def inside(self, params: Sequence[Any], values: Sequence[np.ndarray | None]) -> _Known:
-        """The same where a function's parameters have values."""
+        """Return the replacements in a function whose parameters have values."""
         return _Known({**self._variables, **dict(zip(params, values))})
 
     def value(self, node: Any) -> np.ndarray | None:
-        """None where it is not known, or no single value."""
+        """Return a single value; None if it is unknown or not a single value."""
         if node not in self._values:
             self._values[node] = self._value(node)
         return self._values[node]

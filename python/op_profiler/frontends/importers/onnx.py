@@ -1,4 +1,4 @@
-"""From an ONNX file to Relay."""
+"""Imports an ONNX file into Relay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from op_profiler.lean_imports import quiet
 
 
 def load_onnx() -> ModuleType:
-    """Import onnx, in a form that TVM 0.19's importer accepts.
+    """Import the package onnx in a form that TVM 0.19's importer accepts.
 
     Raises:
         MissingPackageError: it is not installed.
@@ -74,7 +74,7 @@ def _known(element: int) -> bool:
 
 
 def read(path: Path) -> Any:
-    """The `ModelProto` in a file, with the data that lies in files beside it.
+    """Return the `ModelProto` in a file, with its external data.
 
     Raises:
         ModelError: not there, empty, cut off, or no ONNX.
@@ -97,7 +97,7 @@ def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file and those beside it that hold its weights."""
+    """Return the file, and the files next to it with its weights."""
     check_file(path)
     onnx = load_onnx()
     try:
@@ -112,7 +112,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
-        ModelError: it cannot be read, has operators that TVM does not know, or fixes its batch size.
+        ModelError: it cannot be read, has operators that TVM does not support, or fixes its batch size.
     """
     return _lowered(path, request, None)
 

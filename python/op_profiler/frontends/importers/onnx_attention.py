@@ -1,7 +1,7 @@
-"""Rewrites ONNX's Attention in operators that every importer has.
+"""Rewrites ONNX's Attention with operators that every importer supports.
 
 ONNX 1.18 defines Attention as a function that loses dimensions, confuses heads with positions, and limits scores only
-after the mask. The rewritten form computes what onnxruntime computes.
+after the mask. The rewritten form computes the same as onnxruntime.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 
 class AttentionRepairs(Rewriting):
-    """Of one model, for every importer."""
+    """Repairs of one model, for every importer."""
 
     def for_all(self) -> None:
-        """Rewrite all of it.
+        """Rewrite all Attention nodes.
 
         Raises:
             ModelError: a node cannot be written in another way.
@@ -88,7 +88,7 @@ class AttentionRepairs(Rewriting):
 
 
 def causal(length: int, keys: int, past: int) -> Any:
-    """Which keys each query sees: those of the past, and those up to its own place."""
+    """Return the mask of the keys that each query attends to: those of the past, and those up to its own position."""
     return np.tri(length, keys + past, past, dtype=bool)
 
 
@@ -103,7 +103,7 @@ def merge_heads(nodes: NodeWriter, data: str, output: str) -> str:
 
 
 def scaled_scores(nodes: NodeWriter, query: str, key: str, scale: float) -> str:
-    """Products of all queries with all keys."""
+    """Return the products of all queries with all keys."""
     scaled = nodes.add("Mul", query, nodes.constant(scale))
     return nodes.add("MatMul", scaled, nodes.add("Transpose", key, perm=[0, 1, 3, 2]))
 

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft in the forms that TVM's converters take for another one, or refuse."""
+"""Rewrites operators of com.microsoft that TVM's converters mistake for others, or refuse."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from op_profiler.frontends.importers.onnx_nodes import NodeWriter, trimmed
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _FILTER = -10000.0
-"""What Attention adds where its mask is 0, unless `mask_filter_value` is another value."""
+"""Value that Attention adds where its mask is 0, unless `mask_filter_value` has another one."""
 _CHANNELS_LAST = ("QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool")
 _MASK, _PAST, _PAST_LENGTH = 3, 4, 6  # places of inputs of Attention
 
 
 class ContribRepairs(Rewriting):
-    """Of one model, for every importer."""
+    """Repairs of one model, for every importer."""
 
     def for_all(self) -> None:
-        """Rewrite all of it.
+        """Rewrite all operators of com.microsoft.
 
         Raises:
             ModelError: a node cannot be written in another way.
@@ -37,7 +37,7 @@ class ContribRepairs(Rewriting):
         self.rewrite(rewrites, domains=("com.microsoft",))
 
     def for_relay(self) -> None:
-        """Give nodes what Relay's converters have no default for."""
+        """Write attributes for which Relay's converters have no default."""
         rewrites = dict.fromkeys(("Attention", "QAttention"), self._with_direction) | {"QGemm": self._with_zero_point}
         self.rewrite(rewrites, domains=("com.microsoft",))
 

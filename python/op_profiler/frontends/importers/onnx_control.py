@@ -1,7 +1,8 @@
-"""Branches and loops of ONNX graphs whose course is known before they run: the graph executor needs a model without.
+"""Evaluates branches and loops of ONNX graphs that do not depend on inputs, because the graph executor supports
+neither.
 
-An If on a constant becomes its branch. A Loop of a known number of steps and a Scan become their steps, as long as the
-graph does not grow too large. What is left needs the virtual machine.
+An If on a constant is replaced by its branch. A Loop with a known number of steps and a Scan are unrolled, unless the
+graph becomes too large. The remaining ones need the virtual machine.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _MOST_NODES = 3000
-"""Of all steps of a loop: as many kernels as the largest networks have."""
+"""Largest number of nodes of an unrolled loop: as many kernels as the largest networks have."""
 _DEEPEST = 16
 
 
 class KnownControl(Rewriting):
-    """Of one model.
+    """Known branches and loops of one model.
 
     Attributes:
-        unrolled: number of steps of each loop that was written out.
+        unrolled: number of steps of each unrolled loop.
     """
 
     def spell_out(self) -> tuple[str, ...]:
-        """Rewrite the graph until nothing more is known; what the user should know of it."""
+        """Rewrite the graph until nothing more is known; return notes for the user."""
         self.unrolled: list[int] = []
         for depth in range(_DEEPEST):
             one = KnownControl(self.model, self.shapes, self.name)
@@ -43,7 +44,7 @@ class KnownControl(Rewriting):
     place = 0
 
     def spell_out_once(self) -> bool:
-        """Rewrite the nodes of the graph itself; whether anything changed."""
+        """Rewrite the nodes of the graph itself; return whether anything changed."""
         graph, nodes, changed = self.model.graph, [], False
         for number, node in enumerate(graph.node):
             self._prefix = f"__{node.op_type.lower()}{self.place}_{number}_"
@@ -201,8 +202,8 @@ def _named(nodes: Sequence[Any], made: Sequence[str], names: Sequence[str]) -> l
 
 @contextlib.contextmanager
 def one_variable_an_input(frontend: Any) -> Iterator[None]:
-    """While TVM converts a graph: an input that branches read stays one variable. TVM types each branch by itself,
-    which makes a new variable of it, and then finds it under none of its names.
+    """Keep one variable for each input that branches read, while TVM converts a graph. TVM types each branch
+    separately, which creates a new variable that it then finds under none of its names.
 
     Args:
         frontend: TVM's importer of ONNX, a module.

@@ -21,19 +21,19 @@ _UNKNOWN = (
     "GroupNormalization",
     "RMSNormalization",
 )
-"""Operators of ONNX that importers do not know, and that are functions of others."""
+"""Operators of ONNX that importers do not support and that ONNX defines as functions."""
 _OF_FLOAT32 = ("Elu", "HardSigmoid", "HardSwish", "Selu", "Softsign", "ThresholdedRelu")
-"""Functions that importers only know of this type: they write their numbers in it."""
+"""Functions that importers support only for float32, because they write their constants in that type."""
 _OWN = ("", "ai.onnx")
 _DOMAIN = "op_profiler"
 
 
 def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
-    """Write the nodes of functions in place of their calls, in the model itself; whether there were any.
+    """Replace calls by the nodes of the function, in the model itself; return whether there were any.
 
     Args:
-        shapes: of its inputs.
-        name: of the model, for errors.
+        shapes: shapes of the inputs.
+        name: name of the model, for error messages.
 
     Raises:
         ModelError: a call does not fit its function.

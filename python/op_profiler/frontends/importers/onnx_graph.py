@@ -27,36 +27,37 @@ def _sizes(tensor_type: Any) -> Dims:
 
 
 def replace(field: Any, values: list[Any]) -> None:
-    """Put other values into a repeated field."""
+    """Replace the values of a repeated field."""
     del field[:]
     field.extend(values)
 
 
 def remove(tensors: Any, names: Container[str]) -> None:
-    """Take tensors out of a repeated field by name. `replace` would copy those that stay, and protobuf keep both."""
+    """Remove tensors from a repeated field by name. `replace` would copy the remaining ones, and protobuf would keep
+    both."""
     for index in reversed(range(len(tensors))):
         if tensors[index].name in names:
             del tensors[index]
 
 
 def attribute(node: Any, name: str, default: Any) -> Any:
-    """The value of a node's attribute, or what it is without one."""
+    """Return the value of a node's attribute, or a default."""
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def set_attributes(node: Any, **values: Any) -> None:
-    """Give a node attributes in place of those of the same names; None only takes one away."""
+    """Set attributes of a node, replacing those of the same names; None only removes one."""
     replace(node.attribute, [one for one in node.attribute if one.name not in values])
     node.attribute.extend(helper.make_attribute(name, one) for name, one in values.items() if one is not None)
 
 
 def bodies_of(node: Any) -> list[Any]:
-    """The graphs inside an If, a Loop or a Scan."""
+    """Return the graphs inside an If, a Loop or a Scan."""
     return [body for one in node.attribute for body in ([one.g] if one.HasField("g") else one.graphs)]
 
 
 def graphs_in(graph: Any) -> Iterator[Any]:
-    """The bodies of If and Loop, the innermost first, and the graph itself."""
+    """Return the bodies of If and Loop, the innermost first, then the graph itself."""
     for node in graph.node:
         for body in bodies_of(node):
             if body.node:
@@ -65,7 +66,7 @@ def graphs_in(graph: Any) -> Iterator[Any]:
 
 
 def used_inside(nodes: Any) -> set[str]:
-    """Names that the bodies of If and Loop take from outside."""
+    """Return the names that the bodies of If and Loop use from outside."""
     names: set[str] = set()
     for node in nodes:
         for body in bodies_of(node):
@@ -75,7 +76,7 @@ def used_inside(nodes: Any) -> set[str]:
 
 
 def tensors_in(message: Any) -> Iterator[Any]:
-    """Every tensor of a model, wherever it stands: initializers, attributes of nodes, bodies of If and Loop."""
+    """Yield every tensor of a model: initializers, attributes of nodes, bodies of If and Loop."""
     if message.DESCRIPTOR.name == "TensorProto":
         yield message
         return
@@ -86,18 +87,18 @@ def tensors_in(message: Any) -> Iterator[Any]:
 
 
 def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Dims]:
-    """The sizes of all tensors that onnx can tell; empty where it takes the graph for wrong.
+    """Return the sizes of all tensors that onnx can infer; empty if onnx considers the graph invalid.
 
     Args:
-        shapes: of the inputs.
-        strict: raise what onnx says where tensors do not fit each other.
+        shapes: shapes of the inputs.
+        strict: raise onnx's error if tensors do not fit each other.
     """
     types = types_in(model, shapes, strict=strict)
     return {name: _sizes(one.tensor_type) for name, one in types.items() if one.tensor_type.HasField("shape")}
 
 
 def types_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Any]:
-    """The `TypeProto` of all values that onnx can tell, as `sizes_in` has their sizes."""
+    """Return the `TypeProto` of all values that onnx can infer, like `sizes_in`."""
     graph = model.graph
     inputs = [_with_sizes(one, shapes.get(one.name, ())) for one in graph.input]
     weights = [t for t in graph.initializer if elements_in(t) >= WEIGHT_ELEMENTS]  # a model of 2 GB is not taken
@@ -131,15 +132,15 @@ def _with_sizes(value: Any, dims: Dims) -> Any:
 
 
 def elements_in(tensor: Any) -> int:
-    """How many a tensor has."""
+    """Return the number of elements of a tensor."""
     return math.prod(tensor.dims)
 
 
 class Constants:
-    """The small constants of a model: initializers, shapes that are known, and what nodes make of these alone.
+    """The small constants of a model: initializers, known shapes, and values computed from these alone.
 
     Args:
-        sizes: of all tensors; asked for when a node wants some.
+        sizes: sizes of all tensors; computed when a node needs them.
     """
 
     def __init__(self, model: Any, sizes: Callable[[], Mapping[str, Dims]]) -> None:
@@ -150,7 +151,7 @@ class Constants:
         self._opsets = {one.domain: one.version for one in model.opset_import}
 
     def value(self, name: str) -> Any:
-        """The array of that name; None where it is none of them."""
+        """Return the constant of this name; None if there is none."""
         if name not in self._tensors and name in self._makers:
             self._make(self._makers[name])
         tensor = self._tensors.get(name)

@@ -1,4 +1,4 @@
-"""Writing the nodes that take the place of one node of an ONNX graph."""
+"""Writes the nodes that replace one node of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class NodeWriter:
     """Adds nodes and constants under names that begin with the name of the replaced node's first output.
 
     Args:
-        graph: that holds the node; constants become its initializers.
-        opset: of ONNX's own operators.
-        kind: numpy's name for the type of floating-point constants.
+        graph: graph of the node; constants become its initializers.
+        opset: version of ONNX's own operators.
+        kind: numpy's name of the dtype of floating-point constants.
 
     Attributes:
-        nodes: what was written, in order.
+        nodes: the written nodes, in order.
     """
 
     def __init__(self, graph: Any, node: Any, opset: int, kind: str = "float32") -> None:
@@ -28,24 +28,24 @@ class NodeWriter:
         self._constants: dict[tuple[Any, ...], str] = {}
 
     def prefix(self, name: str) -> None:
-        """Let names begin with another one."""
+        """Begin names with another prefix."""
         self._prefix = name
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Write a node of one output; the name of that output."""
+        """Write a node with one output, and return the name of the output."""
         made = output or f"{self._prefix}__{operator}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [made], name=self._name, **attributes))
         return made
 
     def split(self, data: str, parts: int, axis: int) -> list[str]:
-        """Divide a tensor into equal parts; their names."""
+        """Split a tensor into equal parts, and return their names."""
         made = [f"{self._prefix}__Split_{len(self.nodes)}_{part}" for part in range(parts)]
         given = {"num_outputs": parts} if self.opset >= 18 else {}
         self.nodes.append(helper.make_node("Split", [data], made, name=self._name, axis=axis, **given))
         return made
 
     def constant(self, values: Any, kind: str = "") -> str:
-        """The name of a constant, which is of `kind` or of the floating-point type of this writer."""
+        """Return the name of a new constant, of type `kind` or of the floating-point type of this writer."""
         array = np.asarray(values, kind or self.kind)
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self._constants:
@@ -58,7 +58,7 @@ class NodeWriter:
         return self.add("Reshape", data, self.constant(shape, "int64"), output=output)
 
     def take(self, data: str, index: Any, axis: int = 0, output: str = "") -> str:
-        """One element along an axis, which then is no more, or several."""
+        """Take one element along an axis, which is then removed, or several."""
         return self.add("Gather", data, self.constant(index, "int64"), axis=axis, output=output)
 
     def unsqueeze(self, data: str, axes: list[int]) -> str:
@@ -66,26 +66,26 @@ class NodeWriter:
         return self.over_axes("Unsqueeze", data, axes, since=13)
 
     def over_axes(self, operator: str, data: str, axes: list[int], *, since: int) -> str:
-        """Write a node whose axes are an input since an opset, and an attribute before."""
+        """Write a node whose axes are an input since a certain opset, and an attribute before."""
         if self.opset < since:
             return self.add(operator, data, axes=axes)
         return self.add(operator, data, self.constant(axes, "int64"))
 
     def padded(self, data: str, widths: list[int]) -> str:
-        """Put zeros around a tensor: the widths before its dimensions, then those behind them."""
+        """Pad a tensor with zeros: the widths before its dimensions, then those after them."""
         if self.opset < 11:
             return self.add("Pad", data, pads=widths)
         return self.add("Pad", data, self.constant(widths, "int64"), self.constant(0.0))
 
     def clip(self, data: str, bound: float) -> str:
-        """Bound values by a number and its negative."""
+        """Limit the absolute values to a number."""
         if self.opset < 11:
             return self.add("Clip", data, min=-bound, max=bound)
         return self.add("Clip", data, self.constant(-bound), self.constant(bound))
 
 
 def trimmed(node: Any) -> Any:
-    """The node without the names that stand for nothing behind its last input and its last output."""
+    """Remove the empty names after a node's last input and its last output."""
     for names in (node.input, node.output):
         while names and not names[-1]:
             names.pop()

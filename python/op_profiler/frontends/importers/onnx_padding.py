@@ -1,4 +1,4 @@
-"""Padding that ONNX leaves to be calculated, as plain numbers."""
+"""Replaces padding that ONNX computes from sizes by plain numbers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from op_profiler.frontends.importers.onnx_graph import attribute, set_attributes
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
-"""Which input holds the weights."""
+"""Index of the input with the weights."""
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 class Padding(Rewriting):
-    """Of one model, whose sizes are known along the axes that are padded."""
+    """Padding of one model, whose sizes are known along the padded axes."""
 
     def spell_out(self) -> None:
         """Rewrite the graph.

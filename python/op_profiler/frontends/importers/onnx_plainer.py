@@ -1,4 +1,5 @@
-"""ONNX operators in forms that Relay's importer takes: with inputs that are optional, in numbers that it knows."""
+"""Rewrites ONNX operators in forms that Relay's importer supports: with optional inputs, and in supported number
+types."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _SHIFT = 128  # from numbers of eight bits without a sign to those with one
 
 
 class PlainerForms(Rewriting):
-    """Of one model that Relay imports."""
+    """Rewrites of one model that Relay imports."""
 
     def spell_out(self) -> None:
         """Rewrite the graph.

@@ -1,6 +1,6 @@
-"""LSTM, GRU and RNN of ONNX in the forms that TVM's converters take for another one.
+"""Rewrites LSTM, GRU and RNN of ONNX that TVM's converters mistake for others.
 
-TVM unrolls them step by step, and knows neither lengths of sequences, bounds, coupled gates nor the reverse direction.
+TVM unrolls them step by step, and ignores lengths of sequences, bounds, coupled gates and the reverse direction.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _ACTIVATIONS: dict[str, tuple[str, dict[str, float | None]]] = {
     "tanh": ("Tanh", {}),
     "thresholdedrelu": ("ThresholdedRelu", {"alpha": None}),
 }
-"""Operators of ONNX's activations, and the defaults of their numbers; None where ONNX and onnxruntime differ."""
+"""ONNX's activations with the defaults of their numbers; None where ONNX and onnxruntime differ."""
 _PLAIN = {b"Relu", b"Sigmoid", b"Tanh"}  # as TVM's converters name them
 
 Activation = Callable[[str], str]
 
 
 class RecurrentRepairs(Rewriting):
-    """Of one model, for every importer."""
+    """Repairs of one model, for every importer."""
 
     def for_all(self) -> None:
-        """Rewrite all of it.
+        """Rewrite all recurrent nodes.
 
         Raises:
             ModelError: a node cannot be written in another way.
@@ -122,7 +122,7 @@ class _Unrolled:
         self.inside = [self._inside(step) for step in range(steps)] if self.lengths else []
 
     def write(self) -> None:
-        """Add its nodes."""
+        """Write its nodes."""
         activations = self._activations()
         each = len(activations) // len(self.backwards)
         outputs: list[list[str]] = [[], [], []]

@@ -1,4 +1,4 @@
-"""Rewrites of ONNX graphs for what Relay's importer alone gets wrong. The graph is then one that only it reads."""
+"""Rewrites ONNX graphs where only Relay's importer is wrong. Afterwards, only Relay's importer can read the graph."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OF_SEVERAL = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 
 
 class RelayRepairs(Rewriting):
-    """Of one model that Relay imports."""
+    """Repairs of one model that Relay imports."""
 
     def for_relay(self) -> None:
-        """Rewrite all of it.
+        """Rewrite all such nodes.
 
         Raises:
             ModelError: a node cannot be written in another way.

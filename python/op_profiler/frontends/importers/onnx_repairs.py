@@ -1,4 +1,4 @@
-"""Rewrites of ONNX graphs for what TVM's importers refuse though it is valid, or silently take for something else."""
+"""Rewrites valid ONNX graphs that TVM's importers refuse or silently mistake for something else."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.micros
 
 
 def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[str, ...]:
-    """What to say about numbers of fewer than eight bits, and floats of eight: importers take them for other types.
+    """Return notes about integers of fewer than eight bits and floats of eight bits, which importers convert to other
+    types.
 
     Args:
-        shapes: of the inputs.
-        name: of the model, for errors.
+        shapes: shapes of the inputs.
+        name: name of the model, for error messages.
 
     Raises:
         ModelError: other numbers would come of it.
@@ -68,7 +69,7 @@ def _kind(number: int) -> str:
 
 
 def with_tensors(graph: Any) -> None:
-    """Let every Constant hold a tensor: TVM knows no numbers and lists of them."""
+    """Rewrite every Constant with a tensor, because TVM does not support numbers and lists there."""
     for one in graphs_in(graph):
         for node in one.node:
             sparse = attribute(node, "sparse_value", None) if node.op_type == "Constant" else None
@@ -94,7 +95,7 @@ def _dense(sparse: Any) -> Any:
 
 
 def sizes_told(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
-    """The sizes of all tensors as onnx infers them; empty where it counts windows that pools leave out."""
+    """Return the sizes of all tensors that onnx infers; empty if onnx counts windows that pools leave out."""
     sizes = sizes_in(model, shapes)
     pools = [n for graph in graphs_in(model.graph) for n in graph.node if n.op_type in _POOLS]
     return {} if any(attribute(one, "ceil_mode", 0) and True in _outside(one, sizes) for one in pools) else sizes
@@ -122,11 +123,11 @@ def _windows(node: Any, sizes: Mapping[str, Dims]) -> list[tuple[Any, int, int, 
 
 
 class Repairs(Rewriting):
-    """Of one model, for every importer."""
+    """Repairs of one model, for every importer."""
 
     def fold_whole_numbers(self) -> None:
-        """Put known sizes, and what is calculated from them, into the graph: functions of ONNX fit any size, and
-        importers do not know all that they calculate from shapes."""
+        """Replace known sizes, and values computed from them, by constants: ONNX's functions work for any size, and
+        importers do not support everything that they compute from shapes."""
         types = types_in(self.model, self.shapes)
         whole = {name for name, one in types.items() if one.tensor_type.elem_type == TensorProto.INT64}
         for graph in graphs_in(self.model.graph):
@@ -137,7 +138,7 @@ class Repairs(Rewriting):
             replace(graph.node, nodes)
 
     def for_all(self) -> None:
-        """What no importer gets right.
+        """Rewrite what every importer gets wrong.
 
         Raises:
             ModelError: a node cannot be written in another way, or is another vendor's.

@@ -1,4 +1,4 @@
-"""Resize of ONNX by scales that leave a fraction of an element, which TVM computes by the rounded sizes instead, and
+"""Rewrites Resize of ONNX by scales that do not give whole sizes, which TVM computes from the rounded sizes, and Resize
 with antialiasing, which TVM ignores."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _BY_SCALE = (b"half_pixel", b"half_pixel_symmetric", b"pytorch_half_pixel", b"asymmetric")
-"""Transformations of coordinates that read the scale."""
+"""Coordinate transformations that use the scale."""
 
 
 class FractionalScales(Rewriting):
-    """Of one model that Relay imports."""
+    """Such Resize nodes of one model that Relay imports."""
 
     def spell_out(self) -> None:
         """Write each such Resize as a weighted sum of elements, axis by axis.

@@ -17,16 +17,16 @@ Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: wh
 
 
 class Rewriting:
-    """Of one model.
+    """Rewriting of one model's graph.
 
     Args:
-        shapes: of its inputs.
-        name: of the model, for errors.
+        shapes: shapes of the inputs.
+        name: name of the model, for error messages.
 
     Attributes:
-        sizes: of all tensors, as far as onnx tells them.
-        types: the `TypeProto` of all values, likewise.
-        opset: of ONNX's own operators.
+        sizes: sizes of all tensors that onnx can infer.
+        types: `TypeProto` of all values that onnx can infer.
+        opset: version of ONNX's own operators.
     """
 
     def __init__(self, model: Any, shapes: Mapping[str, Dims], name: str) -> None:
@@ -34,10 +34,10 @@ class Rewriting:
         self.constants = Constants(model, lambda: self.sizes)
 
     def rewrite(self, rewrites: Mapping[str, Rewrite], domains: Collection[str] = ("", "ai.onnx")) -> None:
-        """Put what comes of a node in its place, by the name of the operator.
+        """Replace nodes by the results of functions, by the name of the operator.
 
         Args:
-            domains: of the operators.
+            domains: domains of the operators.
 
         Raises:
             ModelError: what a node was given does not fit together.
@@ -68,7 +68,7 @@ class Rewriting:
         return types_in(self.model, self.shapes)
 
     def known(self, node: Any, place: int, what: str) -> Any:
-        """The array that an input of a node is.
+        """Return the constant that is an input of a node.
 
         Raises:
             ModelError: it is no constant.
@@ -79,7 +79,7 @@ class Rewriting:
         return value
 
     def folded(self, graph: Any, node: Any) -> list[Any]:
-        """A `Rewrite`: a node whose output is known becomes a constant."""
+        """Replace a node whose output is known by a constant (a `Rewrite`)."""
         known = self.constants.value(node.output[0])
         if known is None:
             return [node]
@@ -87,7 +87,7 @@ class Rewriting:
         return []
 
     def rank(self, node: Any) -> int:
-        """Dimensions of the first input of a node.
+        """Return the number of dimensions of a node's first input.
 
         Raises:
             ModelError: they are not known.
@@ -97,19 +97,19 @@ class Rewriting:
         return len(self.sizes[node.input[0]])
 
     def kind_of(self, name: str) -> str:
-        """numpy's name for the type of a tensor; float32 where onnx cannot infer it."""
+        """Return numpy's name of a tensor's dtype; float32 if onnx cannot infer it."""
         known = self.types.get(name)
         element = known.tensor_type.elem_type if known is not None else 0
         return str(helper.tensor_dtype_to_np_dtype(element)) if element else "float32"
 
     def refused(self, node: Any, why: str) -> ModelError:
-        """The error for a node that cannot be written in another way."""
+        """Return the error for a node that cannot be rewritten."""
         named = f" {node.name}" if node.name else ""
         return ModelError(f"{self.name} does not lower: {node.op_type}{named} {why}")
 
 
 def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:
-    """The name of a new constant of a node's."""
+    """Add a constant for a node, and return its name."""
     name = f"{node.output[0]}__{what}"
     graph.initializer.append(numpy_helper.from_array(np.asarray(values, kind), name))
     return name

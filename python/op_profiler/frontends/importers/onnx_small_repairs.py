@@ -11,14 +11,14 @@ from op_profiler.frontends.importers.onnx_graph import attribute, graphs_in, rep
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
 
 _DEFAULTS = {"ReverseSequence": {"batch_axis": 1, "time_axis": 0}}
-"""Attributes that the importer wants to be written."""
+"""Attributes that the importer requires explicitly."""
 
 
 class SmallRepairs(Rewriting):
-    """Of one model that Relay imports."""
+    """Repairs of one model that Relay imports."""
 
     def for_relay(self) -> None:
-        """Rewrite all of it."""
+        """Rewrite all such nodes."""
         self.rewrite(
             {
                 "CastLike": self._cast_like,

@@ -1,4 +1,4 @@
-"""Types of elements that Relay's importer of ONNX does not compute some operators in, though ONNX does."""
+"""Element types for which Relay's ONNX importer does not support some operators, although ONNX does."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _COMPUTED_IN: dict[str, dict[str, str]] = {
     "Sign": dict.fromkeys(_UNSIGNED, "INT64"),
     "Unique": dict.fromkeys(_SMALL, "INT32"),
 }
-"""By the operator and the type of its first input: the type that it is computed in, with casts around it."""
+"""By operator and dtype of its first input: the dtype in which it is computed, with casts around it."""
 
 
 class TypeRepairs(Rewriting):
-    """Of one model that Relay imports."""
+    """Repairs of one model that Relay imports."""
 
     def for_relay(self) -> None:
-        """Compute in another type where the importer does not know one."""
+        """Compute in another type if the importer does not support the original one."""
         nodes = {node.op_type for node in self.model.graph.node}
         if nodes & _COMPUTED_IN.keys():
             self._types = types_in(self.model, self.shapes)

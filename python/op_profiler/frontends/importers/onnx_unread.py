@@ -1,6 +1,7 @@
 """Refuses ONNX nodes with an attribute or an input that TVM's converters never look up.
 
-TVM would silently import another program. A value that a converter looks up and then ignores is not found here.
+Otherwise, TVM would silently import another program. A value that a converter looks up and then ignores is not
+detected.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
     "RNN": _RECURRENT,
     "Split": ("num_outputs",),  # is the number of outputs; `onnx_repairs` gives sizes that differ
 }
-"""Attributes that change nothing where TVM's converters never look them up, by the operator."""
+"""Attributes that TVM's converters never look up and that have no effect, by operator."""
 
 
 class RecordingAttributes(dict[str, Any]):
-    """The attributes of a node, which remember the names that a converter looked up.
+    """The attributes of a node, with a record of the names that a converter looked up.
 
-    Iterating over the names is no look-up: TVM's `AttrCvt` goes through all of them, and leaves out those it ignores.
+    Iterating over the names does not count: TVM's `AttrCvt` iterates over all of them, and skips those it ignores.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -70,7 +71,8 @@ class RecordingAttributes(dict[str, Any]):
 
 
 class RecordingInputs(list[Any]):
-    """The inputs of a node, which remember the places that a converter looked up. There is None behind the last one."""
+    """The inputs of a node, with a record of the positions that a converter looked up. After the last input there is
+    None."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         super().__init__(values)
@@ -91,18 +93,18 @@ class RecordingInputs(list[Any]):
         return [*self, *others]
 
     def pop(self, place: Any = -1) -> Any:
-        """Look the input up and remove it; a negative place counts from the end."""
+        """Look the input up and remove it; a negative position counts from the end."""
         self.looked_up.add(place if place >= 0 else len(self) + place)
         return super().pop(place)
 
 
 def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManager[None]:
-    """While an importer of TVM converts a graph, refuse nodes with something that its converters never look up.
+    """Refuse nodes with values that an importer of TVM never looks up, while it converts a graph.
 
     The importer then raises a ValueError that names operator, node, and attribute or input.
 
     Args:
-        importer: class of TVM's with a method `_convert_operator`.
+        importer: class of TVM with a method `_convert_operator`.
     """
     convert = importer._convert_operator
     domains = {node.op_type: node.domain for one in graphs_in(graph) for node in one.node}

@@ -1,4 +1,4 @@
-"""Reads the tensors of an ONNX file; a large one in a file of its own is read only when it is used."""
+"""Reads the tensors of an ONNX file; a large one in an external file is read only when it is used."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PACKED = ("INT2", "UINT2", "INT4", "UINT4", "FLOAT4E2M1")  # several elements a
 class Weights:
     """The tensors of one model that was read without its external data.
 
-    Large floating-point initializers stay outside the model, since protobuf would hold a second copy of them for as
-    long as the model exists. `array` reads them.
+    Large floating-point initializers stay outside the model, because protobuf would keep a second copy of them as long
+    as the model exists. `array` reads them.
 
     Args:
-        path: of the model.
+        path: path of the model.
 
     Raises:
         ModelError: the data of a tensor is missing or cut off, or lies outside the folder of the model.
@@ -51,7 +51,7 @@ class Weights:
                 del tensor.external_data[:]
 
     def array(self, tensor: Any) -> Any:
-        """Return the values of a tensor, in a file beside the model or in the model itself."""
+        """Return the values of a tensor, from an external file or from the model itself."""
         if not uses_external_data(tensor):
             return numpy_helper.to_array(tensor)
         about = ExternalDataInfo(tensor)
@@ -60,9 +60,9 @@ class Weights:
         return np.memmap(file, kind, "r", about.offset or 0, tuple(tensor.dims))
 
     def take_out(self, graph: Any, shapes: dict[str, Dims]) -> dict[str, Any]:
-        """Make inputs of the large tensors, which come back as parameters of the Relay module.
+        """Turn the large tensors into inputs, and return them as parameters of the Relay module.
 
-        As constants inside the module they would be copied with every pass that the importer runs.
+        As constants inside the module, they would be copied by every pass that the importer runs.
 
         Args:
             shapes: of the inputs; receives those of the new ones.

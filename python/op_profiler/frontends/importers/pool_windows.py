@@ -1,20 +1,20 @@
-"""Pooling windows beyond the end of the data, where the output size is rounded up (``ceil_mode``).
+"""Pooling windows beyond the end of the data, if the output size is rounded up (``ceil_mode``).
 
-torch and ONNX drop windows that would begin in the padding behind the data. TVM keeps them.
+torch and ONNX drop windows that would begin in the padding after the data. TVM keeps them.
 """
 
 from __future__ import annotations
 
 
 def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int], dilation: int) -> bool | None:
-    """Whether rounding up the count of windows gives one that begins in the padding behind the data.
+    """Return whether rounding up the number of windows adds one that begins in the padding after the data.
 
     Args:
-        data: elements along the dimension; None where only run time tells.
-        size: elements of a window.
-        step: elements from one window to the next.
-        pads: elements in front of the data and behind it.
-        dilation: elements from one of a window to the next.
+        data: number of elements along the dimension; None if known only at run time.
+        size: number of elements of a window.
+        step: distance between windows.
+        pads: number of padded elements before and after the data.
+        dilation: distance between the elements of a window.
 
     Returns:
         None where there is nothing to round, or where that is not known.
@@ -27,8 +27,8 @@ def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int]
 
 
 def reach_behind(data: int, size: int, step: int, pads: tuple[int, int], dilation: int) -> int:
-    """Elements behind the data that the last window covers where the count is rounded up; less than 0 where it ends
-    before the data does. Arguments as of `begins_outside`."""
+    """Return the number of elements after the data that the last window covers if the number of windows is rounded up;
+    negative if it ends before the data does. Arguments as in `begins_outside`."""
     before, behind = pads
     span = dilation * (size - 1) + 1
     steps = (data + before + behind - span) // step + (begins_outside(data, size, step, pads, dilation) is False)

@@ -12,30 +12,30 @@ from op_profiler.compilers.tvm_build import load_tvm, replaced
 
 
 def shape_of(data: Any) -> Sequence[Any]:
-    """The sizes of a tensor; one that only run time tells is no number."""
+    """Return the sizes of a tensor; a size known only at run time is not a number."""
     shape: Sequence[Any] = load_tvm().relay.frontend.common.infer_shape(data)
     return shape
 
 
 def sizes_of(data: Any) -> list[int]:
-    """The sizes of a tensor, which are known."""
+    """Return the sizes of a tensor, all of which are known."""
     return [int(size) for size in shape_of(data)]
 
 
 def number_of(value: Any) -> float:
-    """A plain number, or one that was computed while tracing."""
+    """Return a plain number, or one that was computed while tracing."""
     if isinstance(value, (int, float)):
         return value
     return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
 
 
 def dtype_of(data: Any) -> str:
-    """The type of a tensor's elements."""
+    """Return the dtype of a tensor's elements."""
     return str(load_tvm().relay.frontend.common.infer_type(data).checked_type.dtype)
 
 
 def name_of_dtype(number: int) -> str:
-    """The type that torch has a number for."""
+    """Return the dtype of one of torch's type numbers."""
     from tvm.relay.frontend.pytorch import _convert_dtype_value
 
     return str(_convert_dtype_value(number))
@@ -43,14 +43,14 @@ def name_of_dtype(number: int) -> str:
 
 @functools.cache
 def usual_converters() -> Any:
-    """TVM's own converters of torch's operators, as methods."""
+    """Return TVM's own converters of torch's operators, as methods."""
     return _converter_class()(_prelude(), "float32")
 
 
 @contextlib.contextmanager
 def quick_converters() -> Iterator[None]:
-    """TVM's importer of torch copies its prelude, of 240 functions, instead of making it anew for each model, and looks
-    at it only where a type depends on it."""
+    """Make TVM's torch importer copy its prelude of 240 functions instead of building it for each model, and type it
+    only if a type depends on it."""
     from tvm.relay.frontend import pytorch
 
     prelude = replaced(pytorch, "Prelude", _copied_prelude)

@@ -1,4 +1,4 @@
-"""From a TFLite file to Relay."""
+"""Imports a TFLite file into Relay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BYTES = {8: ("float64", "int64"), 4: ("float32", "int32"), 2: ("float16", "int1
 
 
 def check_tflite(path: Path) -> None:
-    """Refuse what is no TFLite file.
+    """Reject files that are not TFLite.
 
     Raises:
         ModelError: not there, empty, or something else.
@@ -42,7 +42,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
-        ModelError: it is cut off, has operators that TVM does not know, or fixes its batch size.
+        ModelError: it is cut off, has operators that TVM does not support, or fixes its batch size.
     """
     check_tflite(path)
     for package in ("tflite", "flatbuffers"):

@@ -1,4 +1,4 @@
-"""TVM's converter of TFLite operators, with what real models need beyond it. Imported after TVM is loaded."""
+"""TVM's converter of TFLite operators, extended for models in use. Import it after TVM."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from op_profiler.frontends.importers.tflite_names import custom_name
 from op_profiler.frontends.importers.tflite_quantized import QuantizedConverter
 
 _MAY_BE_CONSTANT = ("BATCH_MATMUL", "ONE_HOT")
-"""Operators that TVM's converter expects no constants of."""
+"""Operators for which TVM's converter does not expect constants."""
 
 
 class OptionsConverter(OperatorConverter):
-    """Differences to TVM's: all options count."""
+    """Difference to TVM's converter: all options are used."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -42,7 +42,7 @@ class OptionsConverter(OperatorConverter):
         return options
 
     def convert_softmax(self, op: Any) -> Any:
-        """What goes in is multiplied by beta."""
+        """Multiply the input by beta."""
         beta = self._options(op, "SoftmaxOptions").Beta()
         if beta == 1:
             return super().convert_softmax(op)
@@ -59,11 +59,11 @@ class OptionsConverter(OperatorConverter):
         return relay.cast(made, self.get_tensor_type_str(output.tensor.Type()))
 
     def convert_arg_min(self, op: Any) -> Any:
-        """The least of quantized numbers is where the least integer is."""
+        """Convert arg-min; for quantized numbers it is that of the integers."""
         return self._convert_arg_min_max(relay.argmin, op)
 
     def convert_gather(self, op: Any) -> Any:
-        """Indices of each batch."""
+        """Convert gather with indices for each batch."""
         options = self._options(op, "GatherOptions")
         if not options.BatchDims():
             return super().convert_gather(op)
@@ -72,20 +72,21 @@ class OptionsConverter(OperatorConverter):
 
 
 class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
-    """Differences to TVM's: the batch size may change, PReLU stays one operator, sparse half-precision weights work.
+    """Differences to TVM's converter: the batch size may change, PReLU stays one operator, and sparse half-precision
+    weights are supported.
 
     Attributes:
-        own_batch: the batch size that the model was made for, where another one is wanted.
+        own_batch: the batch size of the file, if another one is requested.
     """
 
     own_batch: int | None = None
 
     def get_op_code_str(self, op: Any) -> str:
-        """Name custom operators, so that the error for unknown ones can."""
+        """Return the name of an operator, also of a custom one, so that errors can name it."""
         return custom_name(self.model, op) or str(super().get_op_code_str(op))
 
     def convert_reshape(self, op: Any) -> Any:
-        """A reshape that keeps the model's own batch size in front keeps whatever is in front (0 in Relay)."""
+        """Convert a reshape whose first size is the file's batch size so that any batch size is kept (0 in Relay)."""
         result = super().convert_reshape(op)
         before = self.get_input_tensors(op)[0].tensor.ShapeAsNumpy()
         if self.own_batch is None or not isinstance(result, relay.Call) or result.op.name != "reshape":
@@ -96,7 +97,8 @@ class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
         return relay.reshape(result.args[0], newshape=(0, *after[1:]))
 
     def convert_prelu(self, op: Any) -> Any:
-        """One slope per channel is what `nn.prelu` does; TVM's repeats the slopes for every element and flattens."""
+        """Convert PReLU with one slope per channel to `nn.prelu`; TVM's converter repeats the slopes for every element
+        and flattens."""
         data, slopes = self.get_input_tensors(op)
         shape = data.tensor.ShapeAsNumpy()
         if self.has_expr(slopes.tensor_idx):
@@ -113,7 +115,7 @@ class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
         return relay.nn.prelu(self.get_expr(data.tensor_idx), relay.reshape(alpha, [-1]), axis=len(shape) - 1)
 
     def convert_dequantize(self, op: Any) -> Any:
-        """Half-precision weights that were stored sparse: `convert_densify` has made them dense already."""
+        """Convert half-precision weights that were stored sparse, which `convert_densify` has made dense."""
         (data,) = self.get_input_tensors(op)
         if not self.is_prefetched(data.tensor_idx):
             return super().convert_dequantize(op)

@@ -1,4 +1,4 @@
-"""Forms of TFLite's operators that TVM's converter refuses or gets wrong. Imported after TVM is loaded."""
+"""Forms of TFLite's operators that TVM's converter refuses or gets wrong. Import it after TVM."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from tvm.relay.frontend.tflite import OperatorConverter
 
 
 class FormsConverter(OperatorConverter):
-    """Differences to TVM's: conditions are broadcast, dimensions that are not named are squeezed, what is not selected
-    is zero."""
+    """Differences to TVM's converter: conditions are broadcast, a squeeze without dimensions squeezes all of size 1,
+    and outputs beyond the selected boxes are zero."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.convert_map |= {"SELECT_V2": self.convert_select, "WHERE": self.convert_where}
 
     def convert_select(self, op: Any) -> Any:
-        """A condition of one dimension chooses rows where the operands have more of them; SELECT_V2 broadcasts all."""
+        """Convert a selection: a one-dimensional condition selects rows of operands with more dimensions; SELECT_V2
+        broadcasts all."""
         condition, one, other = (self.get_tensor_expr(given) for given in self.get_input_tensors(op))
         rank, rows = len(infer_shape(one)), infer_shape(condition)
         if self.get_op_code_str(op) == "SELECT" and len(rows) == 1 and rank > 1:
@@ -27,14 +28,14 @@ class FormsConverter(OperatorConverter):
         return relay.where(condition, one, other)
 
     def convert_where(self, op: Any) -> Any:
-        """Of one input: the places where it is true."""
+        """Convert a condition alone to the positions where it is true."""
         given = self.get_input_tensors(op)
         if len(given) != 1:
             return self.convert_select(op)
         return relay.cast(relay.argwhere(self.get_tensor_expr(given[0])), "int64")
 
     def convert_squeeze(self, op: Any) -> Any:
-        """No dimensions stand for all of size 1."""
+        """Convert a squeeze; without dimensions, all of size 1 are removed."""
         from tflite.SqueezeOptions import SqueezeOptions
 
         options, table = SqueezeOptions(), op.BuiltinOptions()
@@ -45,7 +46,7 @@ class FormsConverter(OperatorConverter):
         return relay.squeeze(self.get_expr(self.get_input_tensors(op)[0].tensor_idx))
 
     def convert_squared_difference(self, op: Any) -> Any:
-        """A product, as LLVM has no power of integers."""
+        """Convert to a product, because LLVM has no power of integers."""
         one, other = self.get_input_tensors(op)
         if one.qnn_params:
             return super().convert_squared_difference(op)
@@ -53,7 +54,7 @@ class FormsConverter(OperatorConverter):
         return difference * difference
 
     def convert_reverse_v2(self, op: Any) -> Any:
-        """Along each axis that is named."""
+        """Reverse along each given axis."""
         data, axes = self.get_input_tensors(op)
         made = self.get_tensor_expr(data)
         for axis in self.get_tensor_value(axes).reshape(-1):
@@ -61,14 +62,15 @@ class FormsConverter(OperatorConverter):
         return made
 
     def convert_range(self, op: Any) -> Any:
-        """TVM divides by the step as an integer to find the length, which ends the process for 0.5."""
+        """Convert a range with floating-point steps: TVM computes its length by an integer division, which crashes for
+        0.5."""
         steps = self.get_input_tensors(op)[2]
         if self.get_tensor_type_str(steps.tensor.Type()).startswith("float"):
             raise tvm.error.OpNotImplemented("a range of floats has a length that is only known at run time")
         return super().convert_range(op)
 
     def convert_nms_v5(self, op: Any) -> Any:
-        """Behind the boxes that are selected there are zeros, and their number has no dimension."""
+        """Convert non-maximum suppression: zeros follow the selected boxes, and their number is a scalar."""
         places, scores, count = super().convert_nms_v5(op)
         chosen = places >= relay.const(0)
         zero = relay.const(0.0)

@@ -1,4 +1,4 @@
-"""Readers of TFLite files that give every tensor a unique name. Imported where the package tflite is installed.
+"""Readers of TFLite files that give every tensor a unique name. They need the package tflite.
 
 TFLite identifies tensors by number and needs no names; TVM's importers identify them by name.
 """
@@ -16,7 +16,7 @@ class NamedModel(tflite.Model):
     """A model of `NamedGraph`s.
 
     Attributes:
-        outputs: numbers of the tensors that are outputs; None: those of the file.
+        outputs: numbers of the output tensors; None: those of the file.
     """
 
     __slots__ = ("outputs",)
@@ -32,14 +32,14 @@ class NamedGraph(tflite.SubGraph):
     """A graph of `NamedTensor`s.
 
     Attributes:
-        names: of the tensors, by their numbers; each is there once.
+        names: names of the tensors by their numbers; each name occurs once.
         outputs: as in `NamedModel`.
     """
 
     __slots__ = ("names", "outputs")
 
     def Init(self, buf: Any, pos: int) -> None:  # noqa: N802
-        """Give each tensor without a name, or with one that occurred before, a name that no other has."""
+        """Give each tensor without a name, or with a repeated one, a unique name."""
         super().Init(buf, pos)
         given = [super(NamedGraph, self).Tensors(number).Name() for number in range(self.TensorsLength())]
         inputs = {self.Inputs(place): f"input_{place}" for place in range(self.InputsLength())}
@@ -67,7 +67,7 @@ class NamedGraph(tflite.SubGraph):
 
 
 class NamedTensor(tflite.Tensor):
-    """A tensor with a name, and with a shape where it is a scalar that was written without one."""
+    """A tensor with a name; a scalar that was stored without a shape has one."""
 
     __slots__ = ("own_name",)
 
@@ -81,7 +81,7 @@ class NamedTensor(tflite.Tensor):
 
 
 def read(content: bytes) -> NamedModel:
-    """The model in the content of a file."""
+    """Return the model in the content of a file."""
     model: NamedModel = _as(NamedModel(), tflite.Model.GetRootAs(content))
     return model
 
@@ -93,7 +93,7 @@ def _as(one: Any, found: Any) -> Any:
 
 
 def custom_name(model: Any, op: Any) -> str | None:
-    """The name of a custom operator that no importer converts, so that an error can name it; None for all others."""
+    """Return the name of a custom operator that no importer supports, for error messages; None for other operators."""
     code = model.OperatorCodes(op.OpcodeIndex())
     custom = code.CustomCode()
     is_custom = BuiltinOperator.CUSTOM in (code.BuiltinCode(), code.DeprecatedBuiltinCode())

@@ -1,4 +1,4 @@
-"""Quantized operators of TFLite whose scales TVM's converter leaves out, or that it refuses. Imported after TVM."""
+"""Quantized operators of TFLite whose scales TVM's converter ignores, or that it refuses. Import it after TVM."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tvm import relay
 from tvm.relay.frontend.tflite import OperatorConverter
 
 _OVER_FLOATS = ("BATCH_MATMUL", "DIV", "ELU", "GELU", "L2_NORMALIZATION", "PRELU", "SQUARE")
-"""TVM computes with the integers as if they were numbers, or has no quantized form. They go over floats, as TVM's
-softmax does."""
+"""Operators that TVM computes on the integers as if they were numbers, or does not support quantized. They are computed
+in floats, as TVM does for softmax."""
 
 
 class QuantizedConverter(OperatorConverter):
-    """Differences to TVM's: scales and zero points of outputs are kept; weights of dense layers have a scale each."""
+    """Differences to TVM's converter: scales and zero points of outputs are kept; weights of dense layers have one
+    scale per row."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._as_floats = False
@@ -23,14 +24,14 @@ class QuantizedConverter(OperatorConverter):
         self.convert_map |= {name: self._over_floats(self.convert_map[name]) for name in _OVER_FLOATS}
 
     def get_tensors(self, tensors_idx_list: Any) -> Any:
-        """As TVM's, without quantization parameters while an operator is converted over floats."""
+        """Return tensors, without quantization parameters while an operator is converted in floats."""
         found = super().get_tensors(tensors_idx_list)
         for one in found if self._as_floats else ():
             one.qnn_params = None
         return found
 
     def get_tensor_type_str(self, tensor_type: int) -> Any:
-        """TVM asks it for the type of what an operator computes with."""
+        """Return the dtype in which TVM computes an operator."""
         return "float32" if self._as_floats else super().get_tensor_type_str(tensor_type)
 
     def _over_floats(self, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -58,11 +59,11 @@ class QuantizedConverter(OperatorConverter):
         return converted
 
     def convert_reduce_mean(self, op: Any) -> Any:
-        """The sum of the integers with a scale that has their number in it: TVM's divides integers."""
+        """Convert to the sum of the integers with a scale that includes their number, because TVM divides integers."""
         return self._sum(op, super().convert_reduce_mean, mean=True)
 
     def convert_reduce_sum(self, op: Any) -> Any:
-        """TVM's takes the zero point once, in place of once for each number."""
+        """Convert a sum, subtracting the zero point for each number; TVM subtracts it once."""
         return self._sum(op, super().convert_reduce_sum, mean=False)
 
     def _sum(self, op: Any, usual: Callable[[Any], Any], *, mean: bool) -> Any:
@@ -90,7 +91,7 @@ class QuantizedConverter(OperatorConverter):
         )
 
     def convert_fully_connected(self, op: Any) -> Any:
-        """A scale for each row of the weights: TVM's knows one for all."""
+        """Convert a dense layer with one scale for each row of the weights; TVM uses one for all."""
         inputs, (output,) = self.get_input_tensors(op), self.get_output_tensors(op)
         scales = inputs[1].qnn_params["scale"].data.numpy() if inputs[1].qnn_params else np.zeros(())
         if not inputs[0].qnn_params or scales.size == 1:
@@ -132,7 +133,7 @@ class QuantizedConverter(OperatorConverter):
         return relay.reshape(made, [*(int(size) for size in inputs[0].tensor.ShapeAsNumpy())][:-1] + [units])
 
     def convert_space_to_batch_nd(self, op: Any) -> Any:
-        """What is put around quantized numbers is their zero point: TVM's puts zeros there."""
+        """Pad quantized numbers with their zero point; TVM pads with zeros."""
         data, block, pads = self.get_input_tensors(op)
         if not data.qnn_params:
             return super().convert_space_to_batch_nd(op)

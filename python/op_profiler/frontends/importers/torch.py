@@ -1,4 +1,4 @@
-"""From a torch module to Relay: trace, convert, name the inputs. All of torch goes through `lower`."""
+"""Imports a torch module into Relay: traces, converts, and names the inputs. All torch models go through `lower`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def load_torch() -> ModuleType:
 
 
 def load_torchvision() -> ModuleType:
-    """Import torchvision, also beside a build of torch that its compiled operators do not fit.
+    """Import torchvision, even if its compiled operators do not fit the installed torch.
 
     Raises:
         MissingPackageError: it is not installed.
@@ -68,7 +68,7 @@ def load_torchvision() -> ModuleType:
 
 
 def prepare_torchvision() -> None:
-    """Where torchvision is there, others' code can import it afterwards, as `load_torchvision` does."""
+    """Make torchvision importable for other code, as `load_torchvision` does, if it is installed."""
     if importlib.util.find_spec("torchvision") is not None:
         load_torchvision()
 
@@ -106,12 +106,12 @@ def lower(
     Args:
         model: `torch.nn.Module` or TorchScript module; outputs may be nested in tuples, lists, dicts or data classes.
         examples: one tensor per input.
-        highs: for inputs of integers, the first value that is too large (a vocabulary's size).
-        compare_shapes: refuse outputs of another count or shape than torch returned; not where these are looked for.
+        highs: for integer inputs, the first value that is out of range (the size of a vocabulary).
+        compare_shapes: reject outputs of another number or shape than torch returned; False while these are determined.
         read_again: returns the module of a file; without it, the module stays in memory until outputs are compared.
 
     Raises:
-        ModelError: it cannot be traced, or has operators that TVM does not know, or has outputs of other shapes.
+        ModelError: it cannot be traced, or has operators that TVM does not support, or has outputs of other shapes.
     """
     highs = highs or {}
     given = dict(zip(input_names, examples, strict=True))
@@ -164,7 +164,7 @@ def _compare_outputs(module: Any, returned: Sequence[Any], name: str) -> None:
 
 
 def by_keyword(model: Any, names: Sequence[str]) -> Any:
-    """The model as a module that takes its inputs by position, which is what a trace needs."""
+    """Return the model as a module that takes its inputs by position, as a trace requires."""
     return _wrapped(model, lambda inner, *tensors: inner(**dict(zip(names, tensors, strict=True)))).eval()
 
 

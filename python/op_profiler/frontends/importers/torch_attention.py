@@ -1,4 +1,4 @@
-"""Attention of torch, where TVM's converter of it overlooks an option or does not build."""
+"""Attention of torch for which TVM's converter ignores an option or fails to build."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
 
 SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
-"""A graph may hold only operators that torch has; this one is torch's, and the importer has no converter for it."""
+"""Name of the renamed operator. A graph may contain only operators that torch has; this one is torch's, and the
+importer has no converter for it."""
 
 
 def attention_with_options(graph: Any, node: Any) -> None:
-    """Rename attention that is causal, has a scale, or whose query heads share those of keys and values."""
+    """Rename attention that is causal, has a scale, or shares heads of keys and values between query heads."""
     *inputs, scale, shared = node.inputs()
     if scale.toIValue() is None and not shared.toIValue() and not inputs[5].toIValue():
         return

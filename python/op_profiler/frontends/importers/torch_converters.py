@@ -1,6 +1,6 @@
-"""Operators of current torch that TVM 0.19 does not know, or not in full.
+"""Operators of current torch that TVM 0.19 does not support, or only in part.
 
-A converter takes an operator's inputs, which are expressions of Relay or plain values, and their types.
+A converter gets an operator's inputs, which are Relay expressions or plain values, and their types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Operators of torch that TVM's importer does not know and that plainer ones make, an element or a row at a time."""
+"""Operators of torch that TVM's importer does not support and that are composed of simpler ones, per element or per
+row."""
 
 from __future__ import annotations
 

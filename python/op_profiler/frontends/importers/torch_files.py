@@ -1,7 +1,7 @@
-"""Reading torch programs: TorchScript, torch.export, and what a function of the user's returns.
+"""Reads torch programs: TorchScript, torch.export, and the results of a user's function.
 
-No pickle is ever run: TorchScript has an unpickler of its own that knows tensors and lists only, and torch.export's is
-held to weights.
+No pickle is ever executed: TorchScript has its own unpickler, which supports tensors and lists only, and that of
+torch.export is restricted to weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from op_profiler.lean_imports import quiet
 
 
 def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
-    """A file of torch.jit.save; the shapes of its inputs come with the request."""
+    """Lower a file of torch.jit.save; the request has the shapes of its inputs."""
     model = _load_script(path)
     graph = model.inlined_graph
     names = [v.debugName().partition(".")[0] for v in list(graph.inputs())[1:]]
@@ -93,7 +93,7 @@ def _example(shape: Sequence[int], vocabulary: int | None = None) -> Any:
 
 
 def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
-    """A file of torch.export.save; the shapes of its inputs are in it."""
+    """Lower a file of torch.export.save, which contains the shapes of its inputs."""
     program = _load_exported(path)
     names = list(program.graph_signature.user_inputs)
     kinds = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder" and n.name in names}
@@ -188,9 +188,10 @@ def _filled(kind: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def lower_function(request: ModelRequest) -> ImportedModel:
-    """What ``package.module:function`` returns: a torch module and its example inputs (a tensor, a list or a dict).
+    """Lower the result of ``package.module:function``: a torch module and its example inputs (a tensor, a list or a
+    dict).
 
-    Without example inputs, those of the shapes that are asked for are drawn.
+    Without example inputs, random ones with the requested shapes are used.
     """
     torch = torch_importer.load_torch()
     torch_importer.prepare_torchvision()  # the user's code may import it

@@ -1,4 +1,4 @@
-"""Calls functions of the user's that return torch modules, and lists of them."""
+"""Calls a user's functions that return torch modules or lists of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ENTRY = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 def called(name: str) -> tuple[Any, Any]:
-    """Return a torch module and its example inputs, None where there are none.
+    """Return a torch module and its example inputs; None without example inputs.
 
     Args:
-        name: ``package.module:function``, or ``package.module:name[place]`` of a list.
+        name: ``package.module:function``, or ``package.module:name[position]`` of a list.
 
     Raises:
         ModelError: it cannot be imported or called, or is something else.
@@ -43,7 +43,8 @@ def called(name: str) -> tuple[Any, Any]:
 
 @functools.lru_cache(maxsize=1)
 def listed(name: str) -> list[Any]:
-    """Return a list of a module, or that a function returns: of modules, pairs with inputs, or functions of these.
+    """Return a list in a module, or one that a function returns: of modules, of pairs with inputs, or of functions that
+    return these.
 
     Raises:
         ModelError: it cannot be imported or called, or is no list.

@@ -1,15 +1,13 @@
-"""What has to be changed in the graph of a trace before TVM's importer reads it.
+"""Rewrites the graph of a trace for TVM's importer.
 
-Weights: a layer that is called twice (all of ALBERT's) is read once per call, and the importer would copy its weights
-for each. Here each weight is read once.
-
-Functions: a trace holds what the user's ``torch.autograd.Function`` does inside of one node, which no importer knows.
-
-Names: scripts and exported programs call conv2d where a trace has _convolution, which is what the importer knows; they
-also check their inputs, which an example has passed already.
-
-Types of numbers, options of operators and writing in place, which the importer would overlook: see `torch_types`,
-`torch_options` and `torch_writes`.
+- Weights: a layer that is called twice (all of ALBERT's) has its weights read once per call, and the importer would
+  copy them for each call. Here each weight is read once.
+- Functions: a trace contains a user's ``torch.autograd.Function`` as a single node with the computation inside, which
+  no importer supports.
+- Names: scripts and exported programs call conv2d where a trace has _convolution, which the importer supports; they
+  also check their inputs, which the example has already passed.
+- Number types, options of operators and in-place writes, which the importer would ignore: see `torch_types`,
+  `torch_options` and `torch_writes`.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _SAME = {
     "aten::subtract": "aten::sub",
     "aten::true_divide": "aten::div",
 }
-"""Second names of operators, of which the importer knows the first ones."""
+"""Second names of operators; the importer supports the first ones."""
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 

@@ -1,4 +1,4 @@
-"""The kinds of nodes of a traced torch module, by which models are told that an importer reads alike."""
+"""The kinds of nodes of a traced torch module: an importer treats two models with the same kinds in the same way."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 _EXACT = 15
-"""Whole numbers up to here, such as strides, axes and types, decide how a node is read; larger ones are sizes."""
+"""Integers up to this value, such as strides, axes and types, decide how a node is imported; larger ones are sizes."""
 
 
 def kinds_of(traced: Any) -> frozenset[str]:
-    """Return the nodes of a trace as texts, without names and large sizes: each its operator, its options, and of each
-    tensor that it takes what computed it, its type and rank, and whether others take it too.
+    """Return the nodes of a trace as texts without names and large sizes. Each text has the operator and its options,
+    and for each input tensor the operator that computed it, its dtype and rank, and whether other nodes read it too.
 
     Args:
         traced: a ScriptModule.

@@ -1,11 +1,11 @@
-"""The modules of a torch model that its operators belong to, as the layers of what is imported.
+"""Finds the modules of a torch model to which operators belong, as the layers of the imported model.
 
-A trace notes the module of every operator (its scope). TorchScript files and exported programs have to be asked in
-other ways. Passes over a graph drop scopes, so the layer of a node is kept as an attribute of it.
+A trace stores the module of every operator (its scope). TorchScript files and exported programs store it in other ways.
+Passes over a graph drop scopes, so the layer of a node is stored as an attribute of the node.
 
-TVM's importer names what it makes after kinds and numbers (``aten::relu_3``), and weights after those; with the names
-of modules instead, weights of one module would take each other's names. So its names stay, and the layer of each is
-noted while they are given.
+TVM's importer names its values after kinds and numbers (``aten::relu_3``), and weights after those. With the names of
+modules instead, the names of weights would collide. Its names are therefore kept, and the layer of each name is
+recorded when it is given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import op_profiler
 from op_profiler.compilers.tvm_build import replaced
 
 WRAPPED = "op_profiler_wrapped"
-"""Name under which this package's wrappers hold the model; it is no part of the user's names."""
+"""Name of the model inside this package's wrappers; it is not part of the user's names."""
 
 _LAYER = "op_profiler_layer"
 _GENERATED = re.compile(r"<eval_with_key>[^(]*\((\d+)\): forward")
@@ -31,7 +31,7 @@ _EXPORTED_FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 @contextlib.contextmanager
 def noted_layers() -> Iterator[dict[str, str]]:
-    """The layers of what TVM's importer makes meanwhile, by the names that it gives."""
+    """Record the layers of everything that TVM's importer creates in the block, by its names."""
     from tvm.relay.frontend import pytorch
 
     usual = pytorch.DefaultNodeKindNamer
@@ -85,7 +85,7 @@ def inline(traced: Any, model: Any) -> dict[str, list[str]]:
 
 
 def note_layer(node: Any, scope: str, model: Any) -> None:
-    """Note for a node that a pass has put into the graph in which scope it stands."""
+    """Store the scope of a node that a pass inserted into the graph."""
     node.s_(_LAYER, _module_of(scope) or _name_of(model))
 
 
@@ -148,11 +148,11 @@ def _users_line(frames: Sequence[tuple[str, str]]) -> str:
 
 
 def layer_of_node(node: Any, model: Any) -> str:
-    """The module that a node of a program exported by torch.export is of.
+    """Return the module of a node of a program exported by torch.export.
 
     Args:
         node: ``torch.fx.Node``.
-        model: what was exported.
+        model: the exported model.
     """
     stack = node.meta.get("nn_module_stack")
     if not stack:
@@ -167,7 +167,7 @@ def _module_of(scope: str) -> str:
 
 
 def unwrapped(model: Any) -> Any:
-    """The user's module inside those that were put around it to trace it."""
+    """Return the user's module inside the wrappers used for tracing."""
     while hasattr(model, WRAPPED):
         model = getattr(model, WRAPPED)
     return model

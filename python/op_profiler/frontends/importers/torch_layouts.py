@@ -1,4 +1,4 @@
-"""Operators of torch that only lay elements out in another way, and that TVM's importer does not know."""
+"""Operators of torch that only rearrange elements, and that TVM's importer does not support."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nodes_of(block: Any) -> Iterator[Any]:
-    """The nodes of a graph or block, those of inner blocks too."""
+    """Yield the nodes of a graph or block, including those of inner blocks."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -15,7 +15,7 @@ def nodes_of(block: Any) -> Iterator[Any]:
 
 
 def insert(graph: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
-    """A node of the kind in front of where the graph is written to; what it gives is typed as another value is."""
+    """Insert a node at the current position of the graph; its output has the type of another value."""
     made = graph.insertNode(graph.create(kind, list(inputs), 1))
     made.copyAttributes(like.node())
     made.copyMetadata(like.node())

@@ -18,18 +18,18 @@ from op_profiler.frontends.importers.torch_attention import attention_with_optio
 from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
-"""Operators with an alpha, and which of their inputs it multiplies."""
+"""Operators with an alpha, and the index of the input that it multiplies."""
 _ATTENTION = "aten::scaled_dot_product_attention"
 _PACKED = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _FROM_THE_FRONT = ("aten::argmax", "aten::argmin", "aten::argsort", "aten::nonzero")
-"""Operators whose results are never negative, by themselves."""
+"""Operators whose results are never negative."""
 
 # A graph may hold only operators that torch knows; this one is torch's, and unknown to the importer.
 _TRUNCATED = "aten::divide"
 
 
 def spell_out_options(traced: Any) -> None:
-    """Rewrite the graph of a trace, in place, so that no option is left that the importer would overlook."""
+    """Rewrite the graph of a trace in place, so that it has no option that the importer would ignore."""
     graph = traced.graph
     for node in list(nodes_of(graph)):
         kind = node.kind()
@@ -115,7 +115,7 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
 
 
 def known_tensor(traced: Any, value: Any) -> Any:
-    """The tensor that a value is, where it is a constant or is kept in the module."""
+    """Return the tensor of a value that is a constant or a buffer of the module."""
     import torch
 
     path: list[str] = []

@@ -1,4 +1,5 @@
-"""Converters of torch's operators that put values at places of a tensor; TVM's own of these differ from torch."""
+"""Converters of torch's operators that write values at positions of a tensor, where TVM's own converters differ from
+torch."""
 
 from __future__ import annotations
 

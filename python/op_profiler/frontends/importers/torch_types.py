@@ -1,4 +1,4 @@
-"""Number types that torch computes in and TVM's importer ignores, which would change the results."""
+"""Number types in which torch computes and which TVM's importer ignores; this would change the results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from op_profiler.frontends.importers.relay_values import dtype_of, name_of_dtype
 from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
 
 _TYPED = ("aten::mean", "aten::softmax", "aten::log_softmax", "aten::sum", "aten::prod", "aten::cumsum")
-"""Operators whose last input is the type that they are to calculate in."""
+"""Operators whose last input is the type in which they compute."""
 _FUNCTIONS = (
     *("reciprocal", "sqrt", "rsqrt", "exp", "exp2", "log", "log2", "log10", "log1p", "sin", "cos", "tan"),
     *("sinh", "cosh", "tanh", "asin", "acos", "atan", "sigmoid", "erf", "deg2rad", "rad2deg"),
 )
 _OF_FRACTIONS = ("aten::div", *(f"aten::{name}" for name in _FUNCTIONS))
-"""Operators that make fractions of whole numbers."""
+"""Operators that turn integers into fractions."""
 
 
 def spell_out_types(graph: Any) -> None:
-    """Put casts into the graph of a trace, in place, where torch makes them without a word."""
+    """Insert the casts that torch makes implicitly into the graph of a trace, in place."""
     for node in list(nodes_of(graph)):
         kind = node.kind()
         if kind in _TYPED and node.inputsAt(node.inputsSize() - 1).toIValue() is not None:

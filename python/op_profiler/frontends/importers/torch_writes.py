@@ -1,9 +1,9 @@
 """Rewrites in-place operators in the graph of a trace as operators that return new tensors.
 
-Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that goes on with
-the written tensor would silently read the old values. Here every later use refers to what the operator returned. Where
-a part of a tensor is written, the whole is assembled again, and other views are taken from that. torch's schemas list
-the operators that write and those that return views; a write that cannot be expressed this way is an error.
+Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that uses the written
+tensor afterwards would silently read the old values. Here every later use refers to the operator's result. If a part of
+a tensor is written, the whole tensor is assembled again, and other views are taken from it. torch's schemas list the
+operators that write and those that return views; a write that cannot be expressed this way is an error.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 _SPLITS = ("aten::chunk", "aten::split", "aten::split_with_sizes", "aten::tensor_split", "aten::unbind")
 _RESHAPED = ("view", "view_as", "unsqueeze", "squeeze", "unflatten", "reshape", "reshape_as", "flatten", "ravel")
 _SWAPPED = ("transpose", "swapaxes", "swapdims", "t", "numpy_T", "mT")
-"""Done twice, they give what was there."""
+"""Views that are their own inverse."""
 _UNCHANGED = ("detach", "alias", "contiguous", "to", "dropout")
 _MASKED = ("slice", "select", "unsqueeze")
-"""Of these views a mask is made where one value is written."""
+"""Views for which a mask is created if a single value is written."""
 _RENAMING = ("unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_")
-"""These look at a tensor in another way from now on, and write nothing."""
+"""Operators that change how a tensor is viewed, and write nothing."""
 _NUMBERS = ("prim::NumToTensor", "aten::Int", "aten::IntImplicit", "aten::ScalarImplicit")
 _ARITHMETIC = {
     "aten::add": operator.add,
@@ -35,7 +35,7 @@ _ADVICE = "cannot be told without writing in place; write to a clone, or use the
 
 
 def say_without_writing(graph: Any) -> None:
-    """Rewrite a graph, in place.
+    """Rewrite a graph without in-place operators, in place.
 
     Raises:
         NotImplementedError: a tensor is written to through a view that cannot be followed.

@@ -1,6 +1,6 @@
-"""Weights that a model reads transposed are transposed once, when it is imported.
+"""Transposes weights that a model reads transposed once, at import.
 
-A build would otherwise hold them three times: as they came, transposed, and in the layout of its kernels.
+A build would otherwise contain them three times: original, transposed, and in the layout of its kernels.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LARGE_BYTES = 1 << 20
 
 
 def with_transposed_weights(module: IRModule, params: dict[str, DeviceArray]) -> IRModule:
-    """Return the typed module without transpositions of weights, which are transposed in `params`, one after the other.
+    """Return the typed module without transpositions of weights, which are transposed in `params` one after the other.
 
-    Weights with a second reader stay as they are, and so do all weights of a module with control flow.
+    Weights with a second reader are not changed, and neither are weights of a module with control flow.
     """
     tvm = load_tvm()
     relay, main = tvm.relay, main_of(module)

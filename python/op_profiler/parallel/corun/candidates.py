@@ -1,4 +1,4 @@
-"""Makes the plans of all policies for models, and chooses between them."""
+"""Creates the plans of all policies for models, and chooses between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.corun.collaborate import Collaboration
 
 _SEVERAL_POLICIES = {AUTO: ("sequential", "threads", "greedy", "ios", "nash"), COLLABORATE: ("greedy", "ios")}
-"""Of those that choose between the plans of others: whose."""
+"""Policies whose plans a policy such as ``auto`` chooses from."""
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
 _MOST_MEASURED = 6
 _LONG_BUILD_SECONDS = 240.0
@@ -42,7 +42,7 @@ _SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
 _CHOICE_SECONDS = 5.0
 
 Tried = tuple[tuple[str, float, float], ...]
-"""Of plans that were measured to choose from: name, predicted and measured microseconds."""
+"""Measured candidates: name, predicted and measured microseconds."""
 
 
 _EACH = 3
@@ -50,11 +50,11 @@ _EACH = 3
 
 @dataclasses.dataclass(frozen=True)
 class PlanCandidate:
-    """A plan and the models that it was made for.
+    """A plan and its models.
 
     Attributes:
-        profile: what it was made from; None where that was predictions, a file, or other kernels.
-        collaboration: the tuning that it is a part of.
+        profile: measured costs behind the plan; None if it is from predictions, from a file, or for other kernels.
+        collaboration: the collaborative tuning that it belongs to.
     """
 
     models: Models
@@ -65,7 +65,7 @@ class PlanCandidate:
 
 
 def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
-    """The plan of the policy; of ``auto`` those of several policies, each different plan once."""
+    """Return the plan of the policy; for ``auto`` those of several policies, each distinct plan once."""
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
     if request.costs == "measured":
@@ -95,8 +95,8 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
 
 
 def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
-    """The same for the models with merged operators; none where there is nothing to merge, where it cannot be built, or
-    where the build of `models` took minutes: this one would take as long."""
+    """Return the candidates for the models with merged operators; none if nothing can be merged, if the merged models
+    cannot be built, or if building `models` took minutes, because building these would take as long."""
     seconds = sum(one.build_seconds for one in models.compiled)
     if seconds > _LONG_BUILD_SECONDS:
         announce(f"without merged operators, since a build takes {seconds:.0f} s: --merge plans for them alone")
@@ -113,10 +113,10 @@ def merged_candidates(request: CorunRequest, models: Models, announce: Announce)
 
 
 def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[PlanCandidate, Tried]:
-    """Measure those that are predicted best, in turn, and take the fastest.
+    """Measure the candidates with the best predictions in turn, and return the fastest.
 
-    Those of ``auto`` that run nothing side by side, cut by blocks and by rows, depend least on costs, which on a shared
-    host are not the same from one minute to the next: they are always among them.
+    For ``auto``, the plans without operators side by side, cut by blocks and by rows, are always measured: they depend
+    least on costs, which change from minute to minute on a shared host.
     """
     always = [one.plan.policy == "sequential" and one.plan.merged == candidates[0].plan.merged for one in candidates]
     few = [one for one, must in zip(candidates, always, strict=True) if must]
@@ -199,12 +199,12 @@ def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
 def proposals(
     models: Models, latency_us: np.ndarray, rows: Sequence[Mapping[str, Any]], *, seconds: float
 ) -> dict[str, tuple[Schedule, ...]]:
-    """The best few schedules of the operators by a ranking that is learned from trials; they are built already.
+    """Return the best few schedules of each operator by a ranking that is learned from trials, already built.
 
     Args:
-        latency_us: of each node, shape (nodes,): operators that take longer in sum come first.
-        rows: trials of the flat table, made on this kind of device.
-        seconds: after which no further operator is looked at.
+        latency_us: latency of each node, shape (nodes,); the operators with the largest total come first.
+        rows: trials of the flat table, measured on the same hardware model.
+        seconds: time after which no further operator is considered.
 
     Returns:
         By the compiler's hash of an operator (`Kernel.label`); what cannot be built or computes something else is left

@@ -17,11 +17,11 @@ _LOG_CHARACTERS = 400
 
 
 class CorunAnswer(msgspec.Struct, frozen=True):
-    """What came of a request.
+    """Result of a request in a child process.
 
     Attributes:
-        result: `CorunResult.to_json`; None where it failed.
-        error, error_code: why it did, and the exit code for it.
+        result: `CorunResult.to_json`; None after a failure.
+        error, error_code: reason of the failure, and its exit code.
     """
 
     result: dict[str, Any] | None = None
@@ -30,7 +30,7 @@ class CorunAnswer(msgspec.Struct, frozen=True):
 
 
 def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
-    """`corun`; a process that dies is an answer with an error."""
+    """Run `corun` in a child process; if the process dies, the answer contains an error."""
     with tempfile.TemporaryFile("w+") as log, Child(__name__, request, log) as child:
         for event in child.events():
             if "step" not in event:
@@ -42,7 +42,7 @@ def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
 
 
 def main() -> int:
-    """The process."""
+    """Entry point of the child process."""
     return carry_out(CorunRequest, _corun)
 
 

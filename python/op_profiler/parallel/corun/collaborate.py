@@ -1,18 +1,18 @@
-"""Operators that share the machine are tuned together: how they share its cores, and each one's schedule.
+"""Tunes operators that share the machine together: the division of the cores among them, and the schedule of each.
 
-Every operator has a few schedules to choose from. First each is tuned alone: all its schedules are measured at every
-thread count while nothing runs beside it, a plan is made with the best of these latencies, and put together with the
-schedules that they belong to. From there a coordinate descent looks at what alone cannot be seen:
+Every operator has a few schedules to choose from. First each is tuned in isolation: all its schedules are measured at
+every thread count while nothing runs beside it, and a plan is made from the best of these latencies, with the schedules
+that belong to them. From this plan, a coordinate descent varies what measurements in isolation cannot show:
 
 - the stages: one group after the other on all cores, or side by side with each split of the cores;
-- the schedules of operators that others run beside, those first that were slowed down most when copies of the models
-  ran side by side. A schedule counts by the core time of its operator and of all that run beside it, so that one which
-  is fast only at the cost of its neighbours does not win.
+- the schedules of operators that run beside others, beginning with those that were slowed down most when copies of the
+  models ran side by side. A schedule is judged by the core time of its operator and of all operators beside it, so that
+  a schedule that is fast only at the cost of its neighbours does not win.
 
-All of it is measured in whole runs of the models, each operator between its neighbours and on its own tensors. Such a
-run tries one choice for every stage, or for all operators that do not run beside each other, at once: how many runs it
-takes does not depend on the size of the models. Choices are measured in turn, and one takes the place of another only
-if the 95 % confidence interval of their differences says that it is faster.
+Everything is measured in whole runs of the models, so that each operator runs between its neighbours and on its own
+tensors. One run tries one choice for every stage, or for all operators that do not run beside each other, so the number
+of runs does not depend on the size of the models. Choices are measured in turn, and one replaces another only if it is
+faster by the 95 % confidence interval of their differences.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ _Schedules = Mapping[int, "Schedule | None"]
 
 @dataclasses.dataclass(frozen=True)
 class Collaboration:
-    """What came of tuning together.
+    """Result of tuning together.
 
     Attributes:
-        alone: the plan of operators that were tuned each alone; `predicted_us`: what it was expected to take.
-        jointly: the same after the search; its stages are those of `alone`, in another arrangement or with other
-            schedules. Equal to `alone` where that took less after all.
-        alone_us, jointly_us: of every stage, measured in turn: from the end of the stages before to its own.
-        profile: that of the build, with what operators take alone under their other schedules.
-        foreign_load: whether others used the machine during the search.
+        alone: the plan of operators tuned in isolation; `predicted_us`: its expected time.
+        jointly: the plan after the search; its stages are those of `alone`, in another arrangement or with other
+            schedules. Equal to `alone` if that was faster.
+        alone_us, jointly_us: times of every stage, measured in turn, from the end of the stages before it to its own
+            end.
+        profile: profile of the build, with times in isolation under the other schedules.
+        foreign_load: whether there was background load during the search.
     """
 
     alone: Stages
@@ -70,24 +71,24 @@ class Collaboration:
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """Numbers of the stages in which operators run side by side, in one of the plans or in both."""
+        """Return the numbers of the stages in which operators run side by side in at least one of the plans."""
         pairs = enumerate(zip(self.alone, self.jointly, strict=True))
         return tuple(number for number, pair in pairs if any(len(stage.groups) > 1 for stage in pair))
 
     def to_json(self) -> list[dict[str, float]]:
-        """What the shared stages took, as plain values."""
+        """Return the times of the shared stages as plain values."""
         return [{"stage": i, "alone_us": self.alone_us[i], "jointly_us": self.jointly_us[i]} for i in self.shared]
 
 
 def collaborate(
     models: Models, profile: Profile, schedules: Mapping[str, Sequence[Schedule]], *, seconds: float
 ) -> Collaboration:
-    """Tune the operators of models alone and together.
+    """Tune the operators of models in isolation and together.
 
     Args:
-        profile: of the models as they were built.
-        schedules: to choose from besides that of the build, by the compiler's hash of the operator.
-        seconds: after which the search takes nothing new in hand.
+        profile: profile of the models as they were built.
+        schedules: further schedules to choose from, by the compiler's hash of the operator.
+        seconds: time after which the search begins nothing new.
 
     Raises:
         PlanError: an operator cannot be built with one of its schedules.
@@ -146,14 +147,14 @@ class _Search:
             self._slowed_us = np.median(profile.together_us, axis=0).max(axis=0) - profile.costs.latency_us[1]
 
     def tuned_alone(self) -> Stages:
-        """The better of two plans for the tuned latencies, with the schedules that these belong to."""
+        """Return the better of two plans for the tuned latencies, with the schedules that belong to them."""
         graph, cores = self._models.graph, self._models.cores
         plans = [POLICIES.get(name)(graph, self.costs, cores) for name in ("greedy", "ios")]
         best = min(plans, key=lambda stages: simulate(graph, stages, self.costs).total_us)
         return _scheduled(best, {step.node: self._best[step.threads][step.node] for step in _steps(best)})
 
     def with_better_stages(self, stages: Stages) -> Stages:
-        """Every stage in the arrangement that takes least."""
+        """Return the plan with the fastest arrangement of every stage."""
         ways = [self._ways(stage) for stage in stages]
         best = list(stages)
         for number in range(max(map(len, ways), default=0)):
@@ -166,7 +167,8 @@ class _Search:
         return tuple(best)
 
     def with_better_schedules(self, stages: Stages) -> Stages:
-        """Every operator that others run beside with the schedule that takes the least core time, theirs included."""
+        """Return the plan in which every operator beside others has the schedule with the least core time, including
+        that of the others."""
         chosen = {step.node: step.schedule for step in _steps(stages)}
         threads = np.array([count for _, count in sorted((step.node, step.threads) for step in _steps(stages))])
         with self._models.executor(plan_of(self._models, "collaborate", stages)) as executor:
@@ -184,7 +186,7 @@ class _Search:
         return _scheduled(stages, chosen)
 
     def stages_us(self, *plans: Stages) -> np.ndarray:
-        """Microseconds of the stages of plans that are run in turn, shape (rounds, plans, stages)."""
+        """Return the microseconds of the stages of plans that are run in turn, shape (rounds, plans, stages)."""
         with contextlib.ExitStack() as stack:
             executors = [
                 stack.enter_context(self._models.executor(plan_of(self._models, "collaborate", stages)))
@@ -257,11 +259,12 @@ class _Search:
 
 
 def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
-    """Operators that can be varied in the same run: nothing runs beside two of them, nor one of them beside another.
+    """Return batches of operators that can be varied in the same run: no two of them run beside each other, and nothing
+    runs beside two of them.
 
     Args:
         order: the operators, the most important first.
-        beside: shape (nodes, nodes), whether two run at the same time; each does with itself.
+        beside: shape (nodes, nodes), whether two nodes run at the same time; True for a node and itself.
     """
     found: list[tuple[set[int], list[int]]] = []
     for node in order:

@@ -1,4 +1,4 @@
-"""Compares a plan with running one operator after the other: times of the same rounds, and outputs."""
+"""Compares a plan with sequential execution: times of the same rounds, and outputs."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in ano
 
 @dataclasses.dataclass(frozen=True)
 class PlanRun:
-    """What is seen of a plan beside its times.
+    """Observations of a run of a plan, other than its times.
 
     Attributes:
-        timeline_us: of one run, start and end of every operator, shape (nodes, 2).
-        durations_us: of every operator, shape (rounds, nodes); `load`: of others meanwhile.
-        sequential_us: of every operator of the models as they were built, one after the other on all cores, shape
-            (their nodes,): medians over a few runs, what the calls themselves take subtracted.
-        bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
-        threads_used: threads that every operator really had, shape (nodes,); `ran_on`: the core that it ended on.
-        not_recorded: why its kernels were launched one by one; None where they are not launched, or all as one.
-        outputs_equal: whether all outputs were those of sequential, bit for bit.
-        largest_difference: between two outputs, over the largest value of the sequential one.
+        timeline_us: start and end of every operator in one run, shape (nodes, 2).
+        durations_us: time of every operator, shape (rounds, nodes); `load`: the background load meanwhile.
+        sequential_us: time of every operator of the models as built, one after the other on all cores, shape (their
+            nodes,): medians over a few runs, with the call overhead subtracted.
+        bound_to: for every core of the plan the core that its lane was bound to, as the system reports it; None: not
+            bound.
+        threads_used: effective thread count of every operator, shape (nodes,); `ran_on`: the core on which it ended.
+        not_recorded: why its kernels were launched one by one; None without launches, or if all were launched as one.
+        outputs_equal: whether all outputs equal those of sequential execution bit for bit.
+        largest_difference: largest difference between two outputs, divided by the largest value of the sequential one.
     """
 
     timeline_us: np.ndarray
@@ -52,17 +53,18 @@ class PlanRun:
 
 @dataclasses.dataclass(frozen=True)
 class CorunResult:
-    """A plan, and what came of running it.
+    """A plan, and the results of running it.
 
     Attributes:
-        plan: what is returned, for `models`; `run`: what was seen of it.
-        baseline: the kernels of the models as they were built, which is what sequential runs.
-        compared: what was timed beside sequential: `plan`, or of ``auto`` the best one, which was not faster.
-        compared_graph, compared_run: its kernels, and what was seen of it; those of `plan` where that was timed.
-        timed: way 0 is sequential, way 1 `compared`.
-        tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
-        collaboration: of ``collaborate``, what tuning alone and together came to.
-        notes: what the user should know.
+        plan: the returned plan, for `models`; `run`: its run.
+        baseline: the kernels of the models as built, which sequential execution runs.
+        compared: the plan that was timed next to sequential execution: `plan`, or for ``auto`` the best one, if it was
+            not faster.
+        compared_graph, compared_run: its kernels and its run; those of `plan` if that was timed.
+        timed: way 0 is sequential execution, way 1 `compared`.
+        tried: candidates that ``auto`` and ``collaborate`` measured: name, predicted and measured microseconds.
+        collaboration: for ``collaborate``, the result of tuning in isolation and together.
+        notes: notes for the user.
     """
 
     models: Models
@@ -95,8 +97,8 @@ class CorunResult:
         return outputs_agree(self.plan, self.outputs_equal, self.largest_difference)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for scripts. The times and `speedup` are those of `compared_policy`, also where another plan,
-        `policy`, is returned."""
+        """Return plain values, for scripts. The times and `speedup` are those of `compared_policy`, even if another
+        plan, `policy`, is returned."""
         return {
             "models": list(self.plan.models),
             "policy": self.plan.policy,
@@ -135,11 +137,11 @@ def outputs_agree(plan: Plan, equal: bool, largest_difference: float) -> bool:
 
 
 def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[TimedWays, PlanRun]:
-    """Run sequential and a plan in turn.
+    """Run sequential execution and a plan in turn.
 
     Args:
-        models: for which the plan is.
-        baseline: the models as they were built, for sequential, which is TVM's own executor.
+        models: models of the plan.
+        baseline: the models as built, which TVM's own executor runs sequentially.
 
     Returns:
         Sequential as way 0 and the plan as way 1, and what else was seen of the plan.

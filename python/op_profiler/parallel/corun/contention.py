@@ -1,4 +1,4 @@
-"""What operators that run side by side compete for, and where tuning them together gains."""
+"""The resources for which operators side by side compete, and where tuning them together gains."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from op_profiler.parallel.planning.plan import Stage
 
 MEMORY, CACHE, UNITS = "memory bandwidth", "cache", "execution units"
 GAINS = frozenset({MEMORY, CACHE})
-"""Where operators that were tuned together were surely faster than those tuned alone, in every such pair of
-`benchmarks/results/contended_pairs.json`; a test compares both."""
+"""Kinds of contention for which operators tuned together were significantly faster than those tuned in isolation, in
+every such pair of `benchmarks/results/contended_pairs.json`; a test compares both."""
 
 _MEMORY_BOUND = 4.0  # FLOPs a byte; a core of today's processors computes more while it reads one
 _VECTOR = 8  # float32 values, of AVX2
@@ -23,11 +23,11 @@ _VECTOR = 8  # float32 values, of AVX2
 
 @dataclasses.dataclass(frozen=True)
 class SharedParts:
-    """What the cores of a plan share.
+    """Parts that the cores of a plan share.
 
     Attributes:
-        cache_bytes: what their caches hold together; 0 where the system does not report it.
-        hyperthreads: whether two of them are one physical core.
+        cache_bytes: total size of their caches; 0 if the system does not report it.
+        hyperthreads: whether two of the cores are on one physical core.
     """
 
     cache_bytes: int
@@ -35,14 +35,17 @@ class SharedParts:
 
     @classmethod
     def of(cls, cores: Sequence[int]) -> SharedParts:
-        """Those of some cores of this machine, by their numbers."""
+        """Return the shared parts of cores of this machine, given by their numbers."""
         shared = any(other in siblings(core) for core, other in itertools.permutations(cores, 2))
         return cls(caches_in_use_bytes(cores), shared)
 
     def contention(self, pair: Sequence[Operator]) -> str | None:
-        """`MEMORY` if both operators are memory-bound and exceed the caches together; `CACHE` if each fits into the
-        caches, and both together do not; `UNITS` if both compute on hyperthreads with vectors that are not full; None
-        if they share no more than cores."""
+        """Return what two operators compete for.
+
+        `MEMORY` if both are memory-bound and exceed the caches together; `CACHE` if each fits into the caches, but not
+        both together; `UNITS` if both compute on hyperthreads with vectors that are not full; None if they share only
+        cores.
+        """
         moved = [one.bytes_read + one.bytes_written for one in pair]
         if self.cache_bytes and sum(moved) > self.cache_bytes:
             if all(one.arithmetic_intensity < _MEMORY_BOUND for one in pair):
@@ -54,10 +57,10 @@ class SharedParts:
         return None
 
     def contentions(self, operators: Sequence[Operator], stages: Iterable[Stage]) -> set[str]:
-        """Of all pairs of operators that run side by side in stages.
+        """Return the contention of all pairs of operators that run side by side in stages.
 
         Args:
-            operators: of the nodes of the graph.
+            operators: operators of the nodes of the graph.
         """
         found = {
             self.contention([operators[first.node], operators[second.node]])

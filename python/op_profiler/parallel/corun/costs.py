@@ -36,18 +36,18 @@ _CLOSE = 1.02
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """Costs as they were measured, and the samples behind them.
+    """Measured costs, and their samples.
 
     Attributes:
-        alone_us: by thread count, shape (rounds, nodes).
-        together_us: at one thread, with a copy of the models on every core; shape (rounds, cores, nodes); empty with
-            one core.
-        bound_to: for every core the one that its lane was bound to while copies ran, as the system told.
-        load: of others meanwhile.
-        split: how operators with several threads were cut, as which they took less; by rows if both are close, since
-            that changes less when a host moves its virtual cores closer together or further apart.
-        in_order_us: by each way to cut them, what all operators take one after the other on all cores.
-        tuned_us: with other schedules than those of the build, alone, shape (rounds,).
+        alone_us: times in isolation by thread count, shape (rounds, nodes).
+        together_us: times at one thread, with a copy of the models on every core; shape (rounds, cores, nodes); empty
+            with one core.
+        bound_to: for every core the core that its lane was bound to while copies ran, as the system reports it.
+        load: background load meanwhile.
+        split: the faster way to cut operators with several threads; by rows if both are close, because then less
+            changes when a host moves its virtual cores.
+        in_order_us: by each way to cut them, the time of all operators one after the other on all cores.
+        tuned_us: times in isolation under other schedules than those of the build, shape (rounds,).
     """
 
     costs: Costs
@@ -60,18 +60,19 @@ class Profile:
     tuned_us: Mapping[Step, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def alone(self, step: Step) -> np.ndarray | None:
-        """Samples of an operator with threads and schedule of a step, shape (rounds,); None where none were taken."""
+        """Return the samples of an operator with the threads and the schedule of a step, shape (rounds,); None if not
+        measured."""
         if step.schedule is not None:
             return self.tuned_us.get(step)
         return self.alone_us[step.threads][:, step.node] if step.threads in self.alone_us else None
 
 
 def measure_costs(models: Models) -> Profile:
-    """Run the models in order at every thread count and way to cut operators, from core to core, and as copies on every
-    core.
+    """Run the models in order at every thread count and with every way to cut operators, across cores, and as copies on
+    every core.
 
-    All of it in turn, so that costs that are compared come from the same minute. The factor by which operators slow
-    each other down is that of the sum over all operators.
+    All runs are interleaved, so that compared costs come from the same minutes. The factor by which operators slow each
+    other down is that of the sum over all operators.
     """
     cores = models.cores
     counts = models.thread_counts
@@ -113,12 +114,13 @@ def measure_costs(models: Models) -> Profile:
 
 
 def predicted_costs(models: Models, target: str, db: str | None, note: Callable[[str], None]) -> tuple[Costs, str]:
-    """What ``op-profiler predict`` says of the operators here, and a sentence that says whose times these are.
+    """Return the predictions of ``op-profiler predict`` for the operators, and a sentence that names the device of
+    these times.
 
     Args:
-        target: as the user named it; a calibration is noted by that.
-        db: address of a dataset; None for this machine's calibration, or for what ships.
-        note: told what takes long.
+        target: target as the user wrote it; calibrations are stored under it.
+        db: address of a dataset; None for this machine's calibration, or for the shipped data.
+        note: gets messages about slow steps.
 
     Raises:
         DatasetError: there are no times of this compiler's kernels.
@@ -133,10 +135,11 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
 
 
 def whose_costs(device: DeviceName, db: str | None) -> str:
-    """What a plan of predicted costs is made with; a user who named no dataset may not expect another machine.
+    """Return a sentence that names the device of predicted costs, because a user who gave no dataset may not expect
+    another machine.
 
     Args:
-        db: address of the dataset that was named.
+        db: address of the dataset that the user gave.
     """
     found = f"planned with times of {device.processor} ({device.target})"
     expected = db is not None or is_here(device)
@@ -146,11 +149,11 @@ def whose_costs(device: DeviceName, db: str | None) -> str:
 def costs_from_predictor(
     predictor: OperatorPredictor, graph: KernelGraph, threads: Sequence[int], target: str, note: Callable[[str], None]
 ) -> Costs:
-    """Latencies at these thread counts from a predictor; handing over and neighbours cost nothing then.
+    """Return latencies at these thread counts from a predictor; handovers and neighbours then cost nothing.
 
     Args:
-        target: that the kernels were built for.
-        note: told what takes long.
+        target: target for which the kernels were built.
+        note: gets messages about slow steps.
 
     Raises:
         UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
@@ -174,7 +177,8 @@ def costs_from_predictor(
 
 
 def settled_durations_us(executor: Executor) -> np.ndarray:
-    """What every operator takes in one run, after runs that settle caches and threads; shape (nodes,)."""
+    """Return the time of every operator in one run, after untimed runs that warm up caches and threads; shape
+    (nodes,)."""
     settle(executor.run)
     executor.run()
     spans = executor.timeline_us()

@@ -36,16 +36,16 @@ class Models:
     """Models on this machine's processor or GPU.
 
     Attributes:
-        graph: kernels of all of them.
-        compiled: for plans.
-        loaded: in TVM's graph executor, over the storage that the compiler planned.
-        inputs: of each model, random or the user's.
-        batch_sizes: of each model, as it was lowered.
-        contents: of each model, see `ImportedModel.content`.
-        asked: of each model, see `BuiltModel.asked`.
-        merged: kinds of operators that were merged (parallel type ``full``).
-        schedules: what the builds gave to the operators, by workload key.
-        cores: that plans may use; of a GPU its streams.
+        graph: kernels of all models.
+        compiled: compiled for plans.
+        loaded: loaded in TVM's graph executor, over the storage that the compiler planned.
+        inputs: inputs of each model, random or given by the user.
+        batch_sizes: batch size of each model, as lowered.
+        contents: content of each model, see `ImportedModel.content`.
+        asked: queries of each model, see `BuiltModel.asked`.
+        merged: kinds of merged operators (parallel type ``full``).
+        schedules: schedules of the operators in the builds, by workload key.
+        cores: cores that plans may use; streams of a GPU.
         split: how plans cut operators with several threads; see `Plan.split`.
     """
 
@@ -64,32 +64,32 @@ class Models:
 
     @property
     def lanes(self) -> PlanLanes:
-        """What the cores of a plan are."""
+        """Return the kind of lanes: cores or streams."""
         return TARGETS.get(self.machine.device.kind).plan_lanes()
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """That an operator may have, rising."""
+        """Return the possible thread counts of an operator, in ascending order."""
         return self.lanes.thread_counts(len(self.cores))
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Ways to cut operators with several threads that make a difference."""
+        """Return the ways to cut operators with several threads that differ for these models."""
         by_rows = self.thread_counts[-1] > 1 and any(node.rows for node in self.graph.nodes)
         return (BLOCKS, ROWS) if by_rows else (BLOCKS,)
 
     @functools.cached_property
     def labels(self) -> tuple[str, ...]:
-        """Of every node the compiler's hash of its operator."""
+        """Return the compiler's hash of the operator of every node."""
         return tuple(call.label for one in self.compiled for call in one.calls)
 
     @functools.cached_property
     def variants(self) -> Variants:
-        """Kernels of the operators under other schedules."""
+        """Return the kernels of the operators under other schedules."""
         return Variants(self.compiled, self.machine.device.target)
 
     def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, PackedFunction]:
-        """Kernels of nodes for `PlanExecutor.use`; without those that keep the kernel of the build.
+        """Return the kernels of nodes for `PlanExecutor.use`, without nodes that keep the kernel of the build.
 
         Raises:
             PlanError: an operator cannot be built with its schedule; names it.
@@ -99,7 +99,8 @@ class Models:
         }
 
     def sequential(self) -> Way:
-        """All models, one kernel after the other on all cores, by TVM's own executor and thread pool."""
+        """Return the way that runs all models, one kernel after the other on all cores, with TVM's own executor and
+        thread pool."""
 
         def run() -> None:
             for model in self.loaded:
@@ -109,11 +110,11 @@ class Models:
         return Way(lambda: self.machine.threads.use(len(self.cores)), run)
 
     def sequential_outputs(self) -> list[np.ndarray]:
-        """What the models answer; run them first."""
+        """Return the outputs of the models; run them first."""
         return [array for model in self.loaded for array in model.output_arrays()]
 
     def executor(self, plan: Plan) -> Executor:
-        """The models on lanes, or on streams.
+        """Return an executor of the models on lanes or streams.
 
         Raises:
             PlanError: the plan is not for them, or not for this machine.
@@ -127,7 +128,7 @@ class Models:
         return executor
 
     def copies(self, count: int) -> Models:
-        """Every model several times, each copy with tensors and weights of its own; only to be run by plans."""
+        """Return every model several times, each copy with separate tensors and weights; plans only may run them."""
         names = [f"{name} #{copy}" for copy in range(count) for name in self.graph.models]
         compiled = self.compiled
         for _ in range(count - 1):
@@ -138,10 +139,10 @@ class Models:
 
 
 def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> KernelGraph:
-    """What plans for models are made from.
+    """Return the graph from which plans for models are made.
 
     Args:
-        compiled: for the graph executor.
+        compiled: models compiled for the graph executor.
     """
     nodes: list[GraphNode] = []
     for model, one in enumerate(compiled):
@@ -155,7 +156,7 @@ def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> Ker
 
 
 def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us: float | None = None) -> Plan:
-    """A plan for these models on this machine."""
+    """Return a plan for these models on this machine."""
     device = models.machine.device
     return Plan(
         policy=policy,
@@ -171,13 +172,14 @@ def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us
 
 
 def in_order(models: Models, threads: int) -> Plan:
-    """One operator after the other, each with so many threads."""
+    """Return steps that run one operator after the other, each with this thread count."""
     steps = tuple(Step(node, threads) for node in range(len(models.graph)))
     return plan_of(models, "sequential", (Stage((Group(steps, models.cores[:threads]),)),))
 
 
 def mergeable(requests: Sequence[BuildRequest]) -> bool:
-    """Whether the compiler finds parallel operators to merge in any of the models, which are lowered and not built."""
+    """Return whether the compiler finds parallel operators to merge in any of the models, which are lowered, not
+    built."""
     return any(compiler_in_use().merge_parallel(load_model(request)[0])[1] for request in requests)
 
 
@@ -187,10 +189,10 @@ def load_models(
     """Lower, build and load models for this machine.
 
     Args:
-        requests: which models, for which target, with which schedules; all for the same target.
-        cores: how many cores, of a GPU how many streams, plans may use.
+        requests: the models with their target and schedules; all for the same target.
+        cores: number of cores (streams of a GPU) that plans may use.
         merge: merge parallel operators into one kernel where the compiler can.
-        announce: told what takes long.
+        announce: gets messages about slow steps.
 
     Raises:
         ModelError, MeasureError: a model cannot be lowered, built or run.

@@ -1,4 +1,4 @@
-"""What a user asks to run side by side, checked before anything heavy is loaded."""
+"""`CorunRequest`: what a user wants to run side by side, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ COSTS = ("measured", "predicted")
 _PLAN = "Plan"
 
 Announce = Callable[[str], None]
-"""Told what takes long, before it does."""
+"""Called with the name of a slow step before it begins."""
 
 
 def parse_targets(option: str, text: str) -> tuple[str, ...]:
-    """Targets separated by commas; a comma inside the options of one (``-mattr=+avx,+fma``) separates nothing."""
+    """Split targets at commas, except at commas inside the options of a target (``-mattr=+avx,+fma``)."""
     kinds = "|".join(map(re.escape, TARGETS))
     return tuple(re.split(rf"\s*,\s*(?=(?:{kinds})(?:[\s,]|$))", text.strip()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorunRequest:
-    """What to run side by side, and how.
+    """Models to run side by side, and the options of the run.
 
     Attributes:
-        models: one or several.
-        targets: one, which runs operators of all models side by side; or several, of which each model chooses one: at
-            most one of them cuda and one a board's.
-        place: of the board.
-        policy: with several targets ``nash`` runs the best equilibrium, and ``auto`` too, unless everything on one
-            target is faster.
+        models: one or several models.
+        targets: one target, which runs operators of all models side by side; or several, of which each model chooses
+            one: at most one of them cuda and at most one a board.
+        place: place of the board.
+        policy: with several targets, ``nash`` runs the best equilibrium, and so does ``auto``, unless running
+            everything on one target is faster.
         merge: ``auto`` tries both.
-        db: None for this machine's calibration, or what ships.
+        db: None for this machine's calibration, or for the shipped data.
     """
 
     models: tuple[ModelRequest, ...] = ()
@@ -106,7 +106,7 @@ class CorunRequest:
 
     @property
     def lanes(self) -> PlanLanes:
-        """What the cores of plans are; several targets share out those of this machine's processor.
+        """Return the kind of lanes of plans; several targets divide the cores of this machine's processor.
 
         Raises:
             UsageError: there are no plans for the one target.
@@ -115,12 +115,12 @@ class CorunRequest:
 
     @property
     def cores(self) -> int:
-        """How many cores, of a GPU how many streams, may be used."""
+        """Return the number of cores (streams of a GPU) that may be used."""
         given = {"--threads": self.threads, "--streams": self.streams}[self.lanes.option]
         return self.lanes.usual_count if given is None else given
 
     def on(self, target: str) -> tuple[BuildRequest, ...]:
-        """The models, to be run on one of the targets."""
+        """Return the requests for the models on one of the targets."""
         kind = kind_of(target)
         place = self.place if kind.is_board else None
         threads = kind.default_thread_counts(place)
@@ -138,7 +138,7 @@ class CorunRequest:
         )
 
     def check(self) -> None:
-        """Refuse what cannot work.
+        """Reject impossible requests.
 
         Raises:
             UsageError: an option is out of range, or does not go together with another; names what it may be.
@@ -158,7 +158,8 @@ class CorunRequest:
                 request.check()
 
     def check_for_cluster(self) -> None:
-        """Refuse what no machine of a cluster can do with one target, before it is sent; a machine `check`s the rest.
+        """Reject requests with one target that no machine of a cluster can carry out, before they are sent; a machine
+        `check`s the rest.
 
         Raises:
             UsageError: as `check`. Files and packages that are not here may be there.
@@ -183,13 +184,13 @@ class CorunRequest:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
 
     def check_plan_options(self, files: Mapping[str, Path | None]) -> None:
-        """Refuse what only a plan has, where models choose between targets.
+        """Reject options that only apply to plans, if models choose between targets.
 
         Args:
-            files: that a caller wants to write of the plan, by their options.
+            files: files of the plan that a caller wants to write, by option.
 
         Raises:
-            UsageError: names the options.
+            UsageError: such an option is given; the message names it.
         """
         given = {
             "--plan": self.plan is not None,

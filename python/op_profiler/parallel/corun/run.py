@@ -1,4 +1,4 @@
-"""From models and a policy to a plan that was measured beside running one operator after the other."""
+"""From models and a policy to a plan that was measured next to sequential execution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def corun(request: CorunRequest, announce: Announce) -> CorunResult | TargetsResult:
-    """Run operators of models side by side on one target, or models side by side on several; and compare.
+    """Run operators of models side by side on one target, or models side by side on several targets, and compare with
+    sequential execution.
 
     Raises:
         OpProfilerError: a model, a plan, a target or a setting stands in the way; or a kernel fails, with its name.
@@ -34,10 +35,10 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult | TargetsRes
 
 
 def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResult:
-    """Load, measure the operators, plan, choose, and measure what was chosen beside sequential.
+    """Load models, measure the operators, plan, choose, and measure the chosen plan next to sequential execution.
 
     Args:
-        request: checked.
+        request: a checked request.
     """
     request.lanes.check()
     plan = read_plan(request.plan) if request.plan is not None else None

@@ -1,4 +1,4 @@
-"""Kernels of operators under other schedules than those that the model was built with."""
+"""Kernels of operators under other schedules than those of the model's build."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _TOLERANCE = 1e-4  # another schedule adds in another order
 
 
 class Variants:
-    """Builds kernels for lanes when they are first asked for, and keeps them.
+    """Builds kernels for lanes when they are first requested, and caches them.
 
-    A kernel can take the place of another where it reads and writes the same layouts. So an operator is built as it
-    stands in the compiled model, and only by the project's own templates, whose knobs leave the layouts as they are.
-    Operators go by the compiler's hash of them (`Kernel.label`).
+    A kernel can replace another one if it reads and writes the same layouts. An operator is therefore built in the form
+    of the compiled model, and only with op_profiler's own templates, whose knobs do not change layouts. Operators are
+    identified by the compiler's hash (`Kernel.label`).
 
     Args:
-        compiled: the models, made by `on_lanes`.
+        compiled: the models, compiled by `on_lanes`.
         target: TVM's target string.
 
     Attributes:
-        tasks: by an operator's hash the project's templates among those that the compiler weighs for it; empty where
+        tasks: by an operator's hash, op_profiler's templates among those that the compiler considers for it; empty if
             there are none.
     """
 
@@ -61,11 +61,11 @@ class Variants:
         self.tasks = functools.cache(self._tasks)
 
     def occurrence(self, label: str) -> Occurrence:
-        """An operator, as it stands in the compiled model."""
+        """Return an operator in the form of the compiled model."""
         return self._occurrences[label]
 
     def function(self, label: str, schedule: Schedule) -> PackedFunction:
-        """TVM's function for an operator under a schedule; it takes the same arrays as the model's own.
+        """Return TVM's function for an operator under a schedule; it takes the same arrays as the model's own function.
 
         Raises:
             PlanError: the operator cannot be built so, or computes something else then; names it.

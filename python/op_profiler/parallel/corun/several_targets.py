@@ -1,7 +1,8 @@
-"""Several models on several targets: each model chooses one of them, and those of different targets run side by side.
+"""Several models on several targets: each model chooses one target, and models on different targets run side by side.
 
 The choice is a game (see `op_profiler.parallel.planning.games`): the players are the models, the resources are the
-targets, and a model costs its own latency there, transfers included, and the wait for the others that chose the same.
+targets, and the cost of a model is its own latency there, including transfers, plus the wait for other models that
+chose the same target.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ _TOLERANCE = 1e-3  # the kernels of another target add in another order
 
 @dataclasses.dataclass(frozen=True)
 class TargetsResult:
-    """A placement, and what came of running it.
+    """A placement of models, and the results of running it.
 
     Attributes:
-        targets: as the user wrote them; `compiled_for`: in full.
-        placements: what is returned: side by side, or of ``auto`` everything on one target where that was faster.
-        outcome: the game; `GameOutcome.load_us` holds the latency of each model on each target, transfers included.
-        sequential: everything on the target where that took least, with all cores.
-        timed: way 0 is `sequential`, way 1 the equilibrium, also where that is not returned.
-        predicted_us: the makespan of the equilibrium.
-        outputs_equal: whether all outputs of what is returned were those of `sequential`, bit for bit.
-        largest_difference: between two outputs, over the largest value of the sequential one.
+        targets: targets as the user wrote them; `compiled_for`: complete targets.
+        placements: the returned placement: side by side, or for ``auto`` everything on one target if that was faster.
+        outcome: the game; `GameOutcome.load_us` has the latency of each model on each target, including transfers.
+        sequential: everything on the fastest single target, with all cores.
+        timed: way 0 is `sequential`, way 1 the equilibrium, even if it is not returned.
+        predicted_us: makespan of the equilibrium.
+        outputs_equal: whether all outputs of the returned placement equal those of `sequential` bit for bit.
+        largest_difference: largest difference between two outputs, divided by the largest value of the sequential one.
     """
 
     policy: str
@@ -73,11 +74,11 @@ class TargetsResult:
 
     @property
     def outputs_agree(self) -> bool:
-        """Equal, or as near as the kernels of different targets can be expected to be."""
+        """Return whether the outputs are equal, or as close as can be expected of the kernels of different targets."""
         return self.largest_difference <= _TOLERANCE
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for scripts; the fields of `CorunResult.to_json` where they have a meaning here."""
+        """Return plain values, for scripts; the fields of `CorunResult.to_json` that apply here."""
         return {
             "models": list(self.models),
             "targets": list(self.targets),
@@ -101,10 +102,10 @@ class TargetsResult:
 
 
 def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult:
-    """Measure every model on every target, let the models choose, run what they chose, and compare.
+    """Measure every model on every target, let the models choose, run their choice, and compare.
 
     Args:
-        request: checked.
+        request: a checked request.
 
     Raises:
         OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).

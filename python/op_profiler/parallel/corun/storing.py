@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def record_coruns(
     db: str, requests: Sequence[BuildRequest], models: Models, profile: Profile, plan: Plan, run: PlanRun
 ) -> int:
-    """Store every stage of a plan with operators side by side, and every operator beside its own copy.
+    """Store every stage of a plan with operators side by side, and every operator next to its own copy.
 
     Args:
-        requests: of the models, in their order.
-        profile: what the operators took alone.
-        run: of the plan.
+        requests: requests of the models, in order.
+        profile: times of the operators in isolation.
+        run: run of the plan.
 
     Returns:
         How many groups were stored.

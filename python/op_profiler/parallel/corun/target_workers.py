@@ -1,7 +1,7 @@
 """Threads that run whole models, each on one target.
 
-Targets share nothing: processors get cores of their own, a GPU one core for the thread that drives it, and a board
-behind RPC has its own.
+Targets share no cores: each processor gets separate cores, a GPU one core for the thread that launches, and a board
+behind RPC uses its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The cores of each target: those that drive it (of a GPU one, of a board none), the others in equal parts.
+    """Return the cores of each target: one for a GPU, none for a board, and equal parts of the others for processors.
 
     Raises:
         UsageError: there are fewer cores than targets.
@@ -58,12 +58,12 @@ def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[in
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """What runs on one target, one model after the other.
+    """The models that run on one target, one after the other.
 
     Attributes:
-        target: of a board with its address.
-        cores: that run it; of a GPU the one that drives it, of a board none of this machine.
-        models: names.
+        target: the target; for a board with its address.
+        cores: cores that run it; for a GPU the core that launches, for a board none of this machine.
+        models: names of the models.
     """
 
     target: str
@@ -73,10 +73,10 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True)
 class OnTarget:
-    """Every model, loaded on a target, with its inputs on the host.
+    """All models, loaded on a target, with their inputs on the host.
 
     Attributes:
-        board: the machine, where the target is a board's.
+        board: the machine, if the target is a board.
     """
 
     name: str
@@ -95,11 +95,11 @@ def load_on_target(
     inputs: Sequence[dict[str, np.ndarray]],
     place: Place | None,
 ) -> OnTarget:
-    """Put models on this machine's processor or GPU, or on the board at that place.
+    """Load models on this machine's processor or GPU, or on the board at a place.
 
     Args:
-        builds: of the models, for the target.
-        inputs: of each model, one array per input.
+        builds: builds of the models for the target.
+        inputs: inputs of each model, one array per input.
     """
     pairs = list(zip(builds, inputs, strict=True))
     if not kind_of(name).is_board or place is None:
@@ -114,18 +114,18 @@ def load_on_target(
 
 
 Outputs = dict[int, list[np.ndarray]]
-"""Of each model, by its number."""
+"""Outputs of each model, by its number."""
 
 
 class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
-    """A thread that runs models on one target, with the threads of its kernels on some cores.
+    """A thread that runs models on one target, with the threads of their kernels on some cores.
 
-    TVM keeps the threads of its kernels, asleep, until the process ends. A board is driven by the main thread: only
-    there its calls have a time limit.
+    TVM keeps the threads of its kernels, sleeping, until the process ends. The main thread makes the calls to a board,
+    because only there they have a time limit.
 
     Attributes:
-        loaded: the models; `cores`: of their kernels' threads.
-        machine: whose threads and load those are.
+        loaded: the models; `cores`: cores of their kernels' threads.
+        machine: machine with these threads and the load.
     """
 
     loaded: OnTarget
@@ -140,7 +140,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
 
     @property
     def takes_all_cores(self) -> bool:
-        """Whether models run on as many cores of this machine as they are given."""
+        """Return whether models use all cores of this machine that they are given."""
         return kind_of(self.loaded.name).driving_cores is None
 
     def __enter__(self) -> TargetWorker:
@@ -158,11 +158,11 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
         self.machine.threads.use(len(self.cores))  # TVM has a pool for each thread that calls kernels
 
     def start(self, numbers: Sequence[int]) -> concurrent.futures.Future[Outputs]:
-        """Run models one after the other, on the worker's thread."""
+        """Start running models one after the other on the worker's thread; return a future of their outputs."""
         return self._thread.submit(self.run, numbers)
 
     def run(self, numbers: Sequence[int]) -> Outputs:
-        """The same on this thread."""
+        """Run models one after the other on this thread, and return their outputs."""
         return {number: self._run(number) for number in numbers}
 
     def _run(self, number: int) -> list[np.ndarray]:
@@ -176,7 +176,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
             raise MeasureError(f"{model} failed on {self.loaded.name}: {last_line(error)}") from error
 
     def placement(self, numbers: Sequence[int]) -> Placement:
-        """What it means that these models run here."""
+        """Return the `Placement` for these models."""
         board = self.loaded.board
         target = self.loaded.name if board is None else f"{self.loaded.name} at {board.address}"
         return Placement(target, self.cores, tuple(self.loaded.models[number] for number in numbers))
@@ -187,7 +187,7 @@ Work = Sequence[tuple[TargetWorker, Sequence[int]]]
 
 
 def run_all(work: Work) -> Outputs:
-    """Everybody at once. Returns or raises when all have ended."""
+    """Run all workers at once, and wait until all have ended."""
     futures = [worker.start(numbers) for worker, numbers in work if worker.loaded.board is None]
     found: Outputs = {}
     try:

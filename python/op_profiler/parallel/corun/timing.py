@@ -1,4 +1,4 @@
-"""Times several ways to run the same models in turn, so that all see the same background load.
+"""Times several ways to run the same models in turn, so that all have the same background load.
 
 Timing is in rounds; rounds under background load are repeated.
 """
@@ -25,12 +25,13 @@ _NARROW = 1.25  # from one end of an interval to the other
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What others used of the machine while something was timed.
+    """Background load during a measurement.
 
     Attributes:
-        foreign: whether rounds were kept although others used the machine.
-        before, after: share of what was in use that they took, before and at the end; None where it cannot be read.
-        repeated_seconds: that windows took which were not kept.
+        foreign: whether rounds were kept in spite of background load.
+        before, after: share of the used cores or GPU that other processes took, before and at the end; None if it
+            cannot be read.
+        repeated_seconds: duration of the discarded windows.
     """
 
     foreign: bool
@@ -44,8 +45,8 @@ class Way:
     """One way to run the models.
 
     Attributes:
-        prepare: called before each turn, to set the threads.
-        run: runs everything once.
+        prepare: called before each turn, to set the thread count.
+        run: runs all models once.
     """
 
     prepare: Callable[[], object]
@@ -65,26 +66,26 @@ class TimedWays:
 
     @property
     def median_us(self) -> np.ndarray:
-        """Of each way."""
+        """Return the median of each way."""
         return np.asarray(np.median(self.samples_us, axis=0))
 
     def interval_us(self, way: int) -> tuple[float, float]:
-        """95 % confidence interval of a way's median."""
+        """Return the 95 % confidence interval of a way's median."""
         return median_interval(self.samples_us[:, way])
 
     def speedup(self, way: int, over: int = 0) -> float:
-        """How many times as fast as another way: the median of the ratios within a round."""
+        """Return the speed-up over another way: the median of the ratios within a round."""
         return float(np.median(self.samples_us[:, over] / self.samples_us[:, way]))
 
     def speedup_interval(self, way: int, over: int = 0) -> tuple[float, float]:
-        """95 % confidence interval of `speedup`."""
+        """Return the 95 % confidence interval of `speedup`."""
         return median_interval(self.samples_us[:, over] / self.samples_us[:, way])
 
     def not_compared(self, way: int, over: int = 0) -> str | None:
-        """Why two ways cannot be compared, and what to do; None where they can.
+        """Return why two ways cannot be compared, and what to do; None if they can.
 
-        Others may stop one way and not the other. So under background load `speedup` says something only where the
-        rounds agree on it.
+        Background load may stop one way and not the other. Under background load, `speedup` is therefore valid only if
+        the rounds agree on it.
         """
         low, high = self.speedup_interval(way, over)
         if not self.load.foreign or high <= _NARROW * low:
@@ -95,7 +96,8 @@ class TimedWays:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Way 1, a plan, beside way 0, sequential, as plain values; no speed-up where there is a reason for none."""
+        """Return way 1 (a plan) next to way 0 (sequential) as plain values; without a speed-up if they cannot be
+        compared."""
         not_compared = self.not_compared(1)
         sequential_us, plan_us = self.median_us[:2].tolist()
         return {
@@ -111,7 +113,7 @@ class TimedWays:
         }
 
     def faster(self, way: int) -> bool:
-        """Whether a way takes no longer than way 0, in the median and within rounds."""
+        """Return whether a way takes no longer than way 0, in the median and within rounds."""
         return self.speedup(way) >= 1.0 and bool(self.median_us[way] <= self.median_us[0])
 
 
@@ -124,9 +126,10 @@ def time_in_turn(
     fewest: int | None = None,
     until: float = math.inf,
 ) -> TimedWays:
-    """Time every way once a round, a different one first each time, each after runs that settle caches and threads.
+    """Time every way once per round, beginning with a different one each time, each after untimed runs that warm up
+    caches and threads.
 
-    For the arguments see `in_quiet_rounds`.
+    `in_quiet_rounds` describes the arguments.
     """
     samples, load = in_quiet_rounds(
         lambda turn: _one_round(ways, turn), rounds=rounds, meter=meter, limits=limits, fewest=fewest, until=until
@@ -143,13 +146,14 @@ def in_quiet_rounds(
     fewest: int | None = None,
     until: float = math.inf,
 ) -> tuple[list[_Sample], Load]:
-    """Take a sample a round; windows of rounds under background load are taken once more.
+    """Take one sample per round; windows of rounds under background load are repeated.
 
     Args:
         one_round: gets the number of the round.
-        rounds: at most.
-        limits: windows of background load are repeated for up to `Limits.repeat_seconds`, then kept and marked.
-        fewest: rounds after which the time `until` (of `time.monotonic`) ends it; None: all of them.
+        rounds: largest number of rounds.
+        limits: windows under background load are repeated for up to `Limits.repeat_seconds`, then kept and marked.
+        fewest: number of rounds after which the time `until` (of `time.monotonic`) ends the rounds; None: all rounds
+            are done.
     """
     kept: list[_Sample] = []
     fewest = rounds if fewest is None else fewest
@@ -177,8 +181,8 @@ def in_quiet_rounds(
 
 
 def surely_fastest(samples_us: np.ndarray, present: int) -> int:
-    """The way that takes least, if the 95 % interval of the differences within a round says that it takes less than the
-    present one; otherwise that.
+    """Return the fastest way if the 95 % interval of the differences within a round shows that it is faster than the
+    present one; otherwise the present one.
 
     Args:
         samples_us: shape (rounds, ways).
@@ -189,14 +193,13 @@ def surely_fastest(samples_us: np.ndarray, present: int) -> int:
 
 
 def finite(interval: tuple[float, float]) -> list[float] | None:
-    """For JSON; None where there were too few rounds for an interval."""
+    """Return a number for JSON; None if there were too few rounds for an interval."""
     return list(interval) if np.isfinite(interval).all() else None
 
 
 def compare_outputs(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[bool, float]:
-    """Whether arrays are equal, bit for bit; and the largest difference between two, over the largest expected value of
-    its array. NaN equals NaN there, and is infinitely far from any other value.
-    """
+    """Return whether arrays are equal bit for bit, and the largest difference between two, divided by the largest
+    expected value of the array. NaN equals NaN, and is infinitely far from any other value."""
     pairs = list(zip(expected, found, strict=True))
     equal = all(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
     return equal, max((_relative_difference(a, b) for a, b in pairs), default=0.0)
@@ -211,8 +214,8 @@ def _relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
 
 
 def settle(run: Callable[[], object]) -> None:
-    """Run once, and until the threads of whatever ran before, which look for work for a while, are asleep: a model of
-    microseconds that follows another runtime at once takes a sixth longer."""
+    """Run once, and wait until the threads of the previous runtime, which spin for a while, are asleep. A model of
+    microseconds that directly follows another runtime takes a sixth longer."""
     end = time.perf_counter_ns() + _SETTLED_NS
     run()
     while time.perf_counter_ns() < end:

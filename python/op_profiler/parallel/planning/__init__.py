@@ -1,1 +1,1 @@
-"""What a plan is made of: graphs, costs, games, and the policies that make one."""
+"""Graphs, costs and games, and the policies that make plans from them."""

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """What a policy knows of a graph on a device.
+    """Costs of a graph on a device, for policies.
 
     A *lane* is the thread that calls the operators of a group; it runs on the group's first core.
 
     Attributes:
-        latency_us: by thread count, shape (nodes,): microseconds of each node while nothing runs beside it.
-        handover_us: until a lane sees that an operator of another lane, for which it waits, has ended.
-        slowdown: factor on the latency of operators while others run beside them; from co-run measurements.
+        latency_us: by thread count, shape (nodes,): microseconds of each node in isolation.
+        handover_us: time until a lane observes that an operator of another lane has ended.
+        slowdown: factor on the latency of operators that run beside others, from co-run measurements.
     """
 
     latency_us: dict[int, np.ndarray]
@@ -35,11 +35,11 @@ class Costs:
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """Thread counts with latencies, rising."""
+        """Return the thread counts with latencies, in ascending order."""
         return tuple(sorted(self.latency_us))
 
     def counts(self, most: int) -> tuple[int, ...]:
-        """Thread counts that `most` cores allow, rising.
+        """Return the thread counts that are possible on `most` cores, in ascending order.
 
         Raises:
             UsageError: there is none.
@@ -50,7 +50,7 @@ class Costs:
         return found
 
     def best_threads(self, node: int, most: int) -> int:
-        """The turnaround point: the thread count up to `most` with the least latency, the smallest of equals."""
+        """Return the turnaround point: the thread count up to `most` with the least latency, the smallest of equals."""
         return min(self.counts(most), key=lambda count: (self.latency_us[count][node], count))
 
 
@@ -59,8 +59,8 @@ class Timeline:
     """When each operator of a plan runs.
 
     Attributes:
-        start_us, end_us: shape (nodes,), from the start of the plan; NaN for nodes that were not in it.
-        total_us: end of the last.
+        start_us, end_us: shape (nodes,), from the start of the plan; NaN for nodes that are not in it.
+        total_us: end of the last node.
     """
 
     start_us: np.ndarray
@@ -69,12 +69,12 @@ class Timeline:
 
 
 def simulate(graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> Timeline:
-    """Run stages on paper, as the executor does.
+    """Simulate stages as the executor runs them.
 
-    An operator starts when the operators whose output it reads have ended, and those before it that use one of its
-    cores. While two or more run, all of them progress at 1 / `slowdown` of their speed, so one clock of work done
-    serves all (virtual time, as for processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that the stages do
-    not hold count as there.
+    An operator starts when the operators whose output it reads, and those before it that use one of its cores, have
+    ended. While two or more run, all of them progress at 1 / `slowdown` of their speed, so one clock of work done is
+    enough (virtual time, as for processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that are not in the
+    stages count as available.
 
     Raises:
         PlanError: operators wait for each other in a circle.

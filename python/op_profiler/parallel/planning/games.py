@@ -1,9 +1,9 @@
 """Games in which each player chooses one resource, and their Nash equilibria.
 
-A player ends when all those who chose the same resource have ended: its cost is the load of that resource. This is load
-balancing on unrelated machines (Koutsoupias & Papadimitriou 1999, STACS). Where all players weigh the same it is a
-congestion game with Rosenthal's potential (1973, Int. J. Game Theory 2, 65). In general each move that pays lowers the
-larger one of the two loads that it changes, so the falling order of all loads is a generalised ordinal potential
+A player ends when all players on the same resource have ended, so its cost is the load of that resource. This is load
+balancing on unrelated machines (Koutsoupias & Papadimitriou 1999, STACS). If all players have equal weights, it is a
+congestion game with Rosenthal's potential (1973, Int. J. Game Theory 2, 65). In general, each improving move lowers the
+larger one of the two loads that it changes, so the descending order of all loads is a generalised ordinal potential
 (Monderer & Shapley 1996, Games and Economic Behavior 14, 124; Even-Dar, Kesselman & Mansour 2003, ICALP): best
 responses end in an equilibrium in pure strategies, whoever moves first.
 """
@@ -24,27 +24,27 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from op_profiler.errors import MissingPackageError
 
 _EXACT = 256
-"""Profiles of strategies up to which all equilibria are enumerated."""
+"""Number of strategy profiles up to which all equilibria are enumerated."""
 _MOST_MIXED = 4
-"""Resources up to which mixed equilibria are enumerated; their number can grow exponentially."""
+"""Number of resources up to which mixed equilibria are enumerated; their number can grow exponentially."""
 _LARGEST_OPTIMUM = 200
-"""Players times resources up to which the optimum is computed."""
+"""Product of players and resources up to which the optimum is computed."""
 
 Mixed = tuple[tuple[float, ...], ...]
-"""Of each player the probabilities of its strategies."""
+"""Probabilities of the strategies of each player."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GameOutcome:
-    """How a game ends.
+    """Result of a game.
 
     Attributes:
-        choices: the resource of each player in the best equilibrium found: that with the least makespan.
-        makespan_us: the largest load in it; `worst_us`: in the worst one found.
-        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses led to those found,
-            and there may be others, better or worse.
-        equilibria: how many were found.
-        load_us: the game, as `play` got it.
+        choices: resource of each player in the best equilibrium that was found: the one with the least makespan.
+        makespan_us: its largest load; `worst_us`: that of the worst equilibrium that was found.
+        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses led to the ones
+            found, and others may be better or worse.
+        equilibria: number of equilibria found.
+        load_us: the game, as passed to `play`.
     """
 
     choices: tuple[int, ...]
@@ -61,11 +61,11 @@ class GameOutcome:
 
     @functools.cached_property
     def mixed(self) -> tuple[Mixed, ...] | None:
-        """Equilibria in which a player draws lots, of two players with up to four resources; None for other games, and
-        where pygambit is not installed.
+        """Return equilibria in mixed strategies, for two players with up to four resources; None for other games, and
+        without pygambit.
 
-        No plan follows them: lots are no better than the best equilibrium without. They tell what to expect of players
-        that do not know each other.
+        No plan uses them: mixed strategies are no better than the best pure equilibrium. They show what to expect of
+        players that do not coordinate.
         """
         players, resources = self.load_us.shape
         if players != 2 or resources > _MOST_MIXED or _pygambit() is None:
@@ -75,12 +75,12 @@ class GameOutcome:
 
     @property
     def price_of_stability(self) -> float | None:
-        """Best equilibrium found over optimum."""
+        """Return the ratio of the best equilibrium found to the optimum."""
         return self.makespan_us / self.optimum_us if self.optimum_us else None
 
     @property
     def price_of_anarchy(self) -> float | None:
-        """Worst equilibrium over optimum; None where not all equilibria are known."""
+        """Return the ratio of the worst equilibrium to the optimum; None if not all equilibria are known."""
         return self.worst_us / self.optimum_us if self.exact and self.optimum_us else None
 
 
@@ -88,7 +88,8 @@ def play(load_us: np.ndarray) -> GameOutcome:
     """Let players choose resources.
 
     Args:
-        load_us: shape (players, resources): how long a player keeps a resource busy, transfer of its inputs included.
+        load_us: shape (players, resources): time for which a player occupies a resource, including the transfer of its
+            inputs.
     """
     players, resources = load_us.shape
     exact = resources**players <= _EXACT and _pygambit() is not None
@@ -102,7 +103,7 @@ def play(load_us: np.ndarray) -> GameOutcome:
 
 
 def costs_of(load_us: np.ndarray) -> list[np.ndarray]:
-    """For each player its cost by everybody's choice, each of shape (resources,) * players."""
+    """Return the cost of each player by all choices, each of shape (resources,) * players."""
     players, resources = load_us.shape
     tables = [np.empty((resources,) * players) for _ in range(players)]
     for choices in itertools.product(range(resources), repeat=players):
@@ -113,10 +114,10 @@ def costs_of(load_us: np.ndarray) -> list[np.ndarray]:
 
 
 def pure_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
-    """All equilibria in pure strategies of any game, by pygambit.
+    """Return all equilibria in pure strategies of any game, computed by pygambit.
 
     Args:
-        costs: of each player by everybody's choice, shape (strategies of player 0, of player 1, ...), finite.
+        costs: cost of each player by all choices, shape (strategies of player 0, of player 1, ...), finite.
 
     Raises:
         MissingPackageError: pygambit is not installed.
@@ -126,10 +127,10 @@ def pure_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
 
 
 def extreme_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
-    """The extreme equilibria of a game of two, pure and mixed: all others are mixtures of them.
+    """Return the extreme equilibria of a game of two players, pure and mixed: all others are mixtures of them.
 
     Args:
-        costs: of both players by both choices, shape (strategies of player 0, of player 1), finite.
+        costs: costs of both players by both choices, shape (strategies of player 0, of player 1), finite.
 
     Raises:
         MissingPackageError: pygambit is not installed.
@@ -213,7 +214,7 @@ def _makespan(load_us: np.ndarray, choices: Sequence[int]) -> float:
 
 
 def without_pygambit() -> tuple[str, ...]:
-    """Where pygambit is not installed, a note that says what is done without it and how to install it."""
+    """Return a note on what is done without pygambit and how to install it, if it is not installed."""
     if _pygambit() is not None:
         return ()
     return (f"{MissingPackageError('pygambit', _ALL, extra='predict')}. Until then best responses solve all games",)

@@ -1,4 +1,4 @@
-"""The kernels of one or several models and their data dependences, which a plan is made for."""
+"""The kernels of one or several models and their data dependences, for which a plan is made."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class GraphNode:
     """One call of a kernel.
 
     Attributes:
-        index: its number in the `KernelGraph`; a plan names it by that.
-        model: which of the models it belongs to, from 0.
+        index: number in the `KernelGraph`, by which a plan refers to it.
+        model: number of its model, from 0.
         name: the compiler's name of the kernel.
-        operator: what it computes.
-        inputs: nodes whose output it reads, each once, rising; all of them have smaller numbers.
+        operator: the operator that it computes.
+        inputs: nodes whose output it reads, each once, in ascending order; all have smaller numbers.
         rows: how its parallel loops are cut by rows; see `cut_by_rows`.
     """
 
@@ -50,7 +50,7 @@ class KernelGraph:
 
     @functools.cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """For each node the nodes that read its output."""
+        """Return, for each node, the nodes that read its output."""
         found: list[list[int]] = [[] for _ in self.nodes]
         for node in self.nodes:
             for source in node.inputs:
@@ -58,12 +58,13 @@ class KernelGraph:
         return tuple(tuple(readers) for readers in found)
 
     def slice_of(self, model: int) -> slice:
-        """Where the nodes of a model are."""
+        """Return the range of a model's nodes."""
         numbers = [node.index for node in self.nodes if node.model == model]
         return slice(numbers[0], numbers[-1] + 1) if numbers else slice(0)
 
     @property
     def digest(self) -> str:
-        """16 hex digits over the operators and the edges, not over names: equal for two builds of the same model."""
+        """Return 16 hex digits over the operators and the edges, without names: equal for two builds of the same
+        model."""
         identity = json.dumps([[n.model, n.operator.key, n.inputs] for n in self.nodes])
         return hashlib.sha256(identity.encode()).hexdigest()[:16]

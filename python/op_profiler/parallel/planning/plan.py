@@ -22,7 +22,7 @@ BLOCKS, ROWS = "blocks", "rows"
 
 
 class PlanError(OpProfilerError):
-    """A plan that is not for these models or this device, or that cannot be run by anybody; tells the difference."""
+    """A plan that does not fit these models or this device, or that cannot be run; the message has the difference."""
 
     exit_code = 2
 
@@ -32,7 +32,7 @@ class Step:
     """One operator with its threads: on the first `threads` cores of its group.
 
     Attributes:
-        schedule: its kernel is built anew with this one; None for the kernel that the model was built with.
+        schedule: schedule with which its kernel is built again; None for the kernel of the model's build.
     """
 
     node: int
@@ -57,15 +57,15 @@ class Group:
 class Stage:
     """Groups that run side by side, on cores that they do not share.
 
-    What orders operators is this: each waits for the operators whose output it reads, and for those before it in the
-    plan that use one of its cores. There is no further barrier between stages.
+    Each operator waits for the operators whose output it reads, and for those before it in the plan that use one of its
+    cores. There is no further barrier between stages.
     """
 
     groups: tuple[Group, ...]
 
     @property
     def steps(self) -> Iterator[Step]:
-        """All of them, group after group."""
+        """Return all steps, group after group."""
         for group in self.groups:
             yield from group.steps
 
@@ -75,15 +75,15 @@ class Plan:
     """How to run a `KernelGraph` on a device.
 
     Attributes:
-        policy: who made it.
+        policy: policy that made it.
         models: names, in the order of the graph.
         graph: `KernelGraph.digest`.
         device: key of the device (`Device.key`); `processor`: its name, for messages.
         stages: every node of the graph exactly once.
-        predicted_us: what the policy expects; None where it expects nothing.
+        predicted_us: time that the policy predicts; None if it predicts none.
         merged: kinds of operators that were merged into one kernel before the model was built (parallel type ``full``).
-        split: how an operator with several threads is cut: ``blocks``, as TVM does it, which mostly are channels; or
-            ``rows`` (see `op_profiler.parallel.planning.rows`), so that cores read what they wrote themselves.
+        split: how an operator with several threads is cut: ``blocks``, as TVM does it, mostly by channels; or ``rows``
+            (see `op_profiler.parallel.planning.rows`), so that cores read what they wrote themselves.
     """
 
     policy: str
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def steps(self) -> Iterator[tuple[Step, Group]]:
-        """All steps in the order of the plan, each with its group."""
+        """Return all steps in the order of the plan, each with its group."""
         for stage in self.stages:
             for group in stage.groups:
                 for step in group.steps:
@@ -106,24 +106,25 @@ class Plan:
 
     @property
     def as_built(self) -> bool:
-        """Whether all kernels are those of the model: its outputs are then the same, bit for bit."""
+        """Return whether all kernels are those of the model's build, so that outputs are equal bit for bit."""
         return not self.merged and all(step.schedule is None for step, _ in self.steps)
 
     @property
     def title(self) -> str:
-        """Its policy, and how its kernels are not what they usually are."""
+        """Return its policy, and how its kernels differ from the default."""
         rows = ("by rows",) if self.split == ROWS else ()
         return ", ".join((self.policy, *(f"{kind} merged" for kind in self.merged), *rows))
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """All that it uses."""
+        """Return all cores that it uses."""
         return tuple(sorted({core for stage in self.stages for group in stage.groups for core in group.cores}))
 
     def check(self, graph: KernelGraph, *, device: str, processor: str, cores: tuple[int, ...]) -> None:
-        """Refuse a plan that was made for something else, or that cannot be run.
+        """Reject a plan for another graph or device, or one that cannot be run.
 
-        Whether an operator can have the schedule of its step shows when its kernel is built (`Variants.function`).
+        Whether an operator can have the schedule of its step is only known when its kernel is built
+        (`Variants.function`).
 
         Raises:
             PlanError: another model, another device, a core that this process may not use, an operator that is missing
@@ -146,10 +147,10 @@ class Plan:
         check_order(graph, self.stages)
 
     def check_models(self, names: tuple[str, ...]) -> None:
-        """Refuse a plan for other models, which can be told before any is loaded.
+        """Reject a plan for other models, before any model is loaded.
 
         Raises:
-            PlanError: names both.
+            PlanError: the models differ; the message names both.
         """
         if self.models != names:
             raise PlanError(f"the plan is for {', '.join(self.models)}, not for {', '.join(names)}")
@@ -168,7 +169,7 @@ class Plan:
             raise PlanError(f"the plan runs operators {twice[:5]} more than once")
 
     def to_json(self, graph: KernelGraph | None = None) -> dict[str, Any]:
-        """Plain values; with the graph also each operator's name, for those who read the file."""
+        """Return plain values; with the graph, also each operator's name for readers of the file."""
         stages = [
             [_FileGroup(list(group.cores), [_written(step, graph) for step in group.steps]) for group in stage.groups]
             for stage in self.stages
@@ -180,10 +181,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, found: Any) -> Plan:
-        """The plan that `to_json` wrote.
+        """Return the plan that `to_json` wrote.
 
         Raises:
-            PlanError: something is missing or of the wrong type; says what and where.
+            PlanError: something is missing or of the wrong type; the message names it and its position.
         """
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise PlanError(f'this is no plan of op_profiler: "format" has to be "{FORMAT}"')
@@ -236,7 +237,7 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 _SAME = ("policy", "models", "graph", "device", "processor", "predicted_us", "merged", "split")
-"""Fields of a plan that are the same in its file."""
+"""Fields of a plan that are stored unchanged in its file."""
 
 
 def _written(step: Step, graph: KernelGraph | None) -> _FileStep:
@@ -250,7 +251,7 @@ def _read(step: _FileStep) -> Step:
 
 
 def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
-    """Refuse stages in which an operator could never start.
+    """Reject stages in which an operator could never start.
 
     Raises:
         PlanError: one waits for another that comes later on its cores or in a later stage; names both.
@@ -290,7 +291,7 @@ def _check_stage(number: int, stage: Stage) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file.
+    """Return the plan in a file.
 
     Raises:
         PlanError: the file cannot be read or holds no plan.

@@ -1,10 +1,10 @@
 """Cuts an operator by rows for several cores, so that each core finds its inputs in its own cache.
 
-The parallel loops of TVM's kernels for packed tensors (NCHWc) go over channels and, inside them, over rows. Cut into
-blocks, as TVM does it, each core computes some of the channels, and the next convolution, which needs all of them,
-reads what the others have just written. Cut by rows, each core computes some of the rows in all channels, and reads
-little more than these rows again. Where cores share a cache it makes no difference; where every line has to come from
-another one's, it decides. Weights are the price: each core reads all of them.
+The parallel loops of TVM's kernels for packed tensors (NCHWc) iterate over channels and, inside them, over rows. If
+they are cut into blocks, as TVM does it, each core computes some of the channels, and the next convolution, which needs
+all of them, reads what the other cores have just written. If they are cut by rows, each core computes some of the rows
+in all channels, and later reads hardly more than these rows. If cores share a cache, this makes no difference; if each
+cache line has to come from another cache, it makes a large one. In return, each core reads all weights.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _WHOLE = (0, 0)
 
 
 def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """For each parallel loop of an operator's kernel its parts and the rows that they lie in (`LaneStep.loops`).
+    """Return, for each parallel loop of an operator's kernel, its parts and their number of rows (`LaneStep.loops`).
 
     Args:
-        loops: how many iterations each has. The last writes the output, those before it work on the first input.
+        loops: iterations of each loop. The last loop writes the output, those before it process the first input.
 
     Returns:
         Empty where blocks are as good: an operator that reads more weights than activations, or has no such loops.
@@ -38,7 +38,8 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
 
 
 def for_team(cuts: Iterable[tuple[int, int]], threads: int) -> tuple[tuple[int, int], ...]:
-    """The same cuts in the fewest parts of whole rows that so many threads can share evenly: each part is a call."""
+    """Return the same cuts with the fewest parts of whole rows that this number of threads can share evenly, because
+    each part is a call."""
     return tuple(_shared(parts, rows, threads) for parts, rows in cuts)
 
 

@@ -1,1 +1,1 @@
-"""What runs a plan: lanes on a processor's cores, streams on a GPU, threads over targets."""
+"""Executors of plans: lanes on a processor's cores, streams on a GPU, threads over targets."""

@@ -14,36 +14,39 @@ Inputs = Sequence[dict[str, np.ndarray]]
 
 
 class Executor(Protocol):
-    """Models, loaded to be run by a plan. It is a context and is used from one thread; its end frees all it holds."""
+    """Models, loaded to be run by a plan. It is a context manager for one thread; its end frees everything."""
 
     def __enter__(self) -> Executor: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def run(self) -> None:
-        """All models once.
+        """Run all models once.
 
         Raises:
             MeasureError: a kernel failed; names it. What was to run after it was left out, and nothing runs on.
         """
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
-        """From the next run on call these functions for the nodes that are named, and for the others their own."""
+        """From the next run on, call these functions for the given nodes, and their own functions for the others."""
 
     def outputs(self) -> list[np.ndarray]:
-        """Of the last run, model after model."""
+        """Return the outputs of the last run, model after model."""
 
     def timeline_us(self) -> np.ndarray:
-        """Start and end of every operator, from the first start; shape (nodes, 2). Run before."""
+        """Return start and end of every operator, from the first start; shape (nodes, 2). Call `run` before."""
 
     def bound_to(self) -> dict[int, int | None]:
-        """For every core of the plan the one that its kernels are bound to, as the system tells; None: to none."""
+        """Return, for every core of the plan, the core to which its kernels are bound, as the system reports it; None:
+        not bound."""
 
     def not_recorded(self) -> str | None:
-        """Why the kernels of the last run were launched one by one; None where they are not launched, or all as one."""
+        """Return why the kernels of the last run were launched one by one; None without launches, or if all were
+        launched as one."""
 
     def ran_on(self) -> np.ndarray:
-        """The core that every operator of the last run had; shape (nodes,)."""
+        """Return the core of every operator in the last run; shape (nodes,)."""
 
     def threads_used(self) -> np.ndarray:
-        """How many threads every operator of the last run had, which may be fewer than planned; shape (nodes,)."""
+        """Return the effective thread count of every operator in the last run, which may be lower than planned; shape
+        (nodes,)."""

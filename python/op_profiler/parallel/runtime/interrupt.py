@@ -1,7 +1,7 @@
 """Ctrl-C while native code runs.
 
-Python acts on a signal when the main thread runs Python again, which it never does where a kernel does not return. But
-the signal's number is written to a file at once, and other threads run on.
+Python handles a signal when the main thread runs Python code again, which never happens if a kernel does not return.
+But the signal's number is written to a file descriptor at once, and other threads continue to run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ _PATIENCE_SECONDS = 2.0
 
 @contextlib.contextmanager
 def ended_by_interrupt() -> Iterator[None]:
-    """End the process, with exit code 130, if this block has not ended two seconds after a Ctrl-C. Before that Ctrl-C
-    does what it always does: `KeyboardInterrupt`. For the main thread; in any other this does nothing.
-    """
+    """End the process with exit code 130 if this block has not ended two seconds after a Ctrl-C. Until then, Ctrl-C
+    raises `KeyboardInterrupt` as usual. Works in the main thread; in other threads this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

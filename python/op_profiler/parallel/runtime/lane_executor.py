@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 
 class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
-    """Models, loaded to be run by a plan. Use it as a context, from one thread: its end ends all lanes.
+    """Models, loaded to be run by a plan on cores. Use it as a context manager from one thread; its end stops all
+    lanes.
 
     Args:
-        graph: of `compiled`.
-        compiled: made by `on_lanes`.
+        graph: graph of `compiled`.
+        compiled: models compiled by `on_lanes`.
         plan: checked against the graph (`Plan.check`).
-        inputs: of each model, one array per input.
+        inputs: inputs of each model, one array per input.
 
     Raises:
         MeasureError: this system cannot run plans.
@@ -59,7 +60,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         self._lanes.__exit__()
 
     def run(self) -> None:
-        """All models once.
+        """Run all models once.
 
         Raises:
             MeasureError: a kernel failed; names it. What was to run after it was left out, and no thread waits on.
@@ -67,7 +68,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         self._lanes.run()
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
-        """From the next run on call these functions for the nodes that are named, and for the others their own."""
+        """From the next run on, call these functions for the given nodes, and their own functions for the others."""
         for lane, entries in enumerate(self._programme.lanes):
             for place, entry in enumerate(entries):
                 own = self._kernels[entry.node]
@@ -78,11 +79,11 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
                 self._lanes.replace(lane, place, call, same_loops=function is None)
 
     def outputs(self) -> list[np.ndarray]:
-        """Of the last run, model after model."""
+        """Return the outputs of the last run, model after model."""
         return [array for model in self._models for array in model.output_arrays()]
 
     def timeline_us(self) -> np.ndarray:
-        """Start and end of every operator of the last run, from the first start; shape (nodes, 2)."""
+        """Return start and end of every operator in the last run, from the first start; shape (nodes, 2)."""
         found = np.full((sum(len(model.kernels) for model in self._models), 2), np.nan)
         for lane, times in zip(self._programme.lanes, self._lanes.times_us(), strict=True):
             for entry, span in zip(lane, times, strict=True):
@@ -90,19 +91,21 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         return found - np.nanmin(found)
 
     def bound_to(self) -> dict[int, int | None]:
-        """For every core of the plan the one that its lane is bound to, as the system tells; None: to none."""
+        """Return, for every core of the plan, the core to which its lane is bound, as the system reports it; None: not
+        bound."""
         return dict(zip(self._programme.cores, self._lanes.bound_to(), strict=True))
 
     def not_recorded(self) -> None:
-        """Nothing is launched."""
+        """Return None: nothing is launched."""
         return
 
     def ran_on(self) -> np.ndarray:
-        """The core on which every operator of the last run ended, as the system tells; shape (nodes,)."""
+        """Return the core on which every operator of the last run ended, as the system reports it; shape (nodes,)."""
         return self._by_node(self._lanes.cores())
 
     def threads_used(self) -> np.ndarray:
-        """How many lanes had a part in every operator of the last run: one where no loop was split; shape (nodes,)."""
+        """Return the number of lanes that ran a part of every operator in the last run: one if no loop was split; shape
+        (nodes,)."""
         return self._by_node(self._lanes.threads())
 
     def _by_node(self, by_lane: Sequence[np.ndarray]) -> np.ndarray:
@@ -113,10 +116,10 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
 
 
 def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
-    """The same kernels, as a shared library whose parallel loops run on lanes in place of TVM's thread pool.
+    """Return the same kernels as a shared library whose parallel loops run on lanes instead of TVM's thread pool.
 
     Args:
-        folder: for the library; may be deleted once this has returned.
+        folder: folder for the library; it may be deleted afterwards.
 
     Raises:
         MeasureError: there is no C compiler, or it fails.
@@ -128,7 +131,8 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
 
 
 def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
-    """For each node those that have ended before it starts in every run of the plan, as the bits of a number."""
+    """Return, for each node, the nodes that have ended before it starts in every run of the plan, as the bits of an
+    integer."""
     found = [0] * len(graph)
     last_on: dict[int, int] = {}
     for step, group in plan.steps:
@@ -143,7 +147,8 @@ def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
 def load_side_by_side(
     graph: KernelGraph, compiled: Sequence[CompiledModel], before: list[int], device: RuntimeDevice, inputs: Inputs
 ) -> list[Bound]:
-    """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""
+    """Load models over storage in which their kernels can run side by side; `before` is the result of
+    `happens_before`."""
     on_processor = device == load_tvm().cpu()
     loaded = []
     for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
@@ -169,14 +174,14 @@ class _Entry:
 
 
 class Programme:
-    """What each lane does. There is one for each core; the one of a group's first core calls the group's kernels.
+    """The work of each lane. There is one lane per core; the lane of a group's first core calls the group's kernels.
 
-    What the plan does not hold counts as there.
+    Nodes that are not in the plan count as done.
 
     Attributes:
-        cores: of each lane.
-        lanes: what each of them does, in order.
-        signals: how many signals between lanes there are.
+        cores: core of each lane.
+        lanes: steps of each lane, in order.
+        signals: number of signals between lanes.
     """
 
     cores: tuple[int, ...]
@@ -208,7 +213,7 @@ class Programme:
 
 
 def lane_tables(programme: Programme, kernels: Sequence[BoundKernel]) -> list[list[LaneStep]]:
-    """A programme with the calls of its nodes, for `Lanes`."""
+    """Return a programme with the calls of its nodes, for `Lanes`."""
     return [
         [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates, entry.loops) for entry in lane]
         for lane in programme.lanes

@@ -1,9 +1,9 @@
-"""Lanes: one thread a core, each walking through its part of a plan in native code.
+"""Lanes: one thread per core, each of which walks through its part of a plan in native code.
 
-Between two kernels there is no Python. The native side, lanes.c, is compiled once for this machine; it also stands in
-for TVM's thread pool, so that a kernel with several threads runs on the lanes of its cores. TVM's own pools belong to
-the threads that call kernels: with one for each lane, several threads would want the same core, and changing the number
-of threads between two operators takes longer than a small operator.
+No Python code runs between two kernels. The native code, lanes.c, is compiled once for this machine. It also replaces
+TVM's thread pool, so that a kernel with several threads runs on the lanes of its cores. TVM's own pools belong to the
+threads that call kernels: with one pool per lane, several threads would compete for a core, and changing the number of
+threads between two operators would take longer than a small operator.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class LaneStep:
     """One call of a kernel.
 
     Attributes:
-        waits: numbers of the signals that must have come; each signal has one step that waits for it.
-        posts: numbers of the signals that are given afterwards.
-        mates: numbers of the lanes that take parts of the kernel; nothing else may occupy them meanwhile.
-        loops: for each parallel loop of the kernel how many parts it is cut into and how many rows these lie in, so
-            that every lane gets neighbouring rows; (0, 0), as where there is no entry: a block for every lane.
+        waits: numbers of the signals that it waits for; each signal has one waiting step.
+        posts: numbers of the signals that are sent afterwards.
+        mates: numbers of the lanes that run parts of the kernel; they must be idle meanwhile.
+        loops: for each parallel loop of the kernel, the number of its parts and the number of rows that they form, so
+            that every lane gets neighbouring rows; (0, 0), or no entry: one block per lane.
     """
 
     call: BoundKernel
@@ -52,12 +52,12 @@ class LaneStep:
 
 
 class Lanes(contextlib.AbstractContextManager["Lanes"]):
-    """Runs tables side by side, the first in the calling thread. At the end of the context the threads are gone.
+    """Runs tables side by side, the first one in the calling thread. The threads end with the context.
 
     Args:
-        cores: one a lane; its thread is bound to it.
-        tables: the steps of each lane, perhaps none.
-        signals: how many there are.
+        cores: one core per lane; its thread is bound to it.
+        tables: steps of each lane; may be empty.
+        signals: number of signals.
 
     Raises:
         MeasureError: there is no C compiler, or not the threads.
@@ -90,10 +90,10 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         self._handle = None
 
     def run(self) -> None:
-        """Every table once.
+        """Run every table once.
 
         Raises:
-            MeasureError: a step failed, and those after it were left out; names it and tells what TVM said.
+            MeasureError: a step failed, and those after it were left out; the message names it and has TVM's error.
         """
         if self._library.lanes_run(self._handle):
             raise MeasureError("; ".join(self._failures()) or "a lane failed")
@@ -107,19 +107,22 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         self._tables[lane].replace(step, call, same_loops)
 
     def times_us(self) -> list[np.ndarray]:
-        """For each lane start and end of every step of the last run, shape (steps, 2), on the monotonic clock."""
+        """Return, for each lane, start and end of every step of the last run, shape (steps, 2), on the monotonic
+        clock."""
         return [table.steps[:, _TIMES : _TIMES + 2] / 1e3 for table in self._tables]
 
     def cores(self) -> list[np.ndarray]:
-        """For each lane the core on which every step of the last run ended, shape (steps,), as the system tells."""
+        """Return, for each lane, the core on which every step of the last run ended, shape (steps,), as the system
+        reports it."""
         return [table.steps[:, _CPU].copy() for table in self._tables]
 
     def threads(self) -> list[np.ndarray]:
-        """For each lane how many lanes had a part in every step of the last run, shape (steps,)."""
+        """Return, for each lane, the number of lanes that ran a part of every step of the last run, shape (steps,)."""
         return [table.steps[:, _THREADS].copy() for table in self._tables]
 
     def bound_to(self) -> list[int | None]:
-        """The core that each lane may run on, as the system tells after a run; None where it may run on several."""
+        """Return the core that each lane may run on, as the system reports it after a run; None if it may run on
+        several."""
         found = [int(self._library.lanes_core(self._handle, lane)) for lane in range(len(self._tables))]
         return [core if core >= 0 else None for core in found]
 
@@ -179,7 +182,7 @@ class _Table:
 
 @functools.cache
 def native_library() -> ctypes.CDLL:
-    """lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
+    """Return lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
 
     Raises:
         MeasureError: there is no C compiler, or it fails.
@@ -202,9 +205,9 @@ def native_library() -> ctypes.CDLL:
 
 
 def run_on_lanes(kernels: Path) -> None:
-    """Let the kernels of a shared library that TVM exported, and has loaded, split their loops over lanes.
+    """Make the kernels of a shared library that TVM exported and loaded split their loops over lanes.
 
-    Such a library calls the runtime through variables that TVM sets when it loads it; this one is set anew.
+    Such a library calls the runtime through pointers that TVM sets when it loads the library; one of them is replaced.
     """
     library = ctypes.CDLL(str(kernels))
     try:

@@ -1,8 +1,8 @@
-"""Memory of models on lanes: all tensors in one piece, on large pages where the system has them.
+"""Memory of models on lanes: all tensors in one block, on large pages if the system has them.
 
-A core finds an address through a table of pages, of which it remembers some thousands. Pages of 2 MiB in place of 4 KiB
-cover all tensors of a model with a few entries; inside a virtual machine, where looking one up takes two tables, small
-models gain some percent. Linux gives large pages to memory that asks for them (``madvise``, transparent huge pages).
+A core translates addresses by a page table, of which it caches some thousand entries. With pages of 2 MiB instead of
+4 KiB, a few entries cover all tensors of a model; in a virtual machine, where each look-up goes through two tables,
+small models become a few percent faster. Linux provides large pages on request (``madvise``, transparent huge pages).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LINE = 64  # of a cache; what TVM aligns its own tensors to
 
 
 def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Mapping[str, np.ndarray]) -> Bound:
-    """Bind every kernel to tensors in memory of its own; weights that kernels only read stay where they are.
+    """Bind every kernel to tensors in separate memory; weights that kernels only read stay where they are.
 
     Args:
-        compiled: for this machine's processor.
-        blocks: of every tensor the number of the piece of memory that it lies in.
+        compiled: a model compiled for this machine's processor.
+        blocks: number of the memory block of every tensor.
         inputs: one array per input of the model.
     """
     compiler = compiler_in_use()

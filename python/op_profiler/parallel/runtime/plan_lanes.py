@@ -20,9 +20,9 @@ class PlanLanes(abc.ABC):
     """Lanes of one kind. It has no state.
 
     Attributes:
-        lane: what one of them is called.
-        option: of the command line, that says how many a plan may use.
-        only_measured: plans are made from measured costs alone, no operator is tuned for them, and no co-run is stored.
+        lane: name of one lane.
+        option: command-line option for the number of lanes that a plan may use.
+        only_measured: plans use measured costs only, no operator is tuned for them, and no co-run is stored.
     """
 
     lane: ClassVar[str]
@@ -32,11 +32,11 @@ class PlanLanes(abc.ABC):
     @property
     @abc.abstractmethod
     def usual_count(self) -> int:
-        """How many a plan may use where the user does not say."""
+        """Return the default number of lanes of a plan."""
 
     @abc.abstractmethod
     def first(self, count: int) -> tuple[int, ...]:
-        """The numbers of so many of them.
+        """Return the numbers of the first `count` lanes.
 
         Raises:
             UsageError: there are fewer.
@@ -44,10 +44,10 @@ class PlanLanes(abc.ABC):
 
     @abc.abstractmethod
     def thread_counts(self, count: int) -> tuple[int, ...]:
-        """How many lanes an operator may have, of so many, rising."""
+        """Return the possible numbers of lanes of an operator, in ascending order."""
 
     def check(self) -> None:
-        """Say what is missing to run plans, before minutes of building.
+        """Check before a long build that plans can be run here.
 
         Raises:
             OpProfilerError: something is.
@@ -55,20 +55,20 @@ class PlanLanes(abc.ABC):
         return
 
     def prepared(self, compiled: Sequence[CompiledModel]) -> tuple[CompiledModel, ...]:
-        """Models, ready for `executor`; those that are one stay one."""
+        """Prepare models for `executor`; models that are the same object stay the same."""
         return tuple(compiled)
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:
-        """A model that was `prepared` once more, so that both can run side by side."""
+        """Copy a `prepared` model, so that both can run side by side."""
         return compiled
 
     @abc.abstractmethod
     def executor(
         self, graph: KernelGraph, compiled: Sequence[CompiledModel], plan: Plan, device: RuntimeDevice, inputs: Inputs
     ) -> Executor:
-        """What runs a plan for models that were `prepared`.
+        """Return an executor of a plan for `prepared` models.
 
         Args:
             device: `tvm.runtime.Device`.
-            inputs: of each model, by name.
+            inputs: inputs of each model, by name.
         """

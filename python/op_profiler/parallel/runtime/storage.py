@@ -1,8 +1,8 @@
 """Memory for kernels that run side by side.
 
-The compiler plans storage for one kernel at a time: a tensor takes the place of one that nobody reads any more *by
-then*. Where others run beside it, "by then" has no meaning, so storage is planned anew: a tensor takes the place of
-another only where its writer is certain to start after the writer and every reader of the other have ended.
+The compiler's storage plan is for one kernel at a time: a tensor reuses the memory of a tensor that no *later* kernel
+reads. If kernels run side by side, there is no such order, so storage is planned again: a tensor reuses the memory of
+another only if its writer certainly starts after the writer and all readers of the other one have ended.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class _Tensor:
 
 
 def plan_storage(compiled: CompiledModel, before: Sequence[int]) -> list[int]:
-    """The number of the piece of memory that each tensor of a model is to lie in (`Compiler.bind`).
+    """Return the number of the memory block of each tensor of a model (`Compiler.bind`).
 
     Args:
-        before: for each kernel, in execution order, those that are certain to have ended before it starts, as the bits
-            of a number.
+        before: for each kernel in execution order, the kernels that have certainly ended before it starts, as the bits
+            of an integer.
     """
     tensors = _tensors(compiled)
     blocks: list[_Block] = []

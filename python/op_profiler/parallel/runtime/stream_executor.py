@@ -1,8 +1,8 @@
-"""The executor of plans on a GPU, whose plan lanes are streams.
+"""The executor of plans on a GPU, whose lanes are streams.
 
 One thread launches the kernels. Kernels of one stream run one after the other; the GPU runs kernels of different
-streams side by side where it has room, and an event precedes each operator that waits for another stream. The launches
-of a run are recorded once as a CUDA graph and launched as a whole, so small kernels do not wait for their launches.
+streams side by side if it has room, and an event precedes each operator that waits for another stream. The launches of
+a run are recorded once as a CUDA graph and launched as a whole, so small kernels do not wait for their launches.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ if TYPE_CHECKING:
 
 
 class StreamEvents(Protocol):
-    """Marks between what was launched; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
+    """Events on streams; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
 
     def record(self, number: int, stream: int) -> None:
-        """Put a mark behind what was launched so far on a stream."""
+        """Record an event after everything launched so far on a stream."""
 
     def wait(self, number: int, stream: int) -> None:
-        """Let what is launched on a stream from now on wait for a mark."""
+        """Make later launches on a stream wait for an event."""
 
     def between_us(self, first: int, last: int) -> float:
-        """Microseconds from one mark to another on the device's clock."""
+        """Return the microseconds between two events by the device's clock."""
 
 
 class StreamGraph(Protocol):
-    """Launches that were recorded; `op_profiler.targets.cuda.stream_lanes.CudaGraph` on a GPU."""
+    """Recorded launches; `op_profiler.targets.cuda.stream_lanes.CudaGraph` on a GPU."""
 
     def recording(self) -> contextlib.AbstractContextManager[None]:
-        """What is launched in the block is recorded, and does not run."""
+        """Record the launches in the block without running them."""
 
     def launch(self) -> None:
-        """All of it."""
+        """Launch the whole graph."""
 
     def free(self) -> None:
-        """The last call."""
+        """Free the graph; the last call."""
 
 
 class StreamGraphs(Protocol):
-    """Makes graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
+    """Creates graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
 
     def on(self, stream: int) -> StreamGraph:
-        """A new one, whose first stream this is."""
+        """Return a new graph whose first stream this is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,15 +76,15 @@ class _StreamLaunch:
 
 
 class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
-    """Models, loaded to be run by a plan on streams; offers what `PlanExecutor` does, from one thread.
+    """Models, loaded to be run by a plan on streams; has the methods of `PlanExecutor`, for one thread.
 
     Args:
-        graph: of `compiled`.
+        graph: graph of `compiled`.
         compiled: built for the device.
         plan: checked against the graph (`Plan.check`); every step has one thread.
         device: `tvm.runtime.Device`.
-        inputs: of each model, one array per input.
-        events, graphs: of the device.
+        inputs: inputs of each model, one array per input.
+        events, graphs: events and graphs of the device.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._streams = []
 
     def run(self) -> None:
-        """All models once; returns when the device has done everything.
+        """Run all models once; return when the device has finished.
 
         Raises:
-            MeasureError: a kernel could not be launched (named), or failed on the device, which does not tell its name.
+            MeasureError: a kernel could not be launched (named), or failed on the device, without its name.
         """
         if self._graph is not None:
             self._graph.launch()
@@ -147,9 +147,9 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._record()
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
-        """From the next run on call these functions for the nodes that are named, and for the others their own.
+        """From the next run on, call these functions for the given nodes, and their own functions for the others.
 
-        Where functions that use temporary memory are to run beside others, their steps have to name a schedule.
+        If functions with temporary memory are to run beside others, their steps must name a schedule.
         """
         self._forget()
         compiler = compiler_in_use()
@@ -160,14 +160,14 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._launches[place] = dataclasses.replace(launch, kernel=kernel)
 
     def outputs(self) -> list[np.ndarray]:
-        """Of the last run, model after model."""
+        """Return the outputs of the last run, model after model."""
         return [array for model in self._models for array in model.output_arrays()]
 
     def timeline_us(self) -> np.ndarray:
-        """Start and end of every operator in one more run, from the first start; shape (nodes, 2).
+        """Return start and end of every operator in one more run, from the first start; shape (nodes, 2).
 
-        The times are those of events before and after each kernel on its stream: where the GPU is faster than the
-        thread that launches, a kernel's time holds the wait for its launch. The events cost a little time themselves.
+        The times are those of events before and after each kernel on its stream: if the GPU is faster than the
+        launching thread, a kernel's time includes the wait for its launch. The events themselves add a little time.
         """
         self._run(marks=True)
         origin = self._mark(self._launches[0].node)
@@ -178,22 +178,22 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return found - found.min()
 
     def ran_on(self) -> np.ndarray:
-        """The stream of every operator; shape (nodes,)."""
+        """Return the stream of every operator; shape (nodes,)."""
         found = np.zeros(len(self._launches), dtype=np.int64)
         for launch in self._launches:
             found[launch.node] = self._cores[launch.lane]
         return found
 
     def threads_used(self) -> np.ndarray:
-        """One host thread launches every operator; shape (nodes,)."""
+        """Return one host thread for every operator; shape (nodes,)."""
         return np.ones(len(self._launches), dtype=np.int64)
 
     def bound_to(self) -> dict[int, int | None]:
-        """Every stream of the plan; a device takes a kernel to no other."""
+        """Return every stream of the plan; kernels stay on their stream."""
         return {stream: stream for stream in self._cores}
 
     def not_recorded(self) -> str | None:
-        """Why there is no graph of them; None before the first run too."""
+        """Return why the launches are not recorded as a graph; None also before the first run."""
         return self._not_recorded
 
     def _mark(self, node: int) -> int:
@@ -259,8 +259,8 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
 
 
 def one_of_each_in_turn(plan: Plan) -> Plan:
-    """The same order on each stream, with the groups of a stage launched in turn: no stream waits for the launches of
-    all that another one does."""
+    """Return the same order on each stream, with the groups of a stage launched in turn, so that no stream waits until
+    another one's launches are complete."""
     stages = tuple(
         Stage(tuple(Group((step,), group.cores) for group, step in zip(stage.groups, row) if step is not None))
         for stage in plan.stages
@@ -270,12 +270,14 @@ def one_of_each_in_turn(plan: Plan) -> Plan:
 
 
 def temporaries_in_turn(graph: KernelGraph, plan: Plan, compiled: Sequence[CompiledModel]) -> KernelGraph:
-    """The graph, in which an operator that uses temporary memory also waits for the one before it in the plan.
+    """Return the graph with further dependences: an operator with temporary memory also waits for the one before it in
+    the plan.
 
-    TVM gives temporary memory for the time of a call, and the next call gets the same. On one stream that is well; on
-    two, both would use it at once, since a call returns before its kernels have run. An operator of a single kernel has
-    no use for it: it is what one kernel of an operator hands to the next (and what libraries take, whose kernels are
-    not seen here). What another schedule makes of an operator is not known.
+    TVM allocates temporary memory for the duration of a call, and the next call gets the same memory. On one stream
+    this is safe; on two streams both would use it at once, because a call returns before its kernels have run. An
+    operator with a single kernel needs none: temporary memory passes data from one kernel of an operator to the next
+    (and libraries use it, whose kernels are not visible here). The kernels of an operator under another schedule are
+    not known.
     """
     kernels = [len(one.launches.get(call.label, ())) for one in compiled for call in one.calls]
     nodes = list(graph.nodes)

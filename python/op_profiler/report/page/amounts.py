@@ -7,13 +7,13 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def time_text(us: float) -> str:
-    """Three digits and the unit that fits: ``27.3 ms``."""
+    """Return a time with three digits and a suitable unit: ``27.3 ms``."""
     unit, scale = next(((u, s) for u, s in _TIMES if abs(us) >= s), _TIMES[-1])
     return f"{_three_digits(us / scale)} {unit}"
 
 
 def size_text(count: float) -> str:
-    """A size with a binary prefix."""
+    """Return a size with a binary prefix."""
     power = 0
     while abs(count) >= 1024 and power < len(_SIZES) - 1:
         count /= 1024
@@ -22,19 +22,19 @@ def size_text(count: float) -> str:
 
 
 def rate_text(per_us: float, unit: str) -> str:
-    """A rate a microsecond as one a second: FLOP and bytes."""
+    """Return a rate per microsecond (FLOP or bytes) as a rate per second."""
     scale, prefix = (1e6, "T") if per_us >= 1e6 else (1e3, "G") if per_us >= 1e3 else (1.0, "M")
     return f"{_three_digits(per_us / scale)} {prefix}{unit}/s"
 
 
 def amount_text(count: float, unit: str) -> str:
-    """An amount with a decimal prefix."""
+    """Return an amount with a decimal prefix."""
     scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if count >= s), (1.0, ""))
     return f"{_three_digits(count / scale)} {prefix}{unit}"
 
 
 def several(count: int, what: str) -> str:
-    """``1 call`` and ``2 calls``."""
+    """Return a count with its noun: ``1 call``, ``2 calls``."""
     return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def comparison_part(found: Comparison) -> ComparisonPart:
-    """All rows; the whole model first, then what takes most of the time."""
+    """Return all rows; whole models first, then operators by their time."""
     runs = [
         ComparedRun(title=run.title, between=between(run), warnings=list(run.warnings), only=only_one_side(run))
         for run in found.runs

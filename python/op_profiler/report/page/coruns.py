@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def corun_part(result: CorunResult) -> CorunPart:
-    """The plan that was timed beside sequential."""
+    """Return the plan that was timed next to sequential execution."""
     plan, timed = result.compared, result.timed
     sequential_us, plan_us = (float(us) for us in timed.median_us[:2])
     not_compared = timed.not_compared(1)
@@ -54,7 +54,7 @@ def corun_part(result: CorunResult) -> CorunPart:
 
 
 def _bars(result: CorunResult) -> list[Bar]:
-    """Of one run of the plan."""
+    """Return the bars of one run of the plan."""
     graph = result.compared_graph
     bars = []
     for number, stage in enumerate(result.compared.stages):
@@ -78,7 +78,7 @@ def _bars(result: CorunResult) -> list[Bar]:
 
 
 def _sequential(result: CorunResult) -> list[Bar]:
-    """One operator after the other on all lanes of the plan."""
+    """Return the bars of sequential execution on all lanes of the plan."""
     ends = np.cumsum(np.nan_to_num(result.compared_run.sequential_us))
     lanes = list(result.compared.cores)
     return [

@@ -1,6 +1,7 @@
-"""A page of a report in a few kilobytes of JSON, for assistants and scripts: what it says first, and what matters most.
+"""A summary of a report page in a few kilobytes of JSON, for assistants and scripts: the verdict, and the most
+important results.
 
-`docs/tutorials/report.md` describes the fields. Times are in microseconds of one call, shares from 0 to 1.
+`docs/tutorials/report.md` describes the fields. Times are microseconds of one call, shares are from 0 to 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ _MOST_OPERATORS = 20
 
 
 def digest(report: Report) -> dict[str, Any]:
-    """Plain values: of each model the verdict, its warnings, its runs and the operators that take most of the time."""
+    """Return plain values: for each model the verdict, its warnings, its runs and the operators that take most of the
+    time."""
     return {
         "made_at": report.made_at,
         "version": report.version,
@@ -92,7 +94,7 @@ def _operator(
 
 
 def _of_peak(operator: OperatorPart, us: float, roofline: RooflinePart | None) -> dict[str, float | None]:
-    """Shares of the peaks of arithmetic and of memory."""
+    """Return the shares of the peaks of arithmetic and of memory."""
     if roofline is None or not us:
         return {"of_peak_arithmetic": None, "of_peak_memory": None}
     memory = next(roof for roof in roofline.roofs if roof.level == "memory")

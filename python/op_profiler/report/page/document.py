@@ -1,7 +1,7 @@
-"""The data of a report page, plain and typed, which is the JSON inside the page.
+"""The data of a report page as plain, typed values, which become the JSON inside the page.
 
-Times are in microseconds, rates in FLOP and bytes a microsecond. None is what is not known; the page says so. Thread
-counts are keys as text, since JSON has no others.
+Times are in microseconds, rates in FLOP and bytes per microsecond. None is an unknown value; the page shows a note for
+it. Thread counts are keys as text, because JSON has no other keys.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from op_profiler.report.page.several_models import Analysis, ComparisonPart, Cor
 
 
 class Time(Part):
-    """Of an operator or a model at one thread count; see `op_profiler.measure.measurement.Measurement`.
+    """Times of an operator or a model at one thread count; see `op_profiler.measure.measurement.Measurement`.
 
     Attributes:
-        disturbed_by: what else disturbed the rounds.
-        quiet_share: share of the rounds that are quiet, 0 to 1; the median is of them.
+        disturbed_by: disturbances of the rounds other than background load.
+        quiet_share: share of the rounds that are quiet, 0 to 1; the median uses only these.
         discarded_share: share of the rounds that were disturbed, discarded and repeated, 0 to 1.
-        rounds_us: of each round, the mean over its calls.
-        counted: events of one call by name, or shares of a GPU's peaks; `not_counted`: why others were not. Both empty
-            where nobody asked.
+        rounds_us: mean over the calls of each round.
+        counted: events of one call by name, or shares of a GPU's peaks; `not_counted`: why others are missing. Both are
+            empty if no counters were requested.
     """
 
     median_us: float | None = None
@@ -47,10 +47,10 @@ class RunPart(Part):
     """The whole model at one thread count.
 
     Attributes:
-        sum_us: of its operators, each as often as it is called; None where one has no time.
+        sum_us: sum over its operators and their calls; None if an operator has no time.
         remark: why the whole model and the sum cannot be compared.
-        missing: operators that are not in the sum.
-        one_run_us: of one round, the time of each call by its position; None for those without.
+        missing: operators that are missing from the sum.
+        one_run_us: time of each call in one round, by position; None for calls without a time.
     """
 
     threads: int
@@ -68,9 +68,9 @@ class LoopPart(Part):
     """One loop of a kernel.
 
     Attributes:
-        depth: loops around it.
-        kind: serial, parallel, vectorized, unrolled, or the axis of a GPU that it is bound to.
-        body: what it computes, where no further loop is inside.
+        depth: number of loops around it.
+        kind: serial, parallel, vectorized, unrolled, or the axis of a GPU to which it is bound.
+        body: what it computes, if there is no loop inside.
     """
 
     depth: int
@@ -81,7 +81,7 @@ class LoopPart(Part):
 
 
 class SchedulePart(Part):
-    """Template, knobs, and what they do to the loops."""
+    """Template, knobs, and their effect on the loops."""
 
     template: str
     origin: str
@@ -90,12 +90,12 @@ class SchedulePart(Part):
 
 
 class Alone(Part):
-    """An operator called outside its model, with hot or cold caches; or the vendor's kernel for its heavy op.
+    """An operator called in isolation, with hot or cold caches; or the vendor's kernel for its heavy op.
 
     Attributes:
-        what: the state of the caches, or the vendor's kernel.
-        of_anchor: of the heavy op alone, without what is fused to it.
-        disturbed: by background load, or its rounds lay apart.
+        what: the cache state, or the name of the vendor's kernel.
+        of_anchor: whether only the heavy op was called, without the ops that are fused to it.
+        disturbed: whether it was measured under background load, or its rounds were unsteady.
     """
 
     what: str
@@ -110,7 +110,7 @@ class Alone(Part):
 
 
 class EstimatePart(Part):
-    """Of a predictor, with a 90 % interval, or `low_us` alone, which it takes at least; see
+    """A predictor's estimate with a 90 % interval, or a lower bound `low_us` alone; see
     `op_profiler.prediction.latency.predictor.TIERS`."""
 
     tier: str
@@ -120,14 +120,14 @@ class EstimatePart(Part):
 
 
 class TurnaroundPart(Part):
-    """From which thread count on more do not pay; or why there is no such count."""
+    """The thread count beyond which more threads do not help; or why there is none."""
 
     threads: int | None = None
     reason: str | None = None
 
 
 class Explained(Part):
-    """Why an operator takes what it takes, as ``op-profiler explain`` found last."""
+    """The latest result of ``op-profiler explain`` for an operator."""
 
     at: str
     found: OperatorExplanation
@@ -137,11 +137,11 @@ class OperatorPart(Part):
     """A fused operator of a model.
 
     Attributes:
-        title: what people call it; see `op_profiler.operators.titles.title_of`.
+        title: readable name; see `op_profiler.operators.titles.title_of`.
         calls: positions in the model's call order.
-        layers: of the user's model, of each call, that of the heavy op first; empty where they are not known.
+        layers: layers of the user's model for each call, that of the heavy op first; empty if unknown.
         times, estimates: by thread count.
-        tuning: index in `ModelPart.tunings`; None where its heavy op was not searched for.
+        tuning: index in `ModelPart.tunings`; None if its heavy op was not searched.
     """
 
     key: str
@@ -170,17 +170,17 @@ class OperatorPart(Part):
 
 
 class Roof(Part):
-    """How much a level of the memory gives to so many threads."""
+    """Bandwidth of a level of the memory at a thread count."""
 
     level: str
     bytes_per_us: float
 
 
 class RooflinePart(Part):
-    """Peaks at one thread count, as the probe of the device attained them.
+    """Peaks at one thread count, as the probe of the device measured them.
 
     Attributes:
-        attained_by: the operator whose FLOPs a microsecond `flops_per_us` are, where it attained more than the probe.
+        attained_by: operator whose rate is `flops_per_us`, if it is above the rate of the probe.
     """
 
     threads: int
@@ -190,7 +190,7 @@ class RooflinePart(Part):
 
 
 class TrialPart(Part):
-    """One schedule that a search tried; without a time where it failed."""
+    """One schedule of a search; a failed one has no time."""
 
     template: str
     us: float | None
@@ -203,9 +203,9 @@ class SearchPart(Part):
     """Trials of one heavy op under the same conditions.
 
     Attributes:
-        progress: by template, pairs of the number of the trial and the best time so far.
+        progress: by template, pairs of the number of a trial and the best time so far.
         best: the fastest trials.
-        default_us, best_us: of the compiler's own template and of the best finalist, measured in turns at the end.
+        default_us, best_us: times of the compiler's own template and of the best finalist, measured in turn at the end.
     """
 
     cache: str
@@ -219,7 +219,7 @@ class SearchPart(Part):
 
 
 class FactorPart(Part):
-    """How the time of trials goes with what a schedule does; ranks within the operator."""
+    """Rank correlation between the time of trials and a property of the schedule; ranks are within an operator."""
 
     name: str
     spearman: float
@@ -228,10 +228,10 @@ class FactorPart(Part):
 
 
 class Tuning(Part):
-    """What is known of the schedules of one heavy op.
+    """Results of searches for one heavy op.
 
     Attributes:
-        operators: keys of the fused operators that hold it.
+        operators: keys of the fused operators that contain it.
     """
 
     key: str
@@ -243,10 +243,10 @@ class Tuning(Part):
 
 
 class Prediction(Part):
-    """Of the whole model at one thread count.
+    """Prediction of the whole model at one thread count.
 
     Attributes:
-        us, low_us, high_us, partial_us, tiers: as of `op_profiler.prediction.latency.network.NetworkPrediction`.
+        us, low_us, high_us, partial_us, tiers: as in `op_profiler.prediction.latency.network.NetworkPrediction`.
     """
 
     threads: int
@@ -259,7 +259,7 @@ class Prediction(Part):
 
 
 class DevicePart(Part):
-    """Where it ran; `facts` are for people to read, name and value."""
+    """Device of a model; `facts` are pairs of name and value for readers."""
 
     key: str
     processor: str
@@ -271,15 +271,15 @@ class ModelPart(Part):
     """One model of the dataset.
 
     Attributes:
-        predicted: whether all times are a predictor's, and nothing was measured.
-        about: which run it is, for people to read, name and value.
-        label, compiler, content: of the run, of the code, and of the model with the shapes of its inputs: what is the
-            same on all devices of one model; empty where it is not known.
-        verdict: what came out, in sentences; the first is the most important.
-        warnings: what to know before trusting it: not converged, under load, failed.
-        reads: for each call the calls whose outputs it reads; None where that is not known.
-        unknown: why something is not there, by name of the section; or how to get to know more of it.
-        predictor: whose estimates these are.
+        predicted: whether all times are predictions and nothing was measured.
+        about: facts about the run for readers, pairs of name and value.
+        label, compiler, content: label of the run, compiler of the code, and fingerprint of the model with the shapes
+            of its inputs: equal on all devices of one model; empty if unknown.
+        verdict: results in sentences, the most important first.
+        warnings: limits of the results: no convergence, background load, failures.
+        reads: for each call, the calls whose outputs it reads; None if unknown.
+        unknown: by name of a section, why data is missing, or how to get it.
+        predictor: name of the predictor of the estimates.
     """
 
     key: str
@@ -310,7 +310,7 @@ class ModelPart(Part):
 
 
 class Report(Part):
-    """All of a page."""
+    """All data of a page."""
 
     title: str
     made_at: str

@@ -1,4 +1,4 @@
-"""Stored explanations of operators on a page, or the command that makes them."""
+"""Stored explanations of operators on a page, or the command that creates them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def explained_of(dataset: Dataset, model_key: str) -> dict[str, Explained]:
 
 
 def how_to_explain(model: Model) -> str:
-    """The command that finds it; or why there is none for such a model."""
+    """Return the command that explains a model; or why there is none for it."""
     request = (model.recipe or {}).get("request", {})
     on_processor = model.target.split()[0] == "llvm" and model.executor == "default"
     compiler = request.get("compiler", DEFAULT_COMPILER)

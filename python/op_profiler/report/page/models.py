@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
 
 Measured = Mapping[int, Mapping[str, "StoredMeasurement"]]
-"""Of a model's operators by thread count and workload key."""
+"""Measurements of a model's operators by thread count and workload key."""
 
 Called = Sequence[tuple["Operator", tuple[int, ...]]]
 """Operators with the positions of their calls."""
@@ -49,10 +49,10 @@ _NOT_PROBED = (
 
 
 def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> ModelPart:
-    """Return everything that a dataset has of a model.
+    """Return everything that a dataset contains about a model.
 
     Args:
-        predictor: whose estimates stand beside the times: a name of `PREDICTORS`, or a file.
+        predictor: predictor of the estimates: a name of `PREDICTORS`, or a file.
 
     Raises:
         DatasetError: the dataset cannot be read.
@@ -98,7 +98,7 @@ def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> Mo
 
 @dataclasses.dataclass(frozen=True)
 class _Studies:
-    """What searches and a predictor say of a model."""
+    """Results of searches and of a predictor for a model."""
 
     tunings: list[Tuning]
     vendor: dict[str, list[Alone]]
@@ -107,7 +107,7 @@ class _Studies:
     estimates: Estimates
 
     def added_to(self, parts: Sequence[OperatorPart]) -> list[OperatorPart]:
-        """Operators with what is known of each."""
+        """Return operators with all results about each."""
         number = {key: i for i, tuning in enumerate(self.tunings) for key in tuning.operators}
         return [
             msgspec.structs.replace(
@@ -138,7 +138,7 @@ def _studies(
 
 
 def _unknown(model: Model, rooflines: Sequence[RooflinePart], found: _Studies) -> dict[str, str]:
-    """What stands in the place of a section that has nothing to show."""
+    """Return the notes that replace sections without data."""
     unknown = {} if rooflines else {"roofline": _NOT_PROBED}
     if not found.predictions:
         unknown["prediction"] = found.predictor
@@ -152,7 +152,7 @@ def _unknown(model: Model, rooflines: Sequence[RooflinePart], found: _Studies) -
 
 
 def _cache(dataset: Dataset, model_key: str) -> Cache:
-    """The state of the caches that the model was measured with: as its operators meet it, where that is there."""
+    """Return the cache state of the model's measurements; `model` if it was measured."""
     table = schema.model_timings
     query = select(schema.settings.c.cache).join(table, table.c.settings_key == schema.settings.c.key)
     found = {row["cache"] for row in dataset.rows(query.where(table.c.model_key == model_key))}
@@ -161,7 +161,7 @@ def _cache(dataset: Dataset, model_key: str) -> Cache:
 
 
 def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, StoredTiming]:
-    """Of the whole model by thread count, rising."""
+    """Return the timings of the whole model by ascending thread count."""
     table = schema.model_timings
     query = (
         select(schema.settings.c.threads)
@@ -175,12 +175,12 @@ def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, Stored
 
 
 def content_of(model: Model) -> str:
-    """Fingerprint of a model with the shapes of its inputs, the same on every device; empty where it is not known."""
+    """Return the fingerprint of a model with the shapes of its inputs, the same on every device; empty if unknown."""
     return str(model.recipe["content"]) if model.recipe is not None else ""
 
 
 def _about(model: Model, timings: Mapping[int, StoredTiming]) -> list[tuple[str, str]]:
-    """Which run it is, and of what."""
+    """Return facts about the run and its model."""
     newest = max(timings.values(), key=lambda timing: timing.measured_at, default=None)
     facts = {
         "run": model.label,
@@ -199,7 +199,7 @@ def _device(dataset: Dataset, model: Model, timings: Mapping[int, StoredTiming],
 
 
 def _device_part(device: Device | None, target: str) -> DevicePart:
-    """What people ask of a device."""
+    """Return the facts about a device for readers."""
     if device is None:
         return DevicePart(key="", processor="unknown device", target=target, facts=[])
     caches = {level: getattr(device, f"l{level}_bytes") for level in (1, 2, 3)}
@@ -243,8 +243,8 @@ def _run(
 
 
 def _one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> list[float | None]:
-    """The time of every call in one round: of those in which all operators were timed the one in the middle, else the
-    median of each call. None for calls without a time."""
+    """Return the time of every call in one round: in the median one of the rounds that timed all operators, otherwise
+    the median of each call. None for calls without a time."""
     samples = {key: m.measurement.samples_us for key, m in measured.items() if m.measurement.samples_us}
     calls = sum(len(positions) for _, positions in operators)
     rounds = {len(rows) for rows in samples.values()}
@@ -266,7 +266,7 @@ def _one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> li
 
 
 def _rooflines_of(device: Device) -> list[RooflinePart]:
-    """One a thread count of the probe; empty where there was none."""
+    """Return one roofline per thread count of the probe; empty without a probe."""
     peaks = device.properties.get("peaks") or {}
     caches: dict[str, list[float]] = peaks.get("cache_bytes_per_us") or {}
     return [
@@ -283,7 +283,8 @@ def _rooflines_of(device: Device) -> list[RooflinePart]:
 
 
 def _attained(line: RooflinePart, operators: Sequence[OperatorPart]) -> RooflinePart:
-    """With the rate of an operator as the peak where it attained more; Winograd's do fewer FLOPs than are counted."""
+    """Return the roofline with the rate of an operator as the peak if that is higher; Winograd is left out, because it
+    computes fewer FLOPs than are counted."""
     rates = [
         (one.flops / time.median_us, one.title)
         for one in operators

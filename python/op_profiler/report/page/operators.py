@@ -48,11 +48,11 @@ def operators_of(
     measured: Mapping[int, Mapping[str, StoredMeasurement]],
     device_key: str | None,
 ) -> list[OperatorPart]:
-    """One part an operator, in the order of their first call.
+    """Return one part per operator, in the order of their first call.
 
     Args:
-        measured: in the model, by thread count and workload key.
-        device_key: where.
+        measured: measurements in the model, by thread count and workload key.
+        device_key: key of the device.
     """
     code = _code_of(dataset, model_key)
     layers = dataset.layers_of(model_key)
@@ -79,7 +79,7 @@ def operators_of(
 
 
 def _code_of(dataset: Dataset, model_key: str) -> dict[str, str]:
-    """Of the kernels by workload key, where it is known."""
+    """Return the code of kernels by workload key, if it is known."""
     link = schema.model_operators
     query = select(link.c.operator_key, link.c.code).where(link.c.model_key == model_key, link.c.code.is_not(None))
     return {row["operator_key"]: row["code"] for row in dataset.rows(query)}
@@ -110,7 +110,7 @@ def _part(
 
 
 def operator_part(operator: Operator, positions: tuple[int, ...], **known: Any) -> OperatorPart:
-    """What an operator is, and what is `known` of it: further fields of `OperatorPart`."""
+    """Return the part of an operator; `known`: further fields of `OperatorPart`."""
     return OperatorPart(
         key=operator.key,
         name=short_name(operator.name),
@@ -130,12 +130,12 @@ def operator_part(operator: Operator, positions: tuple[int, ...], **known: Any) 
 
 
 def short_name(name: str) -> str:
-    """A kernel's name without what all of them begin with."""
+    """Return a kernel's name without the common prefix."""
     return name.removeprefix("tvmgen_default_").removeprefix("fused_")
 
 
 def tensor_text(tensor: TensorSpec) -> str:
-    """``float32 1 x 64 x 56 x 56``; a question mark is a size that is known at run time only."""
+    """Return a tensor as ``float32 1 x 64 x 56 x 56``; a question mark is a size known only at run time."""
     return f"{tensor.dtype} " + (" x ".join("?" if d < 0 else str(d) for d in tensor.shape) or "scalar")
 
 
@@ -149,12 +149,12 @@ def _schedule_part(schedule: Schedule) -> SchedulePart:
 
 
 def factors_part(factors: Factors) -> dict[str, Any]:
-    """Those that are known."""
+    """Return the known factors."""
     return {name: value for name, value in dataclasses.asdict(factors).items() if value is not None}
 
 
 def time_part(measurement: Measurement, measured_at: str) -> Time:
-    """Rounds are thinned where there are hundreds."""
+    """Return the times; if there are hundreds of rounds, only some of them."""
     rounds = [statistics.fmean(row) for row in measurement.samples_us]
     counted = {name: getattr(measurement, name) for name in (*EVENT_NAMES, *GPU_SHARE_NAMES)}
     return Time(
@@ -198,7 +198,7 @@ def _alone(row: StoredMeasurement) -> Alone:
 
 
 def _turnaround(rows: Mapping[int, StoredMeasurement]) -> TurnaroundPart | None:
-    """From which thread count on more do not pay; None where it was timed at one count only."""
+    """Return the thread count beyond which more threads do not help; None if only one count was timed."""
     timed = {n: row.measurement for n, row in sorted(rows.items()) if row.measurement.median_us is not None}
     if len(timed) < 2:
         return None
@@ -213,7 +213,7 @@ def _turnaround(rows: Mapping[int, StoredMeasurement]) -> TurnaroundPart | None:
 
 
 def loops_of(code: str) -> list[LoopPart]:
-    """Loops in order, each with how many are around it; empty where the code is none that can be read.
+    """Return loops in order, each with the number of loops around it; empty if the code cannot be parsed.
 
     Args:
         code: TVMScript, which is a subset of Python's grammar.
@@ -247,14 +247,14 @@ def _holds_loop(body: list[ast.stmt]) -> bool:
 
 
 def _text(node: ast.expr | ast.stmt, lines: list[str]) -> str:
-    """What stands in the code, which is ten times as fast as writing the node anew."""
+    """Return the source text of a node, which is ten times as fast as generating it."""
     if node.end_lineno != node.lineno:
         return ast.unparse(node)
     return lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode()
 
 
 def _loops(statement: ast.For, depth: int, lines: list[str]) -> list[LoopPart]:
-    """One, or as many as ``T.grid`` stands for."""
+    """Return one loop, or the loops of a ``T.grid``."""
     call = statement.iter
     assert isinstance(call, ast.Call)
     kind = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -267,7 +267,7 @@ def _loops(statement: ast.For, depth: int, lines: list[str]) -> list[LoopPart]:
 
 
 def _stored(body: list[ast.stmt], lines: list[str]) -> str:
-    """The last store in the innermost loop."""
+    """Return the last store in the innermost loop."""
     stores = [one for one in body if isinstance(one, ast.Assign | ast.AugAssign)]
     text = _text(stores[-1], lines) if stores else ""
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"

@@ -6,4 +6,4 @@ import msgspec
 
 
 class Part(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A piece of a page; what has its default is not written."""
+    """A piece of a page; fields with their default value are not written."""

@@ -68,7 +68,7 @@ def predicted_part(
 
 
 def _rooflines(predictor: OperatorPredictor) -> list[RooflinePart]:
-    """What the predictor's device attains, as it has learned."""
+    """Return the rates that the predictor's device attains, as the predictor learned them."""
     line = predictor.roofline
     return [
         RooflinePart(
@@ -79,7 +79,7 @@ def _rooflines(predictor: OperatorPredictor) -> list[RooflinePart]:
 
 
 def _operators(first: NetworkPrediction, estimates: dict[int, dict[str, EstimatePart]]) -> list[OperatorPart]:
-    """Calls are numbered operator after operator: their order is not known."""
+    """Return the operators. Calls are numbered operator after operator, because their order is unknown."""
     parts, position = [], 0
     for operator, calls in zip(first.network.operators, first.network.calls):
         mine = {str(n): found[operator.key] for n, found in estimates.items()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 
 Estimates = dict[str, dict[str, EstimatePart]]
-"""By workload key and thread count."""
+"""Estimates by workload key and thread count."""
 
 
 def predictions_of(
@@ -29,7 +29,7 @@ def predictions_of(
     operators: Sequence[tuple[Operator, tuple[int, ...]]],
     threads: Sequence[int],
 ) -> tuple[list[Prediction], Estimates]:
-    """Predict a model and its operators, at those thread counts that the predictor has.
+    """Predict a model and its operators at the thread counts that the predictor has.
 
     Raises:
         OpProfilerError: the predictor cannot answer.
@@ -50,12 +50,12 @@ def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | N
     """Return the predictor that ``op-profiler predict`` would use here, and a sentence that names the device of its
     times.
 
-    Where there is no predictor of a kind, the sentence says why.
+    If there is no such predictor, the sentence gives the reason.
 
     Args:
-        name: of a kind of predictor, or a file.
-        target: that the model was built for.
-        device: the processor that the model was measured on, as `DeviceName.processor` has it.
+        name: name of a kind of predictor, or a file.
+        target: target of the model's build.
+        device: processor of the model's measurements, as in `DeviceName.processor`.
 
     Raises:
         OpProfilerError: the file cannot be used.
@@ -80,9 +80,9 @@ def whose_sentence(
     """Return a sentence that names the device whose times a predictor learned.
 
     Args:
-        asked: whether a dataset, a device, a file or a calibration was named; then its device is what the user wants.
-        notes: on how it was made.
-        target: that times are wanted for; None: this processor.
+        asked: whether the user named a dataset, a device, a file or a calibration, and therefore wants its device.
+        notes: notes on how the predictor was made.
+        target: target of the requested times; None: this processor.
     """
     return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked, target), *notes])}."
 

@@ -1,4 +1,4 @@
-"""From the models that a user names to a page: ``op-profiler report``, and ``--report`` of other commands."""
+"""Creates pages from the models that a user names: ``op-profiler report``, and ``--report`` of other commands."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _SAME = ("name", "source", "batch_size", "precision", "executor", "label")
 
 
 def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[Model]:
-    """The models that names stand for, in their order, each once.
+    """Return the models of these names, in their order, each once.
 
     Args:
-        names: of a model, ``source:name``, or the beginning of a key with six digits or more. Where several models have
-            a name, such as another batch, the last one that has times, and the same on every other device. Where none
-            has times, such as after a dry run, the one that was stored last.
+        names: a model's name, ``source:name``, or the beginning of a key with six digits or more. If several models
+            have a name, such as other batch sizes, the latest one with times is chosen, and the same model on every
+            other device. If none has times, as after a dry run, the latest one is chosen.
 
     Raises:
-        UnknownNameError: there is no such model; tells the nearest.
+        UnknownNameError: there is no such model; the message names the most similar.
     """
     found: dict[str, Model] = {}
     for name in names:
@@ -66,7 +66,8 @@ def _chosen_model(dataset: Dataset, name: str) -> Model | None:
 
 
 def _everywhere(dataset: Dataset, model: Model) -> list[Model]:
-    """A model, and behind it the last of the same on every other device, as of `chosen_models`."""
+    """Return a model, followed by the latest collection of the same model on every other device, as in
+    `chosen_models`."""
     here = dataset.find_device(model.device_key or "")
     if here is None:
         return [model]
@@ -89,7 +90,7 @@ def report_of(
     analysis: Analysis | None = None,
     comparison: ComparisonPart | None = None,
 ) -> Report:
-    """A report of models, of what ran side by side, of what decides the latency, and of what changed."""
+    """Return a report of models, co-runs, analyses and comparisons."""
     names = [*(m.title for m in models[:3]), *(c.title for c in coruns), *(["factors"] if analysis else [])]
     names += [f"changes of {comparison.title}"] if comparison else []
     return Report(
@@ -113,11 +114,11 @@ def write_report(path: Path, report: Report) -> None:
 
 
 def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Callable[[str], None]) -> None:
-    """The report of what a command has measured.
+    """Write the report of a command's measurements.
 
     Args:
-        keys: of its models; empty for those that could not be lowered.
-        note: told where there is nothing to report.
+        keys: keys of its models; empty for those that could not be lowered.
+        note: gets a message if there is nothing to report.
 
     Raises:
         OpProfilerError: the file cannot be written.
@@ -130,7 +131,7 @@ def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Ca
 
 
 def model_report(dataset: Dataset, names: Sequence[str], predictor: str = "default") -> Report:
-    """The report of models of a dataset.
+    """Return the report of models of a dataset.
 
     Raises:
         UnknownNameError: there is no such model.

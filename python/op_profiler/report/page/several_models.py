@@ -8,7 +8,7 @@ from op_profiler.report.page.part import Part
 
 
 class Bar(Part):
-    """An operator on the lanes of a plan."""
+    """An operator on a lane of a plan."""
 
     name: str
     model: int
@@ -24,8 +24,8 @@ class CorunPart(Part):
     """Models whose operators ran side by side.
 
     Attributes:
-        bars: of one run of the plan; `sequential`: of one operator after the other.
-        lane: what a lane is: a core or a stream.
+        bars: bars of one run of the plan; `sequential`: bars of sequential execution.
+        lane: meaning of a lane: a core or a stream.
     """
 
     title: str
@@ -41,7 +41,7 @@ class CorunPart(Part):
 
 
 class Relation(Part):
-    """Of latency with one factor; see `op_profiler.analysis.correlations.Correlation`."""
+    """Relation between latency and one factor; see `op_profiler.analysis.correlations.Correlation`."""
 
     anchor: str
     factor: str
@@ -56,7 +56,8 @@ class Relation(Part):
 
 
 class TurnsPart(Part):
-    """How many operators of a kind turn at a value of a factor; without a value, why they do not."""
+    """Number of operators of a kind whose turnaround point is a certain value of a factor; without a value, the reason
+    why they have none."""
 
     factor: str
     anchor: str
@@ -66,10 +67,10 @@ class TurnsPart(Part):
 
 
 class Analysis(Part):
-    """What decides the latency, over a dataset.
+    """Factors that decide the latency, over a dataset.
 
     Attributes:
-        drawn: a sentence where not all measurements are in this.
+        drawn: a sentence if only a random subset of the measurements was used.
     """
 
     relations: list[Relation]
@@ -82,10 +83,10 @@ class ComparedRow(Part):
 
     Attributes:
         model: number of the run in `ComparisonPart.runs`.
-        layer: of its first call; empty where it is not known.
-        change: share of the time before, with its interval; None where there are no two times.
-        real: None where that cannot be told.
-        words: what became of it, and why it might have.
+        layer: layer of its first call; empty if unknown.
+        change: change as a share of the time before, with its interval; None without two times.
+        real: whether the change is real; None if unknown.
+        words: the judgement, and possible reasons.
     """
 
     model: int
@@ -118,7 +119,7 @@ class ComparedRun(Part):
     """Two runs of a model.
 
     Attributes:
-        only: operators that one of them has, in words.
+        only: sentences about operators that only one run has.
     """
 
     title: str
@@ -128,7 +129,7 @@ class ComparedRun(Part):
 
 
 class ComparisonPart(Part):
-    """What ``op-profiler compare`` found."""
+    """Result of ``op-profiler compare``."""
 
     title: str
     verdict: str

@@ -1,8 +1,8 @@
-"""The HTML file around a page's data: styles and scripts inside, no network access.
+"""The HTML file around a page's data, with all styles and scripts and without network access.
 
-Scripts are the ES modules of ``assets/`` as they are, and libraries of others out of ``vendored/``. The data is JSON,
-which no browser runs, and the page's policy (CSP) allows the scripts that were written here and no connection. So
-nothing in a model's names can become a script.
+Scripts are the ES modules of ``assets/`` without a build step, and third-party libraries of ``vendored/``. The data is
+JSON, which no browser executes, and the page's content security policy allows only these scripts and no connection.
+Text in a model's names therefore cannot become a script.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def write_page(path: Path, title: str, document: msgspec.Struct) -> None:
     """Write a page.
 
     Args:
-        title: of the window.
-        document: what the scripts find as their data.
+        title: title of the window.
+        document: data for the scripts.
 
     Raises:
         OpProfilerError: the file cannot be written.
@@ -37,7 +37,7 @@ def write_page(path: Path, title: str, document: msgspec.Struct) -> None:
 
 
 def page(title: str, document: msgspec.Struct) -> str:
-    """The text of a page; see `write_page`."""
+    """Return the text of a page; see `write_page`."""
     modules = {
         f"#{file.name.removesuffix('.js')}": "data:text/javascript;base64,"
         + base64.b64encode(file.read_bytes()).decode()
@@ -71,7 +71,7 @@ def page(title: str, document: msgspec.Struct) -> str:
 
 
 def _embedded(document: msgspec.Struct) -> str:
-    """JSON that cannot end the element that it stands in; numbers that JSON has not are null."""
+    """Return JSON that cannot end its HTML element; numbers that JSON does not have become null."""
     text = msgspec.json.encode(document).decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -81,7 +81,7 @@ def _sha256(text: str) -> str:
 
 
 def _without_map(text: str) -> str:
-    """Without the line that names a file for debuggers, which is not there."""
+    """Remove the line that names a source map, because the map is not included."""
     lines = [line for line in text.splitlines() if "sourceMappingURL=" not in line]
     return "\n".join(lines)
 

@@ -33,7 +33,7 @@ _Place = tuple[str, str, int]  # template, state of the caches, thread count
 def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str) -> dict[str, list[str]]:
     """Return the heavy ops that were measured in isolation on a device, with the fused operators that contain them.
 
-    An operator holds an op that has the same attributes and reads tensors that it reads itself.
+    An operator contains an op if the op has the same attributes and reads tensors that the operator reads itself.
 
     Returns:
         Workload keys of operators by that of the op.
@@ -71,7 +71,7 @@ def tunings_of(
     """Return the searches by heavy op, and the times of the vendor's kernels by the keys of the operators that contain
     the op.
 
-    Of a search, which may have any number of trials, what a page shows of it is held.
+    A search may have any number of trials; only what a page shows of it is kept in memory.
     """
     tunings: list[Tuning] = []
     vendor: dict[str, list[Alone]] = {}
@@ -98,7 +98,7 @@ def tunings_of(
 
 
 def _measured_alone(key: str, device_key: str) -> Select[Any]:
-    """Without the samples, of which a search has thousands."""
+    """Return measurements in isolation without samples, because a search has thousands of them."""
     table = schema.measurements.c
     names = ("key", "median_us", "ci_low_us", "ci_high_us", "foreign_load", "disturbed_by", "error")
     return (
@@ -111,12 +111,12 @@ def _measured_alone(key: str, device_key: str) -> Select[Any]:
 
 
 class _Times:
-    """What a page shows of the times of one op alone, which come oldest first.
+    """What a page shows of the times of one op in isolation; times are added in order of age, the oldest first.
 
     Attributes:
-        finished: what is no trial: the newest of each template, origin and state of the caches.
-        finalists: microseconds, the newest of each template: those of the last search, which ran in turns.
-        searches: one for each state of the caches and thread count that trials met.
+        finished: the latest measurements that are not trials, by template, origin and cache state.
+        finalists: the latest time of each template in microseconds: those of the last search, measured in turn.
+        searches: one search for each cache state and thread count of the trials.
     """
 
     def __init__(self) -> None:
@@ -140,13 +140,14 @@ class _Times:
                 self.finalists[place] = float(row["median_us"])
 
     def factors(self) -> list[FactorPart]:
-        """Of the most trials of one template under the same conditions, the strongest first."""
+        """Return the factors of the most numerous trials of one template under the same conditions, the strongest
+        first."""
         most = max(self._compared.values(), key=lambda one: one.count, default=None)
         return most.factors() if most is not None else []
 
 
 class _SearchRows:
-    """Trials under the same conditions."""
+    """Trials of one search under the same conditions."""
 
     def __init__(self, cache: str, threads: int) -> None:
         self._place = cache, threads
@@ -183,13 +184,13 @@ class _SearchRows:
         )
 
     def _to_its_end(self, template: str) -> list[tuple[int, float]]:
-        """Where the best so far fell, and where the trials of the template end."""
+        """Return the improvements of the best time, and the end of the template's trials."""
         steps, last = self._steps[template], self._last[template]
         return [*steps, (last, steps[-1][1])] if steps and steps[-1][0] != last else steps
 
 
 class _Compared:
-    """Trials of one template under the same conditions, of which `_MOST_COMPARED` are drawn by chance."""
+    """Trials of one template under the same conditions; a random subset of `_MOST_COMPARED` is kept."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -205,7 +206,7 @@ class _Compared:
                 del self._trials[key]
 
     def factors(self) -> list[FactorPart]:
-        """Spearman's correlation of the time with each number that a schedule sets, the strongest first."""
+        """Return Spearman's correlation of the time with each numeric property of a schedule, the strongest first."""
         from scipy.stats import spearmanr
 
         for key in self._draw.rest():
@@ -248,7 +249,7 @@ def _trial(row: Mapping[str, Any]) -> TrialPart:
 
 
 def _numbers(schedule: Schedule) -> dict[str, float]:
-    """What a schedule sets to a number: ``tile.oc``, ``fuse``."""
+    """Return the numeric properties of a schedule: ``tile.oc``, ``fuse``."""
     found: dict[str, float] = {}
     for name, value in factors_part(schedule.factors).items():
         if isinstance(value, dict):

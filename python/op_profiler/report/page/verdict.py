@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def verdict(runs: Sequence[RunPart], operators: Sequence[OperatorPart], rooflines: Sequence[RooflinePart]) -> list[str]:
-    """The most important sentence first."""
+    """Return the sentences, the most important first."""
     timed = [run for run in runs if run.whole.median_us]
     if not timed:
         return ["The whole model has no time." if runs else "Nothing of this model was measured."]
@@ -73,7 +73,7 @@ def _speeds(runs: Sequence[RunPart]) -> str:
 
 
 def _precise(run: RunPart) -> str:
-    """The median with the half width of its interval."""
+    """Return the median with the half width of its interval."""
     whole = run.whole
     assert whole.median_us is not None
     if whole.low_us is None or whole.high_us is None:

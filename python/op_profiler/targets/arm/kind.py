@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class ArmBoard(TargetKind):
-    """A board; options of the target take the place of the usual ones.
+    """A board; the user's options of the target replace the default ones.
 
     Attributes:
-        usual_options: of LLVM.
-        usual_threads: counts to measure at.
+        usual_options: default options for LLVM.
+        usual_threads: default thread counts.
     """
 
     is_board = True
@@ -55,11 +55,11 @@ class ArmBoard(TargetKind):
         self._not_here()
 
     def processor_name(self) -> str:
-        """Return the name of the kind, by which the records of all its boards are kept."""
+        """Return the name of the kind, under which the records of all its boards are stored."""
         return self.name
 
     def lock(self) -> None:
-        """Boards are given to one at a time by their tracker."""
+        """Return None: a tracker gives a board to one process at a time."""
         return
 
     def plan_lanes(self) -> PlanLanes:
@@ -85,7 +85,7 @@ class Pynq(ArmBoard):
 
 
 class ArmCpu(ArmBoard):
-    """A 64-bit ARM unless options say otherwise."""
+    """A 64-bit ARM processor, unless options name another one."""
 
     name = "arm_cpu"
     usual_options = "-mtriple=aarch64-linux-gnu -mattr=+neon"

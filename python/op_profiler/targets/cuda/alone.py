@@ -12,14 +12,14 @@ from op_profiler.targets.cuda.own_kernels import Flush, Spin, own_kernels
 
 
 def alone_us(held: HeldStream, flush: Flush, launch: Callable[[], bool], cache: Cache) -> float:
-    """Microseconds of one call from event to event; NaN where the launch fails.
+    """Return the microseconds of one call from event to event; NaN if the launch fails.
 
     Args:
-        launch: of the kernel, on the default stream.
-        cache: ``hot``, behind another call of it, or ``cold``, behind a flush.
+        launch: launches the kernel on the default stream.
+        cache: ``hot``: after another call of the kernel; ``cold``: after a flush.
 
     Raises:
-        MeasureError: the host does not get to launch it ahead of the GPU.
+        MeasureError: the host cannot launch it ahead of the GPU.
     """
 
     def attempt() -> list[float] | None:
@@ -33,7 +33,7 @@ def alone_us(held: HeldStream, flush: Flush, launch: Callable[[], bool], cache: 
 
 
 class SingleCalls:
-    """Times launches on the default stream, without what the events around them take."""
+    """Times launches on the default stream, without the time that the events add."""
 
     def __init__(self, runtime: RuntimeDevice) -> None:
         events, kernels = Events(), own_kernels(runtime)
@@ -41,6 +41,7 @@ class SingleCalls:
         self._event_us = launch_cost(Spin(kernels), events).event_us if kernels is not None else 0.0
 
     def us(self, launch: Callable[[], bool], cache: Cache) -> float:
-        """Microseconds of the GPU; NaN where the launch fails, or nothing is left beside the events."""
+        """Return the microseconds of the GPU; NaN if the launch fails, or if nothing is left after subtracting the
+        events."""
         us = alone_us(self._held, self._flush, launch, cache) - self._event_us
         return us if us > 0 else float("nan")

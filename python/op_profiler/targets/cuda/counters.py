@@ -1,7 +1,8 @@
-"""What a GPU's counters say of the kernels that a program runs, by NVIDIA's Nsight Compute (``ncu``).
+"""Counters of the kernels that a program runs on a GPU, read by NVIDIA's Nsight Compute (``ncu``).
 
-It runs each kernel several times, under the GPU's base clock and with emptied caches, since the counters have to take
-turns. So these are kernels of cold caches, and their times are no times of the dataset. The driver has to permit it.
+``ncu`` runs each kernel several times, at the GPU's base clock and with flushed caches, because it cannot read all
+counters at once. The values are therefore those of cold caches, and the times are not used for the dataset. The driver
+has to permit profiling.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 _LIMIT_SECONDS = 600
 
 Kernel = dict[str, float]
-"""Values of ncu's metrics, the time in nanoseconds; those that this GPU has not are left out."""
+"""Values of ncu's metrics, the time in nanoseconds; metrics that this GPU does not have are left out."""
 
 
 def count_kernels(program: Sequence[str]) -> list[Kernel]:
-    """Run a program, and count each kernel that it launches.
+    """Run a program, and read the counters of each kernel that it launches.
 
     Args:
-        program: a command, which finds this package.
+        program: a command, which can import this package.
 
     Returns:
         In the order of the launches.
@@ -71,7 +72,7 @@ def count_kernels(program: Sequence[str]) -> list[Kernel]:
 
 
 def read_kernels(told: str) -> list[Kernel]:
-    """Of what ``ncu --csv`` printed, among lines of its own and of the program."""
+    """Parse the output of ``ncu --csv``, which may contain lines of the program."""
     kernels: dict[int, Kernel] = {}
     table = dropwhile(lambda line: not line.startswith('"ID"'), told.splitlines())
     for row in csv.DictReader(line for line in table if line.startswith('"')):
@@ -83,7 +84,7 @@ def read_kernels(told: str) -> list[Kernel]:
 
 
 def shares_of(kernels: Sequence[Kernel]) -> Counts:
-    """Means over kernels, each by the time that it takes."""
+    """Return means over kernels, weighted by their times."""
     if not kernels:
         return Counts({}, dict.fromkeys(GPU_SHARE_NAMES, "it launches no kernel"))
     weights = [kernel.get(_TIME, 0.0) for kernel in kernels]
@@ -98,7 +99,7 @@ def shares_of(kernels: Sequence[Kernel]) -> Counts:
 
 
 def _problem(told: str) -> str:
-    """The first error that ncu names; empty where there is none."""
+    """Return the first error that ncu prints; empty if there is none."""
     if _NO_PERMISSION in told:
         return (
             f"the driver forbids it ({_NO_PERMISSION}): its option NVreg_RestrictProfilingToAdminUsers=0, or the "

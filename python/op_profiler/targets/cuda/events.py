@@ -15,7 +15,7 @@ _MOST_TRIES = 12
 
 
 class Runtime:
-    """CUDA's runtime as TVM loaded it; a call that fails is an error with what was to be done."""
+    """CUDA's runtime as TVM loaded it. A failed call raises an error that names the action."""
 
     def __init__(self) -> None:
         self.library: Any = ctypes.CDLL(compiler_in_use().cuda_runtime)
@@ -40,7 +40,7 @@ class Events:
         self._sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
 
     def record(self, number: int, stream: int | None = None) -> None:
-        """Put event `number` behind what was launched so far on a stream; None is the default one."""
+        """Record event `number` after everything launched so far on a stream; None is the default stream."""
         while len(self._made) <= number:
             event = ctypes.c_void_p()
             self._runtime.call("EventCreate", "create an event", ctypes.byref(event))
@@ -48,27 +48,27 @@ class Events:
         self._runtime.call("EventRecord", "record an event", self._made[number], pointer(stream))
 
     def wait(self, number: int, stream: int) -> None:
-        """Let what is launched on a stream from now on wait for event `number`, as it was recorded last."""
+        """Make later launches on a stream wait for event `number`, as recorded last."""
         self._runtime.call("StreamWaitEvent", "wait for an event", pointer(stream), self._made[number], 0)
 
     def hold(self, microseconds: int) -> None:
-        """Let the default stream wait so long before it goes on with what is launched from now on.
+        """Make the default stream wait for this time before it runs later launches.
 
-        A thread of CUDA's sleeps meanwhile; the GPU does nothing, and its caches stay as they are.
+        A thread of CUDA sleeps meanwhile; the GPU does nothing, and its caches do not change.
         """
         self._runtime.call(
             "LaunchHostFunc", "hold a stream", None, self._sleep, ctypes.c_void_p(max(int(microseconds), 1))
         )
 
     def passed(self, number: int) -> bool:
-        """Whether the GPU has come to an event already."""
+        """Return whether the GPU has reached an event."""
         code = self._runtime.library.cudaEventQuery(self._made[number])
         if code not in (0, _NOT_READY):
             raise MeasureError(f"CUDA cannot run what was launched: error {code}")
         return not code
 
     def between_us(self, first: int, last: int) -> float:
-        """Microseconds from one event to another; waits for the later one."""
+        """Return the microseconds from one event to another; wait for the later one."""
         self._runtime.call("EventSynchronize", "run what was launched", self._made[last])
         milliseconds = ctypes.c_float()
         self._runtime.call(
@@ -78,17 +78,19 @@ class Events:
 
 
 class HeldStream:
-    """Times launches that the GPU begins only when the host has made all of them: no time holds a wait for a launch.
+    """Times launches that the GPU begins only after the host has made all of them, so that no time includes a wait for
+    a launch.
 
-    The default stream is held while the host launches. Where it was held too shortly, it is held twice as long, and the
-    launches are made again.
+    The default stream is held while the host launches. If it was held for too short a time, it is held twice as long,
+    and the launches are repeated.
     """
 
     def __init__(self, events: Events) -> None:
         self._events, self._hold_us = events, _HOLD_US
 
     def once(self, launches: Iterable[Callable[[], bool]]) -> list[float] | None:
-        """Microseconds of each launch from event to event, NaN where it failed; None where the GPU began too early."""
+        """Return the microseconds of each launch from event to event, NaN if it failed; None if the GPU began too
+        early."""
         self._events.hold(self._hold_us)
         self._events.record(0)
         ran = []
@@ -100,13 +102,13 @@ class HeldStream:
         return None if late else times
 
     def repeated(self, attempt: Callable[[], list[float] | None]) -> list[float]:
-        """What an attempt gives whose launches were all ahead of the GPU.
+        """Return the result of an attempt whose launches were all ahead of the GPU.
 
         Args:
-            attempt: calls `once`, and returns None where that does.
+            attempt: calls `once`, and returns None if `once` does.
 
         Raises:
-            MeasureError: the host does not get to launch them in time.
+            MeasureError: the host cannot launch them in time.
         """
         for _ in range(_MOST_TRIES):
             times = attempt()
@@ -117,5 +119,5 @@ class HeldStream:
 
 
 def pointer(stream: Any) -> ctypes.c_void_p | None:
-    """A stream as CUDA takes it; of TVM's bindings some tell a number, and others the pointer."""
+    """Return a stream as a pointer for CUDA; some versions of TVM's bindings return a number, others the pointer."""
     return ctypes.c_void_p(stream) if isinstance(stream, int) else stream

@@ -28,47 +28,48 @@ from op_profiler.targets.cuda.own_kernels import Flush, Spin, flush_mechanism, o
 from op_profiler.targets.llvm.identity import host_fingerprint
 
 _LAUNCHED_AHEAD = 100
-"""Operators; an H100 takes 1,020 launches before the host has to wait, and an operator may be several."""
+"""Number of operators. The queue of an H100 accepts 1,020 launches before the host has to wait, and an operator may be
+several launches."""
 _GAP_READINGS, _GAP_US = (3, 15), 2e4
 
 
 class LaunchedGraph(Protocol):
-    """What a compiler loads, as far as a GPU needs it; nothing of it waits for what it launches."""
+    """A model as a compiler loads it for a GPU; its methods do not wait for what they launch."""
 
     kernels: tuple[Any, ...]
 
     @property
     def labels(self) -> list[str]:
-        """The compiler's hash of each kernel, in execution order."""
+        """Return the compiler's hash of each kernel, in execution order."""
 
     @property
     def whole(self) -> Runs:
-        """Launches the whole model."""
+        """Launch the whole model."""
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """Launch one kernel `calls` times; False where a launch failed."""
+        """Launch one kernel `calls` times; return False if a launch failed."""
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """Launch every kernel; microseconds of the host per launch, NaN for kernels that are not timed."""
+        """Launch every kernel; return the host's microseconds per launch, NaN for kernels that are not timed."""
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         """Run the kernels in order and yield the output of each on the host."""
 
     def output_arrays(self) -> list[np.ndarray]:
-        """The outputs of the last run on the host."""
+        """Return the outputs of the last run, on the host."""
 
 
 @dataclasses.dataclass(eq=False)
 class GpuKernels:
     """A model on a GPU (a `LoadedModel`).
 
-    A kernel's time is that of the GPU alone, from event to event without what the events take (`call_overhead_us`).
-    The GPU is kept waiting or busy while kernels are launched, so no time holds the wait for a launch. How long the GPU
-    waits for launches when the model runs as a whole is `launch_gap_us`.
+    A kernel's time is that of the GPU alone, from event to event without the time of the events (`call_overhead_us`).
+    The GPU waits or is busy while kernels are launched, so no time includes the wait for a launch. `launch_gap_us` is
+    the time for which the GPU waits for launches in a run of the whole model.
 
     Attributes:
-        launches: how many kernels each operator launches, in execution order.
-        spin: tells the cost of launches; None where nothing does.
+        launches: number of kernels that each operator launches, in execution order.
+        spin: measures the cost of launches; None if it cannot be measured.
     """
 
     graph: LaunchedGraph
@@ -84,7 +85,7 @@ class GpuKernels:
 
     @property
     def labels(self) -> list[str]:
-        """As of the graph."""
+        """Return the hashes of the graph's kernels."""
         return self.graph.labels
 
     def run_model(self) -> None:
@@ -99,15 +100,15 @@ class GpuKernels:
             raise MeasureError("the model does not run on the GPU as a whole")
 
     def move_stack(self) -> None:
-        """A GPU has none that the host places."""
+        """Do nothing: a GPU's kernels have no stack on the host."""
         return
 
     def time_model(self) -> float:
-        """Microseconds between an event before the launch and one behind it; NaN where the launch failed."""
+        """Return the microseconds between an event before and an event after the launch; NaN if the launch failed."""
         return self._timed(self.graph.whole.run)
 
     def _timed(self, launch: Callable[[], bool]) -> float:
-        """Microseconds of the GPU, from before a launch on; NaN where it failed."""
+        """Return the microseconds of the GPU from before a launch; NaN if it failed."""
         self.events.record(0)
         ran = launch()
         self.events.record(1)
@@ -129,16 +130,16 @@ class GpuKernels:
         return times
 
     def _in_model(self, timed: list[bool]) -> list[float]:
-        """One behind the other, each part of them launched while the GPU waits.
+        """Time the kernels one after the other; the GPU waits while each part of them is launched.
 
         Raises:
-            MeasureError: the host does not get to launch them in time.
+            MeasureError: the host cannot launch them in time.
         """
         times = self._held.repeated(self._walk_held)
         return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
 
     def _walk_held(self) -> list[float] | None:
-        """Times of all kernels; None where the GPU began before all of a part had been launched."""
+        """Return the times of all kernels; None if the GPU began before all kernels of a part had been launched."""
         times: list[float] = []
         kernels = self.graph.kernels
         for first in range(0, len(kernels), _LAUNCHED_AHEAD):
@@ -170,9 +171,10 @@ class GpuKernels:
         return self._cost.event_us
 
     def launch_gap_us(self) -> float | None:
-        """Place the kernels behind separately timed launches; microseconds that the GPU waits per run.
+        """Return the microseconds per run for which the GPU waits for launches, computed by `launch_cost.timeline_us`
+        from separately timed kernels and launches.
 
-        None without NVRTC, and where a kernel fails. `launch_cost.timeline_us` has the model.
+        None without NVRTC, and if a kernel fails.
         """
         if self.spin is None:
             return None
@@ -200,7 +202,8 @@ class GpuKernels:
 
     @staticmethod
     def _timeline_us(us: np.ndarray, launches_us: np.ndarray, counts: Sequence[int], cost: LaunchCost) -> float:
-        """`timeline_us` of operators; one of several kernels has as much of its time, and of its launches, in each."""
+        """Return `timeline_us` of operators; the time and the launches of an operator are divided evenly among its
+        kernels."""
         each = np.maximum(counts, 1)
         kernels_us = np.repeat((us - (each - 1) * cost.turn_us) / each, each)
         return timeline_us(kernels_us, np.repeat(launches_us / each, each), cost.turn_us)
@@ -220,16 +223,17 @@ class GpuKernels:
         return {"model": "in-graph", "hot": "repeat", "cold": flush_mechanism()}[cache]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
-        """As of the graph."""
+        """Run the graph's kernels in order and yield their outputs."""
         return self.graph.kernel_outputs()
 
     def output_arrays(self) -> list[np.ndarray]:
-        """As of the graph."""
+        """Return the graph's outputs of the last run."""
         return self.graph.output_arrays()
 
 
 class NoThreads:
-    """A GPU's kernels have blocks and threads of their own, which the schedule decides (`launch` in the dataset)."""
+    """Stands in for `Threads`: the schedule decides the blocks and threads of a GPU's kernels (`launch` in the
+    dataset)."""
 
     def use(self, threads: int) -> None:
         """Ignore the count."""
@@ -249,7 +253,7 @@ class NoThreads:
 
 
 class Gpu:
-    """A `Machine`: GPU 0 of those that this process sees (``CUDA_VISIBLE_DEVICES`` chooses)."""
+    """A `Machine`: GPU 0 of those that this process can use (``CUDA_VISIBLE_DEVICES`` selects them)."""
 
     def __init__(self, target: Target) -> None:
         lacking = tvm_build.missing_gpu(compiler_in_use().cuda_runtime)
@@ -289,7 +293,7 @@ class Gpu:
         return self._nvml.conditions()
 
     def energy_mj(self) -> float | None:
-        """Return NVML's energy counter, millijoules; None where it has none."""
+        """Return NVML's energy counter, millijoules; None if the GPU has none."""
         return self._nvml.energy_mj()
 
     def close(self) -> None:
@@ -298,7 +302,8 @@ class Gpu:
 
 
 def _timing_of(spin: Spin | None) -> dict[str, Any]:
-    """What is known of a GPU's clocks and kernels' ends, for `Device.properties`; how short times are depends on it."""
+    """Return clocks and kernel uncertainty of a GPU for `Device.properties`; which times count as short depends on
+    them."""
     if spin is None:
         return {KERNEL_UNCERTAINTY: None, "launch_cost": "not measured: there is no NVRTC"}
     cost = warm_launch_cost(spin, Events())
@@ -307,7 +312,7 @@ def _timing_of(spin: Spin | None) -> dict[str, Any]:
 
 
 def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device:
-    """What the GPU is; the host that drives it is part of the fingerprint, since it launches the kernels."""
+    """Describe the GPU. The host is part of the fingerprint, because it launches the kernels."""
     return Device(
         kind="cuda",
         target=str(target),
@@ -338,7 +343,7 @@ def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device
 
 
 def describe_remote_gpu(target: Target, runtime: RuntimeDevice, address: str) -> Device:
-    """The same of a GPU behind a session."""
+    """Describe a GPU behind a session."""
     device = describe_gpu(target, runtime, NoNvml())
     where = f"{device.processor} at {address}"  # TVM's runtime does not tell the UUID
     return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": address})

@@ -31,7 +31,7 @@ _TORCH_WITH_CUDA = (
 
 
 class CudaKind(TargetKind):
-    """GPU 0 of those that this process sees, through the TVM with CUDA."""
+    """GPU 0 of those that this process can use, through the TVM with CUDA."""
 
     name = "cuda"
     on_gpu = True
@@ -48,13 +48,13 @@ class CudaKind(TargetKind):
         activate(folder / "driver-stub")
 
     def prepare_build(self, tvm: ModuleType) -> None:
-        """Let TVM compile CUDA code with NVRTC, or with nvcc where NVRTC is missing."""
+        """Make TVM compile CUDA code with NVRTC, or with nvcc if NVRTC is missing."""
         from op_profiler.targets.cuda import machine_code
 
         machine_code.use(tvm)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
-        """Check the architecture's form, and that there is a GPU to measure on or to compile for."""
+        """Check the form of the architecture, and that there is a GPU to measure on or to compile for."""
         from op_profiler.targets.cuda import tvm_build
 
         architecture = re.search(r"-arch=(\S*)", target)
@@ -110,7 +110,7 @@ class CudaKind(TargetKind):
             raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
-        """Open GPU 0 of those that this process sees; `cores` is ignored."""
+        """Open GPU 0 of those that this process can use; `cores` is ignored."""
         from op_profiler.targets.cuda.gpu import Gpu
 
         return Gpu(target)
@@ -123,7 +123,7 @@ class CudaKind(TargetKind):
         return f"{host_fingerprint()} {device_uuid()}"
 
     def processor_name(self) -> str:
-        """Return the driver's name of the GPU; ``gpu`` without one."""
+        """Return the driver's name of the GPU; ``gpu`` without a GPU."""
         from op_profiler.targets.cuda.tvm_build import device_name
 
         return device_name() or "gpu"

@@ -1,9 +1,9 @@
-"""What events and launches add to kernels on a GPU, from a kernel that reads itself how long it keeps it busy.
+"""The time that events and launches add to kernels on a GPU, measured with a kernel that times itself.
 
-The executor launches kernels ahead of the GPU where they take longer than their launches, and else the GPU waits. So a
-model takes the time of its kernels and gaps between them. An event behind every kernel gives the kernels' times, but
-each of these holds what the event takes and what the GPU needs from kernel to kernel. `LaunchCost` has both, and
-`timeline_us` how long the gaps of a model are.
+Where kernels take longer than their launches, the executor launches ahead of the GPU; otherwise the GPU waits. The time
+of a model is therefore that of its kernels and of the gaps between them. Events around every kernel give the kernels'
+times, but these include the time of the event and the time between two kernels. `LaunchCost` has both times, and
+`timeline_us` computes the gaps of a model.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from op_profiler.targets.cuda.own_kernels import Spin
 _CHAIN = 24
 _REPEATS = 9
 _WARM_UP_CHAINS = 2000
-"""0.2 s, in which an idle GPU raises its clock."""
+"""Chains of launches for 0.2 s, in which an idle GPU raises its clock."""
 
 
 def timeline_us(kernels_us: Iterable[float], launches_us: Iterable[float], turn_us: float) -> float:
-    """When the last of some kernels ends, from the first launch on, microseconds.
+    """Return the microseconds from the first launch to the end of the last kernel.
 
-    A kernel begins when it is launched and, `turn_us` before that, the kernel before it has ended.
+    A kernel begins after its launch, and at least `turn_us` after the end of the kernel before it.
 
     Args:
         kernels_us: time of each kernel on the GPU, in order.
-        launches_us: time that each launch takes the host, in the same order.
+        launches_us: time of the host for each launch, in the same order.
     """
     end_us, launched_us = -turn_us, 0.0
     for kernel_us, launch_us in zip(kernels_us, launches_us, strict=True):
@@ -41,19 +41,19 @@ def timeline_us(kernels_us: Iterable[float], launches_us: Iterable[float], turn_
 
 @dataclasses.dataclass(frozen=True)
 class LaunchCost:
-    """Microseconds on a GPU.
+    """Cost of launches and events on a GPU in microseconds.
 
-    From the last instruction of a kernel to the first one of the next kernel it takes `turn_us` and `edges_us`. Their
-    sum is measured. How much of it belongs to the kernels depends on a profiler's definition: nothing at least, all at
-    most. So `edges_us` is half of the sum, and the other half is part of `uncertain_us`. (On an H100 CUPTI counted
-    0.93 us as the edges of a kernel, by hand.)
+    The time from the last instruction of a kernel to the first instruction of the next one is `turn_us` plus
+    `edges_us`. Only the sum is measured. How much of it belongs to the kernels is a matter of definition, from nothing
+    to all of it. `edges_us` is therefore half of the sum, and the other half is part of `uncertain_us`. (On an H100,
+    CUPTI counted 0.93 us as the edges of a kernel, measured by hand.)
 
     Attributes:
-        event_us: from event to event around a kernel, beyond the kernel itself.
-        turn_us: from the end of a kernel to the begin of the next one that was launched before.
-        edges_us: of a kernel, before its first instruction and behind its last.
-        timer_step_us: step of the timer that the kernel reads.
-        uncertain_us: what the time of every kernel may be off by, in one direction for all of them.
+        event_us: time from event to event around a kernel, beyond the kernel itself.
+        turn_us: time from the end of a kernel to the beginning of the next one, if that was launched before.
+        edges_us: time of a kernel before its first and after its last instruction.
+        timer_step_us: resolution of the timer that the kernel reads.
+        uncertain_us: largest systematic error of every kernel's time; it has the same sign for all kernels.
     """
 
     event_us: float
@@ -64,13 +64,13 @@ class LaunchCost:
 
 
 def launch_cost(spin: Spin, events: Events) -> LaunchCost:
-    """Measure the cost of launches as it is now; takes some milliseconds.
+    """Measure the present cost of launches; takes some milliseconds.
 
-    Each repeat has means over many launches, which do not show the steps of the two timers: of the kernel's own, and of
-    events. The median over repeats leaves out what interrupted one of them.
+    Each repetition gives means over many launches, which average out the resolution of the two timers (the kernel's and
+    that of events). The median over repetitions excludes interrupted ones.
 
     Raises:
-        MeasureError: the host does not get to launch ahead of the GPU.
+        MeasureError: the host cannot launch ahead of the GPU.
     """
     held = HeldStream(events)
     spin.mean_us()
@@ -98,7 +98,7 @@ def _launch_chain(spin: Spin) -> bool:
 
 
 def warm_launch_cost(spin: Spin, events: Events) -> LaunchCost:
-    """`launch_cost` of a GPU that may have been idle."""
+    """Measure `launch_cost` of a GPU that may have been idle."""
     for _ in range(_WARM_UP_CHAINS):
         _launch_chain(spin)
         spin.mean_us()  # waits for them

@@ -1,4 +1,4 @@
-"""Background load of a GPU: other processes that compute on it, and whether there is a core left that launches."""
+"""Background load of a GPU: other processes that compute on it, and whether a core is free to launch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LAUNCHING_CORES = 0.85
 class GpuMeter:
     """A `LoadMeter` of a GPU, by NVIDIA's management library.
 
-    What NVML says that other processes took of the SMs' time counts from 2 % on. Where it does not say (some clouds,
-    MIG), every other process with a context counts. The processor only launches, so what others do there counts
-    where they leave no core for it.
+    The use of the SMs by other processes, as NVML reports it, counts from 2 % on. If NVML does not report it (some
+    clouds, MIG), every other process with a context counts. The processor only launches, so its background load counts
+    only if no core is left for launching.
 
     Args:
         library: the module ``pynvml``, initialized; None where it cannot be used.
-        gpu: its handle of the GPU.
-        cores: that this process may use.
+        gpu: NVML's handle of the GPU.
+        cores: cores that this process may use.
     """
 
     def __init__(self, library: ModuleType | None, gpu: Any, cores: Collection[int]) -> None:
@@ -35,7 +35,7 @@ class GpuMeter:
         self._seen_us = int(time.time() * 1e6)
 
     def read(self) -> ForeignLoad | None:
-        """Return the load since the last reading; None where the processor's load cannot be read."""
+        """Return the load since the last reading; None if the processor's load cannot be read."""
         load = self._processor.cores()
         if load is None:
             return None
@@ -44,7 +44,7 @@ class GpuMeter:
         return ForeignLoad(share, disturbs or _no_core_is_left(load))
 
     def _others(self) -> tuple[float | None, bool]:
-        """Share of the SMs' time that other processes took, and whether there are any; None: not told."""
+        """Return the share of the SMs' time that other processes used, and whether there are any; None if unknown."""
         if self._library is None:
             return None, False
         try:
@@ -66,7 +66,8 @@ class GpuMeter:
 
 
 def _own(present: set[int], shares: dict[int, float]) -> int:
-    """This process. In a container NVML tells the host's numbers: it is then the only process, or the busiest."""
+    """Return the number of this process for NVML. In a container NVML reports the host's numbers: this process is then
+    the only one, or the busiest."""
     if os.getpid() in present:
         return os.getpid()
     return max(present, key=lambda pid: shares.get(pid, 0.0), default=os.getpid())

@@ -1,7 +1,7 @@
-"""Machine code of a GPU from the CUDA C++ that TVM writes.
+"""Machine code of a GPU from the CUDA C++ that TVM generates.
 
-NVIDIA's run-time compiler (NVRTC) makes it within this process. nvcc starts a chain of programs for every text, and
-takes ten times as long for a small one; it stands in where there is no NVRTC with its headers.
+NVIDIA's run-time compiler (NVRTC) creates it within this process. nvcc starts a chain of programs for every source
+text, which takes ten times as long for a small one; it is used if NVRTC or its headers are missing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 from op_profiler.targets.cuda import tvm_build
 
 _HEADERS = ("cuda_fp16.h", "crt/mma.h")
-"""What kernels of half precision include, and those for tensor cores; not every wheel has the latter."""
+"""Headers that kernels in half precision include, and headers for tensor cores; some wheels lack the latter."""
 _OWN_NAMES = re.compile(r"\b(hpow|htanh|htan|hatan|herf)\b")
-"""Functions that this TVM defines and newer headers of CUDA (12.8) define too."""
+"""Functions that both this TVM and newer headers of CUDA (12.8) define."""
 _ERROR = re.compile(r"\berror\s*: (.*)")  # of the compiler, and of its assembler (ptxas)
 
 
@@ -33,8 +33,8 @@ class Nvrtc:
     """NVRTC, version 11.1 or newer.
 
     Attributes:
-        path: of its library.
-        include: folder of the headers that belong to it.
+        path: path of the library.
+        include: folder of its headers.
 
     See https://docs.nvidia.com/cuda/nvrtc.
     """
@@ -49,7 +49,7 @@ class Nvrtc:
         return ctypes.CDLL(str(self.path))
 
     def compile(self, code: str, architecture: str) -> bytes:
-        """The machine code (cubin) of a program.
+        """Return the machine code (cubin) of a program.
 
         Args:
             architecture: such as ``sm_90``.
@@ -79,7 +79,7 @@ class Nvrtc:
 
 
 def _refusal(log: str, architecture: str) -> str:
-    """Why a program does not compile, in one line; the log of the process has the rest."""
+    """Return why a program does not compile, in one line; the log of the process has the rest."""
     logging.getLogger(__name__).info("NVRTC for %s: %s", architecture, log)
     errors = _ERROR.findall(log) or log.splitlines()[-1:]
     more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
@@ -87,7 +87,7 @@ def _refusal(log: str, architecture: str) -> str:
 
 
 def _places() -> Iterator[tuple[Path | None, Path]]:
-    """Libraries of NVRTC beside the headers of their version: of wheels for CUDA 12 and 13, and of toolkits."""
+    """Return libraries of NVRTC with the headers of their version: of wheels for CUDA 12 and 13, and of toolkits."""
     runtime = tvm_build.wheel_folder("cuda_runtime")
     if runtime is not None:
         yield tvm_build.libraries()["libnvrtc.so.12"], runtime / "include"
@@ -101,7 +101,8 @@ def _places() -> Iterator[tuple[Path | None, Path]]:
 
 @functools.cache
 def nvrtc() -> Nvrtc | None:
-    """The first one that is whole, else one with the headers of half precision; None where there is none."""
+    """Return the first complete installation, otherwise one with the headers of half precision; None if there is
+    none."""
     found = [(library, include) for library, include in _places() if library is not None and library.is_file()]
     for headers in (_HEADERS, _HEADERS[:1]):
         for library, include in found:
@@ -114,7 +115,7 @@ def nvrtc() -> Nvrtc | None:
 
 
 def use(tvm: ModuleType) -> None:
-    """Let TVM compile for GPUs by `nvrtc`, or by nvcc where there is none; after it was imported."""
+    """Make the imported TVM compile for GPUs with `nvrtc`, or with nvcc if there is no NVRTC."""
     from tvm.contrib import nvcc
 
     def compiled(code: str, target: Any) -> bytearray:

@@ -12,7 +12,7 @@ from op_profiler.targets.cuda.load import GpuMeter
 
 
 class NoNvml:
-    """Knows nothing; for a GPU of another machine."""
+    """Returns None for everything; used for a GPU of another machine."""
 
     def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
         """Return None."""
@@ -28,7 +28,7 @@ class NoNvml:
 
 
 class Nvml(NoNvml):
-    """NVIDIA's management library, as far as it answers; clouds often forbid parts of it."""
+    """NVIDIA's management library. Clouds often forbid parts of it; these return None."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -43,7 +43,7 @@ class Nvml(NoNvml):
             self._handle = None
 
     def ask(self, question: str, *arguments: Any) -> Any | None:
-        """The answer of ``nvmlDeviceGet<question>``, None where there is none."""
+        """Return the result of ``nvmlDeviceGet<question>``; None if there is none."""
         if self._handle is None:
             return None
         try:
@@ -52,23 +52,24 @@ class Nvml(NoNvml):
             return None
 
     def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
-        """Clock of ``SM`` or ``MEM``."""
+        """Return the clock of ``SM`` or ``MEM``."""
         if self._handle is None:
             return None
         clock = getattr(self._library, f"NVML_CLOCK_{which}")
         return self.ask("MaxClockInfo" if maximum else "ClockInfo", clock)
 
     def driver(self) -> str | None:
-        """Version of NVIDIA's driver, such as ``550.54.15``; None without NVML."""
+        """Return the version of NVIDIA's driver, such as ``550.54.15``; None without NVML."""
         return None if self._handle is None else str(self._library.nvmlSystemGetDriverVersion())
 
     def energy_mj(self) -> float | None:
-        """Energy since the driver was loaded, millijoules; None where the GPU does not count it."""
+        """Return the energy since the driver was loaded, millijoules; None if the GPU does not count it."""
         answer = self.ask("TotalEnergyConsumption")
         return None if answer is None else float(answer)
 
     def conditions(self) -> dict[str, Any] | None:
-        """Clocks, temperature and power at this moment, as far as they are told, and what holds the clock back."""
+        """Return the present clocks, temperature and power, as far as NVML reports them, and the reasons that limit the
+        clock."""
         if self._handle is None:
             return None
         power_mw = self.ask("PowerUsage")
@@ -82,7 +83,7 @@ class Nvml(NoNvml):
         return {name: value for name, value in found.items() if value is not None}
 
     def meter(self) -> GpuMeter:
-        """Of the load that others put on it."""
+        """Return a meter of the GPU's background load."""
         return GpuMeter(self._library, self._handle, available_cores())
 
     def close(self) -> None:
@@ -100,7 +101,8 @@ _HOLDS_BACK = {
     0x40: "slowdown by heat, in hardware",
     0x80: "slowdown by the power supply",
 }
-"""NVML's clock event reasons that are not the user's choice; an idle GPU and clocks that were asked for are."""
+"""NVML's clock event reasons that limit the clock against the user's intention. An idle GPU and requested clocks are
+not among them."""
 
 
 def _reasons(bits: int | None) -> list[str] | None:
@@ -108,7 +110,7 @@ def _reasons(bits: int | None) -> list[str] | None:
 
 
 def _bus_id() -> bytes:
-    """Of the first GPU that this process sees."""
+    """Return the bus id of the first GPU that this process can use."""
     text = ctypes.create_string_buffer(32)
     if ctypes.CDLL(compiler_in_use().cuda_runtime).cudaDeviceGetPCIBusId(text, 32, 0):
         raise MeasureError("CUDA does not tell the bus address of the GPU")

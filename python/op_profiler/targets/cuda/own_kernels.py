@@ -1,4 +1,4 @@
-"""Kernels of this package: one that times itself, one that reads the timer's step, one that flushes the L2."""
+"""Kernels of this package: one that times itself, one that measures the timer's resolution, one that flushes the L2."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _UNKNOWN_L2_BYTES = 1 << 25
 
 
 class OwnKernels:
-    """The program on GPU 0; it launches on the default stream.
+    """The compiled program with these kernels on GPU 0; it launches on the default stream.
 
     Args:
-        architecture: of the GPU, such as ``sm_90``.
-        compiler: that makes the machine code.
+        architecture: architecture of the GPU, such as ``sm_90``.
+        compiler: generates the machine code.
 
     Raises:
         MeasureError: it cannot be compiled or loaded.
@@ -75,7 +75,7 @@ class OwnKernels:
         """Launch a kernel.
 
         Args:
-            values: of its parameters, as ctypes.
+            values: values of its parameters, as ctypes.
         """
         function = ctypes.c_void_p()
         self._call("ModuleGetFunction", ctypes.byref(function), self._module, name.encode())
@@ -84,13 +84,13 @@ class OwnKernels:
 
 
 def own_kernels(runtime: RuntimeDevice) -> OwnKernels | None:
-    """The kernels for a GPU; None where there is no NVRTC to compile them with."""
+    """Return the kernels for a GPU; None if there is no NVRTC to compile them with."""
     compiler = machine_code.nvrtc()
     return None if compiler is None else OwnKernels(f"sm_{runtime.compute_version.replace('.', '')}", compiler)
 
 
 class Spin:
-    """A kernel of one thread that spins, and adds up the time from its first to its last instruction."""
+    """A kernel of one thread that spins, and sums up the time from its first to its last instruction."""
 
     def __init__(self, kernels: OwnKernels) -> None:
         self._kernels, self._runtime = kernels, Runtime()
@@ -105,35 +105,35 @@ class Spin:
         return found.value
 
     def _added_ns(self) -> int:
-        """Nanoseconds that were added since the last call; waits for what was launched."""
+        """Return the nanoseconds added since the last call; wait for all launches."""
         before_ns, self._before_ns = self._before_ns, self._total_ns()
         return self._before_ns - before_ns
 
     def launch(self) -> bool:
-        """Launch it on the default stream; True, as launches of other kernels answer."""
+        """Launch the kernel on the default stream; return True, like launches of other kernels."""
         self._kernels.launch("spin", self._values)
         self._launches += 1
         return True
 
     def mean_us(self) -> float:
-        """Mean time of the launches since the last call, which have ended then; NaN where there were none."""
+        """Return the mean time of the launches since the last call, after waiting for them; NaN if there were none."""
         launches, self._launches = self._launches, 0
         added_ns = self._added_ns()
         return added_ns / launches / 1e3 if launches else float("nan")
 
     def timer_step_us(self) -> float:
-        """Step of ``%globaltimer`` as a kernel sees it: 32 ns on Hopper, about 1 us on GPUs before it."""
+        """Return the resolution of ``%globaltimer`` in a kernel: 32 ns on Hopper, about 1 us on earlier GPUs."""
         self._kernels.launch("timer_steps", (ctypes.c_longlong(_STEPS), self._total))
         return self._added_ns() / _STEPS / 1e3
 
 
 def flush_mechanism() -> str:
-    """How `Flush` works here, for `Settings`."""
+    """Return how `Flush` works on this machine, for `Settings`."""
     return f"{'copy' if machine_code.nvrtc() is None else 'read'} of {_FLUSH_FACTOR} times the L2"
 
 
 class Flush:
-    """Leaves nothing in the L2 of what was there."""
+    """Evicts all earlier data from the L2."""
 
     def __init__(self, runtime: RuntimeDevice, kernels: OwnKernels | None) -> None:
         self._runtime, self._kernels = Runtime(), kernels
@@ -142,10 +142,10 @@ class Flush:
         self._to = _allocated(self._runtime, self._bytes if kernels is None else 16)
 
     def run(self) -> None:
-        """Flush, behind what was launched on the default stream.
+        """Flush the L2 after everything that was launched on the default stream.
 
-        Reading leaves lines that are as in memory. A copy, for where nothing can be compiled, leaves lines that the
-        next kernel has to write back.
+        Reading leaves unmodified lines in the cache. A copy, which is used if nothing can be compiled, leaves modified
+        lines that the next kernel has to write back.
         """
         if self._kernels is not None:
             values = self._from, ctypes.c_longlong(self._bytes // 16), self._to
@@ -156,7 +156,7 @@ class Flush:
 
 
 def _allocated(runtime: Runtime, size_bytes: int) -> ctypes.c_void_p:
-    """Memory of the GPU, until the process ends."""
+    """Allocate memory of the GPU for the life of the process."""
     pointer = ctypes.c_void_p()
     runtime.call("Malloc", "allocate memory", ctypes.byref(pointer), ctypes.c_size_t(size_bytes))
     return pointer

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Plan
 
 _MOST_STREAMS = 32
-"""More than kernels of a model that are worth running side by side."""
+"""More than the number of kernels of a model that are worth running in parallel."""
 
 
 _RELAXED = 2  # cudaStreamCaptureModeRelaxed: other calls of this process stay as they are
 
 
 class StreamLanes(PlanLanes):
-    """One thread launches on all streams; a GPU's kernels have threads of their own, whatever a plan says."""
+    """Streams on which one host thread launches. Thread counts of a plan have no meaning for them."""
 
     lane = "stream"
     option = "--streams"
@@ -52,7 +52,7 @@ class StreamLanes(PlanLanes):
 
 
 class CudaGraph:
-    """What was launched on a stream, and on the streams that waited for it and that it waited for, in a `recording`."""
+    """The recorded launches on a stream, and on the streams that are synchronised with it (`recording`)."""
 
     def __init__(self, runtime: Runtime, stream: int) -> None:
         self._runtime = runtime
@@ -61,7 +61,7 @@ class CudaGraph:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """What is launched in the block is recorded, and does not run.
+        """Record the launches in the block without running them.
 
         Raises:
             MeasureError: something in the block cannot be recorded, an allocation for one.
@@ -79,20 +79,20 @@ class CudaGraph:
         self._runtime.call("GraphDestroy", "free what a graph was made of", graph)
 
     def launch(self) -> None:
-        """All of it, on its first stream."""
+        """Launch the whole graph on its first stream."""
         self._runtime.call("GraphLaunch", "launch a graph", self._executable, self._stream)
 
     def free(self) -> None:
-        """The last call."""
+        """Free the graph; the last call."""
         self._runtime.call("GraphExecDestroy", "free a graph", self._executable)
 
 
 class Graphs:
-    """Makes graphs on this machine's GPU."""
+    """Creates graphs on this machine's GPU."""
 
     def __init__(self) -> None:
         self._runtime = Runtime()
 
     def on(self, stream: int) -> CudaGraph:
-        """A new one, whose first stream this is."""
+        """Return a new graph whose first stream is this one."""
         return CudaGraph(self._runtime, stream)

@@ -26,18 +26,18 @@ _MOST_CALLS = 5  # of a sample: each is held and waited for, which takes longer 
 
 @dataclasses.dataclass
 class BuiltAlone(Built):
-    """A candidate of which single calls are timed, as the collector times kernels alone.
+    """A candidate whose single calls are timed, as the collector times kernels in isolation.
 
     Attributes:
         cache: state of the caches before each call.
-        clock: asked for when its turn on the GPU has come.
+        clock: returns the timer when the candidate has its turn on the GPU.
     """
 
     cache: Cache
     clock: Callable[[], SingleCalls]
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Each sample is the mean of at most 5 single calls, microseconds."""
+        """Return samples in microseconds, each the mean of at most 5 single calls."""
         assert self.kernel is not None
         run, clock = self.kernel.run, self.clock()
         each = range(min(calls, _MOST_CALLS))
@@ -45,7 +45,7 @@ class BuiltAlone(Built):
 
 
 class GpuWorker(Worker):
-    """Times on this machine's GPU."""
+    """Times candidates on this machine's GPU."""
 
     memory_is_limited = False  # CUDA maps far more than there is
     cold_mechanism = flush_mechanism()
@@ -54,7 +54,8 @@ class GpuWorker(Worker):
         return runtime_device(self.target), NoThreads()
 
     def _meter(self) -> None:
-        """Several searches share a GPU, each with a process: their load is not told from that of others."""
+        """Return None: several searches share a GPU with one process each, and their load cannot be distinguished from
+        background load."""
 
     def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
         return kernels_on_gpu(task, reference)

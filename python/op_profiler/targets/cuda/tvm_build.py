@@ -1,9 +1,9 @@
-"""The TVM with CUDA: where it lies, what it loads, and what is missing where it cannot be used.
+"""The TVM with CUDA: where it is installed, which libraries it loads, and what is missing if it cannot be used.
 
-PyPI has one build of a TVM with Relay, AutoTVM and CUDA: the one inside the wheel of bitblas (TVM 0.17.dev0). Its
-libtvm.so is linked against the CUDA 12 runtime and compiler, which the wheels of NVIDIA bring, and against the driver.
-A machine without the driver can still compile for a GPU that is named (``cuda -arch=sm_90``): `activate` then puts a
-library in the driver's place whose every function fails.
+PyPI has one build of TVM with Relay, AutoTVM and CUDA: the one inside the wheel of bitblas (TVM 0.17.dev0). Its
+libtvm.so is linked against the CUDA 12 runtime and compiler, which NVIDIA's wheels contain, and against the driver. A
+machine without the driver can still compile for a named GPU (``cuda -arch=sm_90``): `activate` then replaces the driver
+by a library in which every function fails.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _DRIVER_FUNCTIONS = (
 )
 _ERROR_STUB_LIBRARY = 34  # what NVIDIA's own stubs answer
 _OLDEST_DRIVERS = {12: "525.60.13", 13: "580.65.06"}
-"""By CUDA's major version, on Linux: what runs code of every minor version of it. See
+"""Oldest driver, by CUDA's major version, on Linux, that runs code of every minor version. See
 https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html."""
 _OF_THE_SYSTEM = (
     ("libc.so.6", "__libc_start_main", "GLIBC_2.34"),
     ("libstdc++.so.6", "_ZSt21__glibcxx_assert_failPKciS0_S0_", "GLIBCXX_3.4.30"),
 )
-"""What libtvm.so of the wheel is linked against: a library, a symbol that the version brought, the version. The tag of
-the wheel (manylinux1) names an older system, so pip installs it where it cannot be loaded."""
+"""System libraries that the wheel's libtvm.so needs: library, a symbol that the version introduced, the version. The
+tag of the wheel (manylinux1) names an older system, so pip also installs it where it cannot be loaded."""
 
 
 def root() -> Path | None:
-    """Folder of the build, None where it is not installed."""
+    """Return the folder of the build; None if it is not installed."""
     found = importlib.util.find_spec("bitblas")
     if found is None or found.origin is None:
         return None
@@ -53,12 +53,12 @@ def root() -> Path | None:
 
 
 def libraries() -> dict[str, Path | None]:
-    """The CUDA libraries by name; None where a wheel is not installed (the system's may still be found)."""
+    """Return the CUDA libraries by name; None if a wheel is not installed (the system's library may still be found)."""
     return {name: _library(package, name) for package, name in _LIBRARIES.items()}
 
 
 def wheel_places() -> list[Path]:
-    """Where wheels of NVIDIA's lie."""
+    """Return the folders with NVIDIA's wheels."""
     try:
         return [Path(place) for place in importlib.import_module("nvidia").__path__]
     except ModuleNotFoundError:
@@ -66,7 +66,7 @@ def wheel_places() -> list[Path]:
 
 
 def wheel_folder(package: str) -> Path | None:
-    """Where a wheel of NVIDIA's for CUDA 12 lies; None where it is not installed."""
+    """Return the folder of a wheel of NVIDIA for CUDA 12; None if it is not installed."""
     return next((place / package for place in wheel_places() if (place / package).is_dir()), None)
 
 
@@ -77,7 +77,7 @@ def _library(package: str, name: str) -> Path | None:
 
 @functools.cache
 def driver() -> Any | None:
-    """The driver's library, None where there is none."""
+    """Return the driver's library; None if there is none."""
     try:
         return ctypes.CDLL(_DRIVER, ctypes.RTLD_GLOBAL)
     except OSError:
@@ -85,7 +85,7 @@ def driver() -> Any | None:
 
 
 def device_count() -> int:
-    """GPUs that the driver lets this process use."""
+    """Return the number of GPUs that the driver lets this process use."""
     library = driver()
     count = ctypes.c_int()
     if library is None or library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)):
@@ -94,7 +94,7 @@ def device_count() -> int:
 
 
 def device_name() -> str | None:
-    """Name of the first GPU, None where there is none."""
+    """Return the name of the first GPU; None if there is none."""
     library, name = driver(), ctypes.create_string_buffer(128)
     if not device_count() or library is None or library.cuDeviceGetName(name, len(name), 0):
         return None
@@ -102,13 +102,13 @@ def device_name() -> str | None:
 
 
 def device_uuid() -> str:
-    """UUID of the first GPU as ``nvidia-smi -L`` shows it; of a part of one (MIG) that part's.
+    """Return the UUID of the first GPU as ``nvidia-smi -L`` prints it; for a part of a GPU (MIG), that of the part.
 
-    The driver answers it for the very device that this process uses, whatever ``CUDA_VISIBLE_DEVICES`` says, and
-    without NVML, which containers often lack.
+    The driver reports it for the device that this process uses, whatever ``CUDA_VISIBLE_DEVICES`` contains, and without
+    NVML, which containers often lack.
 
     Raises:
-        MeasureError: the driver does not tell.
+        MeasureError: the driver does not report it.
     """
     library, raw, handle = driver(), (ctypes.c_ubyte * 16)(), ctypes.c_int()
     if library is None or not device_count() or library.cuDeviceGet(ctypes.byref(handle), 0):
@@ -120,7 +120,7 @@ def device_uuid() -> str:
 
 
 def missing() -> list[str]:
-    """What this build of TVM needs to compile for a GPU that is not there, told without importing it."""
+    """Return what this build of TVM lacks to compile for a GPU that is not present, without importing it."""
     lacking = []
     if root() is None and not os.environ.get("TVM_HOME"):
         lacking.append(f"the build of TVM with CUDA (source ./env_var.sh cuda, or pip install --no-deps {WHEEL})")
@@ -137,11 +137,11 @@ def missing() -> list[str]:
 
 
 def missing_gpu(runtime: str = _LIBRARIES["cuda_runtime"]) -> list[str]:
-    """What stands in the way of running kernels on this machine's GPU.
+    """Return what prevents running kernels on this machine's GPU.
 
     Args:
-        runtime: library of CUDA that runs them, such as ``libcudart.so.13``; without a compiler the oldest one that
-            any of them uses.
+        runtime: CUDA library that runs them, such as ``libcudart.so.13``; without a compiler, the oldest one that any
+            compiler uses.
     """
     library, version, major = driver(), ctypes.c_int(), int(runtime.rpartition(".")[2])
     if library is None:
@@ -157,7 +157,7 @@ def missing_gpu(runtime: str = _LIBRARIES["cuda_runtime"]) -> list[str]:
 
 
 def _provides(library: str, symbol: str, version: str) -> bool:
-    """Whether a library has a symbol in a version."""
+    """Return whether a library has a symbol in a version."""
     try:
         find, handle = ctypes.CDLL(None).dlvsym, ctypes.CDLL(library)._handle
     except (OSError, AttributeError):  # no such library, or a system without glibc
@@ -178,10 +178,10 @@ def activate(stub_folder: Path) -> None:
     """Put the build in front of any other TVM on this process's path, and load what it is linked against.
 
     Args:
-        stub_folder: where the stand-in for a missing driver is kept.
+        stub_folder: folder for the stand-in of a missing driver.
 
     Raises:
-        OpProfilerError: something is missing; says what.
+        OpProfilerError: something is missing; the message names it.
     """
     lacking = missing()
     folder = root()
@@ -196,7 +196,7 @@ def activate(stub_folder: Path) -> None:
 
 
 def _stub(folder: Path) -> Path:
-    """A library in the driver's place, compiled once."""
+    """Return a library that replaces the driver, compiled once."""
     path = folder / _DRIVER
     if path.is_file():
         return path

@@ -21,7 +21,8 @@ _RUNS_BEFORE_CAPTURE = 3  # cuDNN tries its algorithms in the first, which a cap
 
 
 def cuda_of_torch() -> str | None:
-    """The version of CUDA that the installed torch was built with, without importing it; None: with none."""
+    """Return the version of CUDA that the installed torch was built with, without importing it; None for a torch
+    without CUDA."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
@@ -31,10 +32,11 @@ def cuda_of_torch() -> str | None:
 
 
 class Cuda:
-    """torch on GPU 0 of those that this process sees; float32 is computed as such (TVM's kernels use no TF32 either).
+    """torch on GPU 0 of those that this process can use. float32 is computed as such, because TVM's kernels do not use
+    TF32 either.
 
     Attributes:
-        settings: what decides which kernels torch takes, for whoever reads their times.
+        settings: settings of torch that decide which kernels it uses, stored with their times.
 
     Raises:
         MissingPackageError: torch is not installed.
@@ -56,15 +58,15 @@ class Cuda:
         self.settings = f"CUDA {torch.version.cuda}, cuDNN {backends.cudnn.version()}, cudnn.benchmark, float32 in ieee"
 
     def put(self, array: np.ndarray) -> Any:
-        """An array as a tensor on the GPU."""
+        """Return an array as a tensor on the GPU."""
         return self.torch.from_numpy(array.copy()).to("cuda")
 
     def wait(self) -> None:
-        """For all that was launched."""
+        """Wait for everything that was launched."""
         self.torch.cuda.synchronize()
 
     def captured(self, function: Callable[[], Any], calls: int) -> Any:
-        """So many calls as a CUDA graph: replayed, they are launched without Python's part between them.
+        """Return this number of calls as a CUDA graph; replaying it launches them without Python's overhead.
 
         See https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs.
         """
@@ -82,7 +84,7 @@ class Cuda:
         return graph
 
     def replayed_us(self, graph: Any) -> float:
-        """Microseconds of a graph between two events of the GPU."""
+        """Return the microseconds of a graph between two events of the GPU."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         graph.replay()
@@ -92,7 +94,7 @@ class Cuda:
 
 
 class BuiltByVendorOnGpu(BuiltByVendor):
-    """A kernel of torch's on a GPU; its samples are of the GPU's clock and hold nothing of Python."""
+    """A kernel of torch on a GPU. The GPU's clock times its samples, so they contain no overhead of Python."""
 
     def __init__(self, name: str, function: Callable[[], Any], reference: Reference, gpu: Cuda) -> None:
         super().__init__(f"{name}, {gpu.settings}", function, reference)
@@ -116,7 +118,7 @@ class BuiltByVendorOnGpu(BuiltByVendor):
 
 
 def kernels_on_gpu(task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
-    """The ways in which torch computes a task on a GPU.
+    """Return the ways in which torch computes a task on a GPU.
 
     Raises:
         MissingPackageError, MeasureError: see `Cuda`.

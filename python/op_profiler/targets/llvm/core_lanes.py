@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class CoreLanes(PlanLanes):
-    """A thread on each core."""
+    """Cores with one worker thread each."""
 
     lane = "core"
     option = "--threads"
 
     @property
     def usual_count(self) -> int:
-        """Number of cores that this process may use."""
+        """Return the number of cores that this process may use."""
         return usable_cores()
 
     def first(self, count: int) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class CoreLanes(PlanLanes):
         return tuple(distinct[id(one)] for one in compiled)
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:
-        """With weights of its own: two operators side by side do not read the same ones."""
+        """Copy the model with separate weights, because two operators side by side do not read the same weights."""
         return compiler_in_use().with_own_weights(compiled)
 
     def executor(

@@ -23,10 +23,10 @@ from op_profiler.targets.machine import LoadedModel
 
 
 class Host:
-    """A `Machine`: this one's processor.
+    """The processor of this machine as a `Machine`.
 
     Args:
-        cores: those that threads may be bound to; None for all that this process may use.
+        cores: cores to which threads may be bound; None: all that this process may use.
     """
 
     def __init__(self, target: Target, cores: Sequence[int] | None = None) -> None:
@@ -41,7 +41,7 @@ class Host:
         self._steadiness_probe: ReferenceKernels | None = None
 
     def probe(self) -> None:
-        """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
+        """Measure the peaks of the processor. Afterwards they are part of `device`, also in later processes."""
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> LoadedModel:
@@ -59,7 +59,7 @@ class Host:
         return self._steadiness_probe
 
     def meter(self, threads: int | None = None) -> CoreMeter:
-        """Return a meter of the cores that so many threads are bound to."""
+        """Return a meter of the cores to which this number of threads is bound."""
         return CoreMeter(self.threads.core_set(threads))
 
     def conditions(self) -> None:
@@ -67,7 +67,7 @@ class Host:
         return
 
     def energy_mj(self) -> float | None:
-        """Return the RAPL counter, millijoules; None where it cannot be read."""
+        """Return the RAPL counter, millijoules; None if it cannot be read."""
         return self._rapl.energy_mj()
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ _CONTAINER_VARIABLES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGU
 
 
 def describe_host(target: Target) -> Device:
-    """The processor of this machine as the device of an llvm target.
+    """Describe the processor of this machine as the device of an llvm target.
 
     Args:
         target: `tvm.target.Target` that the code is compiled for.
@@ -68,18 +68,18 @@ def describe_host(target: Target) -> Device:
 
 
 def processor_features() -> tuple[str, ...]:
-    """Names of what this machine's processor can do beyond the base of its kind, as the operating system has them."""
+    """Return the names of the processor's instruction-set extensions, as the operating system reports them."""
     return tuple(_cpu_info().get("flags", ()))
 
 
 def ask_ahead() -> None:
-    """Let py-cpuinfo, which waits most of its second, tell beside what this thread does; it is kept then."""
+    """Start py-cpuinfo in the background, because it waits for most of a second; its result is cached."""
     threading.Thread(target=_cpu_info, daemon=True).start()
 
 
 @functools.cache
 def _cpu_info() -> dict[str, Any]:
-    """What py-cpuinfo tells. It takes a second, in which it counts the clock, so it is kept until the next boot."""
+    """Return the result of py-cpuinfo, which measures the clock for a second; it is cached until the next boot."""
     file = kept_until_boot()
     with contextlib.suppress(OSError, ValueError):
         kept: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
@@ -94,17 +94,19 @@ def _cpu_info() -> dict[str, Any]:
 
 
 def kept_until_boot(of: str = "") -> Path:
-    """A file in the cache folder for what takes long to find out of this processor, and may change at a boot.
+    """Return a file in the cache folder for properties of this processor that are slow to determine and may change at a
+    boot.
 
     Args:
-        of: what else it depends on.
+        of: what else the properties depend on.
     """
     depends = " ".join(filter(None, (host_fingerprint(), _boot_id(), of)))
     return cache_folder() / "processor" / f"{hashlib.sha256(depends.encode()).hexdigest()[:16]}.json"
 
 
 def processor_name() -> str:
-    """Name, family and model of this machine's processor, without importing TVM: what schedule records are kept by."""
+    """Return name, family and model of this machine's processor, without importing TVM; schedule records are stored
+    under this name."""
     fields = dict(line.split(":", 1) for line in _processor_line().splitlines() if ":" in line)
     named = {name.strip(): value.strip() for name, value in fields.items()}
     words = [named.get("model name") or platform.machine()]
@@ -116,9 +118,9 @@ def processor_name() -> str:
 
 @functools.cache
 def host_fingerprint() -> str:
-    """16 hex digits of the processor, its cores and caches: equal on machines of one kind.
+    """Return 16 hex digits of the processor, its cores and caches: equal on machines of one hardware model.
 
-    Neither host names nor serial numbers go in. Cheap enough for the process that only looks up what is there.
+    Neither host names nor serial numbers are included. Fast enough for a process that only looks up stored results.
     """
     identity = [platform.machine(), _processor_line(), str(usable_cores()), repr(sorted(_cache_sizes().items()))]
     return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
@@ -126,14 +128,15 @@ def host_fingerprint() -> str:
 
 @functools.cache
 def host_id() -> str:
-    """16 hex digits that tell this host from others of its kind, whose times are not its own.
+    """Return 16 hex digits that distinguish this host from others of the same hardware model.
 
-    The first of these that there is:
+    The first available of these is used:
 
-    - ``OP_PROFILER_HOST_ID``, for whoever knows better;
-    - the operating system's machine-id, which stays over boots (man 5 machine-id asks for a hash of it). Not in a
-      container, where it is of the image, the same on every host, or of the container, another one each time;
-    - the kernel's boot_id: containers of one host share it, no two hosts have the same, and a boot changes it;
+    - ``OP_PROFILER_HOST_ID``, set by the user;
+    - the operating system's machine-id, which survives boots (man 5 machine-id recommends to hash it). It is not used
+      in a container, where it belongs to the image (the same on every host) or to the container (another one each
+      time);
+    - the kernel's boot_id: containers of one host share it, two hosts never have the same, and a boot changes it;
     - the host's name.
     """
     named = os.environ.get("OP_PROFILER_HOST_ID")
@@ -143,7 +146,8 @@ def host_id() -> str:
 
 
 def _in_container() -> bool:
-    """Whether this process sees another root folder than its host's (Docker, Podman, Kubernetes, Apptainer, nspawn)."""
+    """Return whether this process has another root folder than its host (Docker, Podman, Kubernetes, Apptainer,
+    nspawn)."""
     if any(map(os.path.exists, _CONTAINER_FILES)) or any(name in os.environ for name in _CONTAINER_VARIABLES):
         return True
     mounts = [line.split() for line in text_in("/proc/self/mounts").splitlines()]
@@ -158,7 +162,7 @@ def _processor_line() -> str:
 
 
 def _cache_sizes() -> dict[int, int]:
-    """Bytes of the data caches of core 0 by level."""
+    """Return the bytes of the data caches of core 0 by level."""
     sizes: dict[int, int] = {}
     if not _CACHES.is_dir():
         return sizes

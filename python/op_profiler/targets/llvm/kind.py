@@ -17,27 +17,28 @@ if TYPE_CHECKING:
 
 
 class LlvmKind(TargetKind):
-    """``llvm`` alone is this processor."""
+    """The kind ``llvm``; without options it is this machine's processor."""
 
     name = "llvm"
     on_host = True
 
     def resolve(self, target: str) -> Target:
-        """Return a target with the user's options, else with LLVM's name of this processor."""
+        """Return a target with the user's options, otherwise with LLVM's name of this processor."""
         from op_profiler.targets.llvm.options import checked
 
         options = options_of(target)
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
 
     def for_int8(self, target: Target) -> Target:
-        """Without AMX (Intel from Sapphire Rapids on), where TVM builds dense layers of multiples of its tiles only."""
+        """Return the target without AMX (Intel from Sapphire Rapids on), because with AMX, TVM builds only dense layers
+        whose sizes are multiples of its tiles."""
         if "arm_cpu" in target.keys:
             return target
         attributes = ["-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
         return load_tvm().target.Target({**target.export(), "mattr": attributes})
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
-        """Return 1 for a machine behind RPC, else the usual counts of this processor."""
+        """Return 1 for a machine behind RPC, otherwise the default thread counts of this processor."""
         if place is not None:
             return (1,)
         from op_profiler.measure.threads import default_thread_counts
@@ -45,7 +46,7 @@ class LlvmKind(TargetKind):
         return default_thread_counts()
 
     def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
-        """Compare the counts with the cores that this process may use, unless a place is given."""
+        """Compare the counts with the cores that this process may use, unless the machine is behind RPC."""
         if place is not None:
             super().check_threads(counts, place)
             return
@@ -60,7 +61,8 @@ class LlvmKind(TargetKind):
         ask_ahead()
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
-        """A processor that is opened as a whole for the first time is asked for its peaks, which takes seconds."""
+        """Open this machine's processor. When all its cores are opened for the first time, its peaks are measured,
+        which takes seconds."""
         from op_profiler.targets.llvm.host import Host
 
         host = Host(target, cores)
@@ -84,7 +86,7 @@ class LlvmKind(TargetKind):
         return processor_name()
 
     def lock(self) -> str:
-        """Return the one name of this machine's processor."""
+        """Return the lock of this machine's processor."""
         from op_profiler.measure.turns import PROCESSOR
 
         return PROCESSOR

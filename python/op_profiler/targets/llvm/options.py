@@ -1,7 +1,7 @@
-"""Refuses options of a target that LLVM would ignore or crash on.
+"""Rejects options of a target that LLVM would ignore or crash on.
 
-LLVM ignores a processor and a feature that it does not know, and then compiles for another processor than the one
-that was asked for. A triple that it does not know, and a feature without its sign, end the process.
+LLVM ignores an unknown processor or feature, and then compiles for another processor than the requested one. An unknown
+triple, or a feature without its sign, ends the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAMILIES = {
     r"armv\d\w*": "arm",
     r"thumbv\d\w*": "thumb",
 }
-"""Spellings of an architecture in triples, and LLVM's name of its code generator."""
+"""Spellings of an architecture in triples, with LLVM's name of the code generator."""
 
 _ARM = ("arm", "thumb", "aarch64")
 _ABIS = {
@@ -29,12 +29,12 @@ _ABIS = {
     "riscv32": ("ilp32", "ilp32e", "ilp32f", "ilp32d"),
     "riscv64": ("lp64", "lp64e", "lp64f", "lp64d"),
 }
-"""What ``-mabi`` may be for a code generator; those of x86 take the triple's, whatever it says."""
+"""Allowed values of ``-mabi`` by code generator; x86 always uses the triple's ABI."""
 _OPT_LEVELS = range(4)
 
 
 def checked(text: str) -> Target:
-    """The `tvm.target.Target` of a target string of kind llvm.
+    """Return the `tvm.target.Target` of a target string of kind llvm.
 
     Raises:
         UsageError: TVM does not understand it, or `check` refuses it.
@@ -45,7 +45,7 @@ def checked(text: str) -> Target:
 
 
 def check(target: Target) -> None:
-    """Refuse options that LLVM would ignore or die of.
+    """Reject options that LLVM would ignore or crash on.
 
     Args:
         target: `tvm.target.Target` of kind llvm.
@@ -93,7 +93,7 @@ def _check_triple(triple: str, known: list[str]) -> None:
 
 
 def _check_others(target: Target, family: str) -> None:
-    """What LLVM would take without a word."""
+    """Reject options that LLVM would accept silently."""
     if str(target.attrs.get("device", "")) == "arm_cpu" and family not in _ARM:
         raise UsageError(
             f"pynq and arm_cpu are boards with an ARM processor, and this compiles for {family}: give options with "

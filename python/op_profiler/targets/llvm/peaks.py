@@ -1,7 +1,7 @@
 """Measures the peak rates of a processor: multiply-adds in registers, and reads from each cache and from memory.
 
-A few kernels at each thread count take seconds in all. The peaks are cached per device in the cache folder, and are
-stored with the device's properties.
+A few kernels at each thread count take a few seconds in all. The peaks are cached per device in the cache folder, and
+are stored with the device's properties.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STREAMS = 4
 _CACHES = 4
 _CACHE_STREAMS = 8
 _CACHE_READ_BYTES = 32 << 20
-"""Read from a cache in one call, so that the call itself is nothing beside it."""
+"""Bytes that one call reads from a cache, so many that the call overhead is negligible."""
 _PIECE_BYTES = 64 << 20
 _SECONDS, _OF_CACHES_SECONDS = 0.2, 0.05
 _FEWEST_CALLS = 5
@@ -46,13 +46,15 @@ _FEWEST_CALLS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """Rates at several thread counts, one an entry of each.
+    """Peak rates; each field has one entry per thread count.
 
     Attributes:
-        flops_per_us: single precision, a multiply-add counts as two.
-        bytes_per_us: read from memory.
-        read_bytes: size of what was read in turn: several times the caches in use, or what memory there was for it.
-        cache_bytes_per_us: read from the caches ``l1``, ``l2`` and ``l3``, those whose size the system tells.
+        flops_per_us: single precision; a multiply-add counts as two.
+        bytes_per_us: rate of reading from memory.
+        read_bytes: size of the data that was read in turn: several times the caches in use, or as much as memory
+            allowed.
+        cache_bytes_per_us: rates of reading from the caches ``l1``, ``l2`` and ``l3`` whose size the operating system
+            reports.
     """
 
     threads: tuple[int, ...]
@@ -63,7 +65,7 @@ class Peaks:
 
 
 def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
-    """The device with its peaks among its properties: these, else those that were measured earlier, if any."""
+    """Return the device with these peaks among its properties; None: with cached peaks, if there are any."""
     file = _file(device)
     if peaks is not None:
         text = json.dumps(dataclasses.asdict(peaks))
@@ -85,12 +87,12 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
 
 
 def measure_peaks(target: Target, device: Device, pool: ThreadPool) -> Peaks:
-    """The best of several calls of each kernel, at one thread, all cores, and the powers of two between.
+    """Measure the best of several calls of each kernel, at one thread, all cores, and the powers of two between.
 
     Args:
         target: `tvm.target.Target` of this machine's processor.
-        device: that it is.
-        pool: is left at all cores.
+        device: device of this machine's processor.
+        pool: thread pool; afterwards it uses all cores.
     """
     counts = default_thread_counts(device.cores)
     arithmetic, flops = _arithmetic(target)
@@ -110,7 +112,8 @@ def measure_peaks(target: Target, device: Device, pool: ThreadPool) -> Peaks:
 
 
 def _read_of_caches(device: Device) -> dict[str, int]:
-    """What a thread reads of each cache: half of one of its own, of a shared third one what the second cannot hold."""
+    """Return the bytes that a thread reads from each cache: half of a private cache; for a shared third-level cache,
+    more than the second level can hold."""
     sizes = {"l1": (device.l1_bytes or 0) // 2, "l2": (device.l2_bytes or 0) // 2}
     if device.l2_bytes and device.l3_bytes and device.l3_bytes > 2 * device.l2_bytes:
         sizes["l3"] = min(4 * device.l2_bytes, device.l3_bytes // 2)
@@ -130,7 +133,7 @@ def _best_us(kernel: BoundKernel | Pieces, seconds: float = _SECONDS) -> float:
 
 
 def _arithmetic(target: Target) -> tuple[BoundKernel, float]:
-    """A small matrix product out of the first-level cache, and its FLOPs."""
+    """Return a small matrix product in the first-level cache, and its FLOPs."""
     lanes = compiler_in_use().vector_lanes(target)
     sizes = {"c": _CHUNKS, "k": _DEPTH, "i": _ROWS, "j": _VECTORS, "l": lanes}
     product = SumOfProducts("arithmetic", ("ki", "kjl"), "cijl", sizes, in_registers=True)
@@ -138,7 +141,7 @@ def _arithmetic(target: Target) -> tuple[BoundKernel, float]:
 
 
 def _memory(target: Target, total_bytes: int) -> Pieces:
-    """Sums over pieces that no cache holds."""
+    """Return sums over pieces of memory that are in no cache."""
     compiler = compiler_in_use()
     lanes = compiler.vector_lanes(target)
     rows = _PIECE_BYTES // (4 * _CHUNKS * _STREAMS * lanes)
@@ -147,11 +150,11 @@ def _memory(target: Target, total_bytes: int) -> Pieces:
 
 
 def _cache(target: Target, size: int, threads: int) -> tuple[BoundKernel, float]:
-    """Sums over data that each thread reads again and again, and the bytes that a call reads.
+    """Return sums over data that each thread reads repeatedly, and the bytes that a call reads.
 
     Args:
         size: bytes of a thread's data.
-        threads: the most that it is called with.
+        threads: largest thread count of the calls.
     """
     lanes = compiler_in_use().vector_lanes(target)
     rows = max(size // (4 * _CACHE_STREAMS * lanes), 1)
@@ -162,7 +165,7 @@ def _cache(target: Target, size: int, threads: int) -> tuple[BoundKernel, float]
 
 
 def _bound(sums: SumOfProducts, target: Target) -> BoundKernel:
-    """Over ones."""
+    """Return the kernel, bound to tensors of ones."""
     compiler, device = compiler_in_use(), load_tvm().cpu()
     arrays = [compiler.array_on(np.ones(shape, dtype="float32"), device) for shape in sums.shapes]
     return compiler.bound_kernel(sums.name, "", compiler.build_sums(sums, target), arrays)

@@ -20,22 +20,24 @@ from op_profiler.measure.in_place import timed_us
 _COMPUTE = SumOfProducts("compute", ("k", "jkl"), "pjl", {"p": 1024, "k": 64, "j": 8, "l": 16})
 _MEMORY = SumOfProducts("memory", ("prl",), "pl", {"p": 64, "r": 12_288, "l": 16})
 _EXCHANGE = SumOfProducts("exchange", ("rpl",), "prl", {"p": 64, "k": 1, "r": 64, "l": 16})
-"""A copy with its first axes swapped, as a sum of one term: of two threads each reads half of it from the other."""
+"""A copy with its first axes swapped, as a sum of one term: each of two threads reads half of its data from the
+other."""
 _CALLS = 7
 _CACHES = 2
-"""Times the caches in use that all pieces of memory together hold."""
+"""Size of all pieces of memory together, as a multiple of the caches in use."""
 _SOME_FLOAT = 0.75  # pages that nobody wrote to are all one page
 
 
 class Pieces:
-    """Sums over data that lies in no cache: it goes through many pieces in turn, so that each was pushed out since.
+    """Sums over data that is in no cache: calls go through many pieces in turn, so that each piece has been evicted
+    since its last use.
 
     A call takes as long as reading one piece, however large the caches are.
 
     Args:
-        sums: of one tensor, which is a piece.
-        function: that computes them, as `Compiler.build_sums` gives it.
-        total_bytes: of all pieces, at least; two pieces at least.
+        sums: sum over one tensor, which is a piece.
+        function: computes the sums, as `Compiler.build_sums` returns it.
+        total_bytes: least size of all pieces together; there are at least two pieces.
     """
 
     def __init__(self, sums: SumOfProducts, function: PackedFunction, total_bytes: int) -> None:
@@ -53,12 +55,12 @@ class Pieces:
         self._next = itertools.cycle(self._kernels)
 
     def run(self) -> bool:
-        """As `BoundKernel.run`, on the next piece."""
+        """Run the sums on the next piece, as `BoundKernel.run` does."""
         return next(self._next).run()
 
 
 class ReferenceKernels:
-    """The `SteadinessProbe` of this machine's processor.
+    """The reference kernels of this machine's processor (a `SteadinessProbe`).
 
     Args:
         target: `tvm.target.Target`.
@@ -82,17 +84,17 @@ class ReferenceKernels:
         self.sizes_bytes = (4 * sum(map(math.prod, _COMPUTE.shapes)), pieces.total_bytes)
 
     def timed(self) -> tuple[float, ...]:
-        """Median microseconds of a call of each kernel, at the thread count that is set.
+        """Return the median time of a call of each kernel in microseconds, at the current thread count.
 
-        A call before wakes the threads up, which after a change of their number takes longer than the kernel.
+        An untimed call wakes the threads up first, which takes longer than the kernel if their number has changed.
         """
         return tuple(
             float(np.median([timed_us(kernel) for _ in range(_CALLS)])) for kernel in self._kernels if kernel.run()
         )
 
     def exchanged_us(self) -> float:
-        """Median microseconds in which threads read what all of them wrote just before, at the thread count that is
-        set."""
+        """Return the median time in microseconds in which threads read what all of them have just written, at the
+        current thread count."""
         for kernel in self._to_and_fro:
             kernel.run()
         return float(np.median([np.mean([timed_us(kernel) for kernel in self._to_and_fro]) for _ in range(_CALLS)]))

@@ -1,4 +1,4 @@
-"""Another machine behind TVM's RPC, be it a board or a server with a GPU. Times are taken by its own clock."""
+"""Another machine behind TVM's RPC: a board, or a server with a GPU. Its own clock times kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from op_profiler.targets.target import kind_of
 _WAIT_SECONDS = 30.0
 _RUN_SECONDS = 300.0
 FLUSH = "cache_flush_cpu_non_first_arg"
-"""What the board's runtime calls before a call that it times; on 32 bits it does nothing."""
+"""Function that the board's runtime calls before a timed call; it does nothing on 32-bit boards."""
 COLD_MECHANISM = "clflush of all tensors but the first"
 _32_BITS = ("arm-", "armv")  # what triples begin with; that of 64 bits is aarch64 to all of our targets
 _ANY_CORES = 1  # runtime.config_threadpool: the fastest cores first
@@ -39,7 +39,7 @@ class Board:
 
     Args:
         name: the target as the user wrote it.
-        address: of the one machine that is wanted, of several with the same key.
+        address: address of the requested machine, if several have the same key.
     """
 
     def __init__(self, name: str, target: Target, place: Place, address: str | None = None) -> None:
@@ -66,12 +66,12 @@ class Board:
 
     @property
     def address(self) -> str:
-        """``host:port`` of its server."""
+        """Return ``host:port`` of its server."""
         return self.connection.address
 
     @contextlib.contextmanager
     def guard(self, doing: str, seconds: float = _RUN_SECONDS) -> Iterator[None]:
-        """A call to the board: with a time limit, and with BoardLostError where the session did not survive it."""
+        """Run calls to the board with a time limit; raise BoardLostError if the session ended."""
         try:
             with deadline(seconds, f"{doing} on {self.address}"):
                 yield
@@ -88,7 +88,7 @@ class Board:
         """Send the compiled model to the board and load it there; `copies` is ignored.
 
         Raises:
-            MeasureError: the board's runtime lacks what the model takes.
+            MeasureError: the board's runtime lacks something that the model needs.
             BoardLostError: the session ended.
         """
         with self.guard("loading the model"):
@@ -101,7 +101,7 @@ class Board:
         return
 
     def energy_mj(self) -> float | None:
-        """The board's own counter, where it has one."""
+        """Return the board's energy counter in millijoules, if it has one."""
         if self._sensor is None or self.probe is None:
             return None
         with self.guard("reading its energy counter", ANSWER_SECONDS):
@@ -109,12 +109,12 @@ class Board:
         return int(text) / 1e3 if text.isdecimal() else None
 
     def running_seconds(self) -> float:
-        """Seconds spent in `running` so far, calls over the network included."""
+        """Return the seconds spent in `running` so far, including calls over the network."""
         return self._running_seconds
 
     @contextlib.contextmanager
     def running(self, doing: str) -> Iterator[None]:
-        """A `guard` around something that runs on the board and does little else."""
+        """Run code that does little but run kernels on the board, with `guard`."""
         started = time.monotonic()
         try:
             with self.guard(doing):
@@ -131,9 +131,10 @@ class Board:
         return
 
     def close(self) -> None:
-        """The board is free once nothing holds a part of the session; `threads` and this object hold each other.
+        """Release the board. It is free once no object of the session exists; `threads` and this object refer to each
+        other.
 
-        What was loaded goes first: an array that is freed when its session is over cannot tell the board so.
+        Loaded models are released first, because an array cannot be freed on the board after its session has ended.
         """
         for loaded in self._loaded:
             loaded.release(session_lost=self._lost)
@@ -145,9 +146,9 @@ class Board:
 class RemoteThreads:
     """The thread pool of a board; its cores cannot be read from here.
 
-    TVM's profiler makes the pool anew, with all threads. What is set here therefore is also the variable that bounds
-    how many of them a kernel is given: that holds under the profiler for one thread and for all, not for a number
-    between.
+    TVM's profiler creates the pool again, with all threads. Setting a thread count therefore also sets the variable
+    that limits the threads of a kernel; under the profiler, this works for one thread and for all threads, not for
+    counts between.
     """
 
     def __init__(self, board: Board) -> None:
@@ -161,14 +162,14 @@ class RemoteThreads:
 
     @property
     def hold_under_profiler(self) -> bool:
-        """Whether a profiled run has the threads that were set last."""
+        """Return whether a profiled run uses the thread count that was set last."""
         return self._used in (1, self._most)
 
     def use(self, threads: int) -> None:
-        """Run the next kernels with so many threads.
+        """Run the next kernels with this number of threads.
 
         Raises:
-            MeasureError: the board took another number.
+            MeasureError: the board uses another number.
         """
         probe = self._board.probe
         if probe is None:
@@ -185,14 +186,14 @@ class RemoteThreads:
             )
 
     def effective_threads(self) -> int | None:
-        """Threads of the board's pool; None for a remote GPU."""
+        """Return the number of threads of the board's pool; None for a remote GPU."""
         if self._board.probe is None:
             return None
         with self._board.guard("asking for its threads", ANSWER_SECONDS):
             return int(self._count())
 
     def core_set(self, threads: int) -> tuple[int, ...]:
-        """Return an empty tuple: TVM's pool over there chooses the cores."""
+        """Return an empty tuple: TVM's pool on the board chooses the cores."""
         return ()
 
     def effective_core_set(self) -> tuple[int, ...]:
@@ -203,9 +204,9 @@ class RemoteThreads:
 class BoardKernels:
     """A model on a board (a `LoadedModel`).
 
-    Whole model and single kernels are timed by the runtime's time evaluator, which calls once before it takes time. In
-    the state ``model`` the kernels' times come from one run of a profiler over there, in graph order and in place;
-    where the board cannot do that, the state is ``hot`` and `cache_mechanism` says so.
+    The time evaluator of TVM's runtime times the whole model and single kernels; it makes one untimed call first. In
+    the cache state ``model``, the kernels' times come from one run of the profiler on the board, in graph order and in
+    place. If the board cannot do this, the state is ``hot``, and `cache_mechanism` reports it.
     """
 
     def __init__(self, board: Board, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
@@ -221,21 +222,21 @@ class BoardKernels:
         self._timed_run = self._model.timed_run
 
     def release(self, *, session_lost: bool) -> None:
-        """Free what lies on the board; nothing can be run any more.
+        """Free the model's memory on the board; nothing can be run afterwards.
 
         Args:
-            session_lost: there is no board to be told.
+            session_lost: the session has ended, so nothing is sent to the board.
         """
         self._model.release(session_lost=session_lost)
         del self._evaluators, self._timed_run, self._kernels, self._library, self._model
 
     @property
     def labels(self) -> list[str]:
-        """The compiler's hash of each kernel, in execution order."""
+        """Return the compiler's hash of each kernel, in execution order."""
         return [label for _, label, _ in self._kernels]
 
     def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
-        """Copy inputs of the model, by their names, to the board."""
+        """Copy inputs of the model, by name, to the board."""
         with self._board.guard("sending the inputs"):
             for name, value in inputs.items():
                 self._model.set_input(name, value)
@@ -250,11 +251,12 @@ class BoardKernels:
             self._model.run()
 
     def move_stack(self) -> None:
-        """It is the board's."""
+        """Do nothing: the stack is on the board."""
         return
 
     def time_model(self) -> float:
-        """NaN where the board's runtime cannot run the model as a whole."""
+        """Return the microseconds of one run of the whole model; NaN if the board's runtime cannot run it as a
+        whole."""
         if self._timed_run is None:
             return float("nan")
         with self._board.running("timing the model"):
@@ -297,7 +299,8 @@ class BoardKernels:
             return float(self._evaluators[key](*arrays).results[0]) * 1e6
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """By the board's own loop, so that it is not idle between two calls. It calls once before it takes time."""
+        """Call one kernel repeatedly in the board's own loop, so that the board is not idle between two calls. One
+        untimed call comes first."""
         name, _, arrays = self._kernels[index]
         with self._board.running(f"running {name}"):
             self._library.time_evaluator(name, self._board.runtime, number=calls - 1, repeat=1)(*arrays)
@@ -312,7 +315,7 @@ class BoardKernels:
         return
 
     def call_overhead_us(self) -> None:
-        """The board's runtime reads its clock around the kernel."""
+        """Return None: the board's runtime reads its clock around the kernel."""
         return
 
     def kernel_error(self, index: int) -> str | None:
@@ -332,7 +335,7 @@ class BoardKernels:
         return None
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """Return how the state comes about; ``repeat: ...`` where the board cannot profile in place.
+        """Return how the cache state is produced; ``repeat: ...`` if the board cannot profile in place.
 
         Raises:
             MeasureError: TVM cannot flush the caches of a 32-bit board.

@@ -1,6 +1,6 @@
-"""What a machine behind RPC is, read from its own files by a function that is sent there.
+"""Describes a machine behind RPC, from its own files, which a function sent to it reads.
 
-TVM's runtime answers no questions about its host. A function that calls the C library's open and read does.
+TVM's runtime does not report properties of its host. The sent function calls the C library's open and read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _COMPILERS = {
 
 
 def cross_compiler(target: Target) -> str | None:
-    """A compiler on PATH that links for a target; None where there is none, and the machine has to link itself."""
+    """Return a compiler on PATH that links for a target; None if there is none, so that the machine has to link
+    itself."""
     triple = str(target.attrs.get("mtriple", "") or "x86_64")
     family = triple.split("-")[0]
     family = "arm" if family.startswith("armv") or family == "arm" else family
@@ -46,7 +47,8 @@ _sent = itertools.count()
 
 
 def upload(session: RemoteSession, library: RuntimeModule, target: Target) -> RuntimeModule:
-    """Send a compiled module and load it there; under a name of its own, since a second one of a name crashes."""
+    """Send a compiled module and load it there, under a unique name, because a second module of the same name
+    crashes."""
     tools = compiler_in_use().linking
     cc, tar = (importlib.import_module(f"{tools}.{name}") for name in ("cc", "tar"))
     compiler = cross_compiler(target)
@@ -59,7 +61,7 @@ def upload(session: RemoteSession, library: RuntimeModule, target: Target) -> Ru
 
 
 class Probe:
-    """Reads text files of the machine behind a session, and sets the variable that bounds its threads."""
+    """Reads text files of the machine behind a session, and sets the variable that limits its threads."""
 
     def __init__(self, session: RemoteSession, target: Target) -> None:
         self._device = session.device("cpu", 0)
@@ -69,7 +71,7 @@ class Probe:
         self._set = library.get_function("op_profiler_set")
 
     def _text(self, text: str) -> DeviceArray:
-        """A C string on the machine."""
+        """Return a C string on the machine."""
         encoded = np.zeros(PROBE_ARGUMENT_BYTES, "uint8")
         encoded[: len(text)] = list(text.encode())
         return self._array(encoded)
@@ -78,11 +80,11 @@ class Probe:
         return self._compiler.array_on(values, self._device)
 
     def limit_threads(self, count: int) -> None:
-        """Let the session's thread pool have so many threads whenever it is made anew, as TVM's profiler does."""
+        """Limit the threads of the session's pool, also when TVM's profiler creates the pool again."""
         self._set(self._text(str(count)), self._array(np.zeros(1, "int32")))
 
     def read(self, path: str) -> str:
-        """The file's first 16 KiB; empty where it cannot be read."""
+        """Return the file's first 16 KiB; empty if it cannot be read."""
         text = self._array(np.zeros(PROBE_TEXT_BYTES, "uint8"))
         count = self._array(np.zeros(1, "int32"))
         self._read(self._text(path), text, count)
@@ -90,12 +92,12 @@ class Probe:
         return bytes(text.numpy()[:length]).decode(errors="replace").strip() if length > 0 else ""
 
     def energy_sensor(self) -> str | None:
-        """A counter of microjoules, as the kernel's hwmon interface names them."""
+        """Return a counter of microjoules, by the names of the kernel's hwmon interface."""
         return next((path for path in _SENSORS if self.read(path).isdecimal()), None)
 
 
 def describe_board(kind: str, target: Target, address: str, key: str, files: Probe) -> Device:
-    """What the machine says of itself; what it does not say is None."""
+    """Describe the machine by its own files; unknown properties are None."""
     cpu = files.read("/proc/cpuinfo")
     fields = {a.strip(): b.strip() for a, _, b in (line.partition(":") for line in cpu.splitlines()) if b}
     model = files.read("/sys/firmware/devicetree/base/model").rstrip("\0")
@@ -133,10 +135,12 @@ def describe_board(kind: str, target: Target, address: str, key: str, files: Pro
 
 
 def _serials(fields: dict[str, str], files: Probe, address: str) -> list[str]:
-    """What no other board has: its serial number. Where it has none, its address and what else may be its own.
+    """Return what distinguishes the board from all others: its serial number, otherwise its network address and other
+    unique properties.
 
-    Boards of one kind run copies of one card, machine-id and all, and some makers write zeros for a serial number. Two
-    networks have the same addresses, so that one is told by its memory card, else by the machine that reaches it.
+    Boards of one kind run copies of one memory card, including the machine-id, and some makers use zeros as the serial
+    number. Addresses repeat in different networks, so a board in such a network is identified by its memory card,
+    otherwise by the machine that connects to it.
     """
     told = [fields.get("Serial", ""), files.read(_SERIAL).rstrip("\0")]
     serials = [serial for serial in told if serial.strip("0")]
@@ -151,7 +155,7 @@ def _hash(*words: str) -> str:
 
 
 def _count(ranges: str) -> int | None:
-    """``0-1,4`` is three."""
+    """Return the number of cores in a list: ``0-1,4`` is three."""
     total = 0
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")

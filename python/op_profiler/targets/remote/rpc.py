@@ -1,8 +1,7 @@
-"""Finding and reaching machines behind TVM's RPC: through a tracker, or straight to a server.
+"""Finds and connects to machines behind TVM's RPC: through a tracker, or directly to a server.
 
-TVM's RPC runs whatever code a client sends, for whoever connects: trackers and servers belong on networks where
-everybody may run code on them. Every call has a time limit, since neither a tracker without a free machine nor a board
-that lost its power ever answers.
+TVM's RPC runs any code for any client: use trackers and servers only on networks where everybody may run code on them.
+Every call has a time limit, because a tracker without a free machine and a board without power never answer.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.targets.machine import Place
 
 ANSWER_SECONDS = 10.0
-"""For what takes a machine that is there no time at all."""
+"""Time limit of calls that a connected machine answers immediately."""
 _TRACKER_MAGIC = 0x2F271
 _SERVER = "server:"
 _OTHER_PROTOCOL = ("pending_request_bytes_", "protocol version mismatch", "Invalid message")
-"""In what TVM says of a server whose messages it cannot read."""
+"""Part of TVM's message about a server whose protocol it cannot read."""
 
 
 @contextlib.contextmanager
 def deadline(seconds: float, doing: str) -> Iterator[None]:
-    """Raise BoardLostError in the middle of a call into TVM that takes longer; in the main thread only.
+    """Raise BoardLostError during a call into TVM that takes longer; works in the main thread only.
 
-    TVM's sockets give Python's signal handlers a turn whenever a signal interrupts them.
+    If a signal interrupts TVM's sockets, they let Python's signal handlers run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -61,7 +60,7 @@ def deadline(seconds: float, doing: str) -> Iterator[None]:
 
 
 def is_tracker(host: str, port: int) -> bool:
-    """Whether a tracker listens there; an RPC server hangs up on a tracker's greeting.
+    """Return whether a tracker listens at an address; an RPC server closes the connection after a tracker's greeting.
 
     Raises:
         MeasureError: nothing listens there.
@@ -84,11 +83,11 @@ def is_tracker(host: str, port: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """One machine that a tracker knows.
+    """One machine of a tracker.
 
     Attributes:
         address: ``host:port`` of its server.
-        free: whether nobody uses it.
+        free: whether the machine is not in use.
     """
 
     key: str
@@ -97,7 +96,7 @@ class Listed:
 
 
 def list_machines(host: str, port: int) -> list[Listed]:
-    """The machines that a tracker knows.
+    """Return the machines of a tracker.
 
     Raises:
         MeasureError: no tracker answers there.
@@ -137,14 +136,14 @@ class Connection:
 
     Attributes:
         session: `tvm.rpc.RPCSession`.
-        address: ``host:port`` of the server behind it.
+        address: ``host:port`` of its server.
     """
 
     session: RemoteSession
     address: str
 
     def alive(self) -> bool:
-        """Whether the machine still answers in this session."""
+        """Return whether the machine still answers in this session."""
         try:
             with deadline(ANSWER_SECONDS, "asking whether it is there"):
                 self.session.get_function("runtime.NumThreads")()
@@ -154,11 +153,11 @@ class Connection:
 
 
 def connect(place: Place, *, wait_seconds: float, address: str | None = None) -> Connection:
-    """A session on the machine of a place.
+    """Open a session on the machine at a place.
 
     Args:
         wait_seconds: how long to wait until a machine of that key is free.
-        address: of the one machine that is wanted; others that the tracker offers are given back.
+        address: address of the requested machine; other machines that the tracker offers are released.
 
     Raises:
         BoardLostError: none became free, or the one that did does not answer.
@@ -183,7 +182,7 @@ def connect(place: Place, *, wait_seconds: float, address: str | None = None) ->
 
 
 def _request(place: Place, wait_seconds: float) -> tuple[str, int, str]:
-    """Ask a tracker for a machine: where its server is, and the key that opens it."""
+    """Request a machine from a tracker; return the address of its server and the key of the connection."""
     from tvm.rpc import base
 
     tracker = _tracker(place.host, place.port)
@@ -205,7 +204,7 @@ def _request(place: Place, wait_seconds: float) -> tuple[str, int, str]:
 
 @contextlib.contextmanager
 def _as_lost(place: Place) -> Iterator[None]:
-    """What TVM raises when a connection fails, as a BoardLostError."""
+    """Convert errors of TVM about a failed connection into BoardLostError."""
     try:
         yield
     except BoardLostError:

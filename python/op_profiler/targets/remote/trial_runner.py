@@ -34,7 +34,7 @@ class _Slot:
     """One board and the process that builds for it and times on it.
 
     Attributes:
-        away_until: after the board went away, when it is asked for again.
+        away_until: time at which a disconnected board is requested again.
     """
 
     address: str
@@ -44,16 +44,16 @@ class _Slot:
 
 
 class BoardRunner:
-    """A `Runner` on every board that a tracker has with one key; a context manager, as it holds processes.
+    """A `Runner` on all boards that a tracker has under one key. It is a context manager, because it owns processes.
 
-    Each board has a process of its own, which builds a candidate and times it there, so that no board waits for
-    another. A board that goes away costs the candidate that it had, which another one tries; it is asked for again
-    every few seconds.
+    Each board has its own process, which builds a candidate and times it on that board, so that no board waits for
+    another. If a board disconnects, another board repeats its candidate, and the board is requested again every few
+    seconds.
 
     Args:
         name: the target as the user wrote it.
-        target: TVM target string that it stands for.
-        check: compare each candidate's output with numpy's, where its template is of a known kind.
+        target: TVM target string of `name`.
+        check: compare each candidate's output with numpy's, if the kind of its template is known.
 
     Raises:
         MeasureError: there is no such board.
@@ -97,13 +97,13 @@ class BoardRunner:
         self._log.unlink(missing_ok=True)
 
     def devices(self) -> dict[str, Device]:
-        """The boards that have answered so far, by address."""
+        """Return the boards that have answered so far, by address."""
         if all(slot.device is None for slot in self._slots):
             self._any()
         return {slot.address: slot.device for slot in self._slots if slot.device is not None}
 
     def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
-        """As in `Runner`; each result says which board it is from."""
+        """Run candidates as in `Runner`; each result names its board."""
         waiting = collections.deque(range(len(candidates)))
         losses: collections.Counter[int] = collections.Counter()
         results: dict[int, TrialResult] = {}
@@ -127,20 +127,21 @@ class BoardRunner:
         return [results[number] for number in range(len(candidates))]
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
-        """As in `Runner`, all on one board."""
+        """Compare candidates as in `Runner`, all on one board."""
         seconds = (self.limits.build_seconds + self.limits.run_seconds) * len(candidates)
         answer = self._ask(seconds, "compare_candidates", tuple(candidates), rounds, self.limits.minimum_us)
         return answer if isinstance(answer, list) else [answer] * len(candidates)
 
     def settings(self) -> Settings:
-        """What kernels run with, as asked for and as read back from one of the boards."""
+        """Return the requested settings of kernels, and the effective ones as read back from one of the boards."""
         answer = self._ask(self.limits.run_seconds, "read_back")
         if isinstance(answer, TrialResult):
             raise BoardLostError(f"the settings could not be read back: {answer.error}")
         return self._setup.settings(answer, "repeat" if self._setup.cache == "hot" else COLD_MECHANISM)
 
     def _ask(self, seconds: float, *command: Any) -> Any:
-        """The answer of any board; the result of a lost one where several were lost over it."""
+        """Return the answer of any board; if several boards were lost during the request, return the result of a lost
+        board."""
         for _ in range(_MOST_LOSSES + 1):
             slot = self._any()
             assert slot.process is not None
@@ -152,7 +153,7 @@ class BoardRunner:
         return answer
 
     def _took_trial(self, slot: _Slot, candidate: Candidate, best_us: float) -> bool:
-        """Hand a candidate to a board's process; one that died while it was idle is replaced at the next look."""
+        """Send a candidate to a board's process; a process that died while idle is replaced at the next check."""
         limits = self.limits
         assert slot.process is not None
         try:
@@ -164,7 +165,7 @@ class BoardRunner:
         return True
 
     def _answered(self, busy: dict[int, tuple[int, float]]) -> list[int]:
-        """Boards that have answered, or from which no answer is expected any more."""
+        """Return the boards that have answered, or from which no answer is expected any more."""
         connections = {self._connection(index): index for index in busy}
         end = min((end for _, end in busy.values()), default=time.monotonic())
         ready = wait(list(connections), max(min(end - time.monotonic(), _ASK_AGAIN_SECONDS), 0.0))
@@ -177,7 +178,7 @@ class BoardRunner:
         return process.connection
 
     def _answer(self, slot: _Slot, seconds: float) -> Any:
-        """What the process of a board answers; a board that is gone loses its process."""
+        """Return the answer of a board's process; if the board is lost, its process is ended."""
         assert slot.process is not None
         try:
             answer = slot.process.answer(seconds)
@@ -195,7 +196,7 @@ class BoardRunner:
         return answer
 
     def _ready(self, slot: _Slot, *, alone: bool) -> bool:
-        """Whether a board can be given work; one that went away is asked for again when it is due.
+        """Return whether a board can be given work; a disconnected board is requested again when it is due.
 
         Args:
             alone: no other board is working, so this call waits for one.
@@ -212,7 +213,7 @@ class BoardRunner:
         return slot.process is not None
 
     def _any(self) -> _Slot:
-        """A board that answers.
+        """Return a board that answers.
 
         Raises:
             BoardLostError: none does, for two minutes.
@@ -230,7 +231,7 @@ class BoardRunner:
             time.sleep(_ASK_AGAIN_SECONDS)
 
     def _start(self, slot: _Slot) -> None:
-        """A new process for a board; none where the board does not answer."""
+        """Start a new process for a board; return None if the board does not answer."""
         process = WorkerProcess(self._context, BoardWorker, dataclasses.replace(self._setup, address=slot.address))
         try:
             process.answer(_START_SECONDS)
@@ -245,7 +246,7 @@ class BoardRunner:
 
 
 def _addresses(place: Place) -> list[str]:
-    """All boards of the key; waits for the first one, which may be starting again."""
+    """Return the addresses of all boards with the key; wait for the first one, which may be restarting."""
     if not is_tracker(place.host, place.port):
         return [f"{place.host}:{place.port}"]
     end = time.monotonic() + _WAIT_SECONDS

@@ -18,7 +18,7 @@ from op_profiler.tuning.trials.worker import Built, Worker
 
 
 class BoardWorker(Worker):
-    """Builds here and times on one board; asks for it again after it went away."""
+    """Builds candidates on this machine and times them on one board; requests the board again after it disconnected."""
 
     cold_mechanism = COLD_MECHANISM
 
@@ -28,7 +28,7 @@ class BoardWorker(Worker):
         return self.board.runtime, self.board.threads
 
     def _meter(self) -> None:
-        """Nothing reads the load of a board between two calls."""
+        """Return None: the load of a board cannot be read between two calls."""
 
     def trial(
         self, candidate: Candidate, best_us: float, samples: int, minimum_us: float, stop_factor: float
@@ -41,14 +41,14 @@ class BoardWorker(Worker):
         return dataclasses.replace(result, machine=self.board.address)
 
     def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:
-        """As in `Worker`; what ended the session is told from what only failed."""
+        """Measure as in `Worker`; distinguish lost sessions from failed candidates."""
         result = super().measure(number, best_us, samples, minimum_us, stop_factor)
         if result.failure == "run" and not self.board.connection.alive():
             return TrialResult(failure="lost", error=f"the session on {self.board.address} ended: {result.error}")
         return result
 
     def compare_candidates(self, candidates: Sequence[Candidate], rounds: int, minimum_us: float) -> list[TrialResult]:
-        """Build all, then time them in turns."""
+        """Build all candidates, then time them in turn."""
         results = {number: self.build(number, candidate) for number, candidate in enumerate(candidates)}
         built = [number for number, result in results.items() if result.error is None]
         if built:
@@ -56,7 +56,7 @@ class BoardWorker(Worker):
         return [dataclasses.replace(results[n], machine=self.board.address) for n in range(len(candidates))]
 
     def describe(self) -> Device:
-        """The board that this worker times on."""
+        """Describe the board that this worker times on."""
         return self.board.device
 
     def _built(
@@ -73,13 +73,14 @@ class BuiltForDevice(Built):
     """A candidate that the device's own clock times; the first call of each timing is not counted.
 
     Attributes:
-        options: of the time evaluator, that bring the caches into the wanted state.
+        options: options of the time evaluator that produce the requested cache state.
     """
 
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Microseconds by the device's time evaluator; with flushed caches each sample is one call."""
+        """Return samples of the device's time evaluator in microseconds; with flushed caches, each sample is one
+        call."""
         calls = 1 if self.options else calls
         evaluator = self.function.time_evaluator(
             self.function.entry_name, device, number=calls, repeat=samples, **self.options

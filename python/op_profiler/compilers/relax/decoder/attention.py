@@ -1,4 +1,4 @@
-"""The kernels that attention over a paged KV cache consists of: TVM's, and what each computes as an operator."""
+"""The kernels of attention over a paged KV cache: TVM's functions, and the operator that each computes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ DECODE, PREFILL, PREFILL_PAST, MERGE = (
     "attention.merge",
 )
 COPY_PAGE = "copy_page"
-"""Where sequences share pages; no step calls it."""
+"""Kernel for sequences that share pages; no step calls it."""
 PAGE = 16
-"""Tokens of a page; TVM's kernels have the number in them."""
+"""Number of tokens of a page; it is a constant in TVM's kernels."""
 
 
 @functools.lru_cache(maxsize=1)
 def kernels(one: Decoder) -> Any:
-    """The functions of TIR by the names of the operators: a module that nobody has scheduled.
+    """Return the TIR functions by operator name, as an unscheduled module.
 
-    TVM reads them as Python source, which takes half of the time that a step is built in; all steps have the same.
+    TVM parses them from Python source, which takes half of the build time of a step; all steps use the same ones.
     """
     tvm = load_tvm()
     from tvm.relax.frontend.nn.llm import kv_cache
@@ -56,7 +56,8 @@ def kernels(one: Decoder) -> Any:
 
 
 def scheduled(one: Decoder, target: Target) -> tuple[IRModule, dict[str, Schedule]]:
-    """The same under default schedules, with a rotary embedding of our own, and what was done to each by its symbol."""
+    """Return the module under default schedules, with op_profiler's rotary embedding, and the schedule of each function
+    by its symbol."""
     tvm, place = load_tvm(), symbol(ROPE)
     own = rope.rope(one.theta, one.heads, one.kv_heads, one.head_size).with_attr("global_symbol", place)
     functions = {name.name_hint: function for name, function in kernels(one).functions_items()}
@@ -65,12 +66,12 @@ def scheduled(one: Decoder, target: Target) -> tuple[IRModule, dict[str, Schedul
 
 
 def symbol(name: str) -> str:
-    """What the function of an operator is called in its library."""
+    """Return the name of an operator's function in its library."""
     return name.replace(".", "_")
 
 
 def calls(step: DecoderStep) -> list[Occurrence]:
-    """The kernels that a step calls in each layer, in order."""
+    """Return the kernels that a step calls in each layer, in order."""
     if step.tokens == 1:
         names = [ROPE, APPEND, DECODE]
     else:

@@ -1,4 +1,4 @@
-"""A paged KV cache that holds the past of a step."""
+"""A paged KV cache that contains the past of a step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NORMAL_ROPE = 1  # before keys are appended
 _PLAIN_ATTENTION = 0
 
 Kernel = Callable[[str], Any]
-"""The function of an operator's name."""
+"""Returns the function of an operator, given its name."""
 
 
 def make_cache(step: DecoderStep, kernel: Kernel) -> Any:
-    """A cache in which every sequence has its past, of random values.
+    """Return a cache in which every sequence has its past, with random values.
 
     Args:
-        kernel: gives what the cache calls.
+        kernel: returns the kernels that the cache calls.
     """
     tvm = load_tvm()
     shape, one = tvm.runtime.ShapeTuple, step.decoder
@@ -49,7 +49,7 @@ def make_cache(step: DecoderStep, kernel: Kernel) -> Any:
 
 
 def begin_step(cache: Any, sequences: int, tokens: int) -> None:
-    """Let the cache make room for so many tokens of each sequence."""
+    """Make room in the cache for this number of tokens of each sequence."""
     shape = load_tvm().runtime.ShapeTuple
     _builtin("kv_state_begin_forward")(cache, shape(range(sequences)), shape([tokens] * sequences))
 

@@ -1,4 +1,4 @@
-"""A step of a decoder, built: the model and the kernels of its attention."""
+"""A built step of a decoder: the model and the kernels of its attention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from op_profiler.errors import MeasureError
 from op_profiler.schedules.schedule import Schedule
 
 _OF_TVM = Schedule("tvm.relax")
-"""Of kernels that TVM brings with a schedule in them."""
+"""Template of kernels that TVM provides already scheduled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DecoderLibrary(VmLibrary):
     """The library of a decoder step.
 
     Attributes (beside those of `VmLibrary`):
-        step: that it was built for.
+        step: the step for which it was built.
         attention: the ``tvm.runtime.Module`` with the kernels of attention.
     """
 
@@ -42,12 +42,12 @@ class DecoderLibrary(VmLibrary):
 def with_attention(
     built: BuiltModel, step: DecoderStep, kernels: IRModule, schedules: Mapping[str, Schedule], target: Target
 ) -> BuiltModel:
-    """A built step with the kernels of its attention.
+    """Return a built step with the kernels of its attention.
 
     Args:
-        built: its occurrences have the calls of attention among them.
-        kernels: of attention, scheduled.
-        schedules: what that did, by their symbols.
+        built: a build whose occurrences include the calls of attention.
+        kernels: scheduled kernels of attention.
+        schedules: their schedules, by symbol.
     """
     with target:
         library = load_tvm().compile(kernels, target).mod
@@ -67,9 +67,9 @@ def load_step(
     device: RuntimeDevice,
     inputs: Mapping[str, np.ndarray],
 ) -> RelaxKernels:
-    """Run a step once and keep every call of a kernel with its buffers, those of attention among them.
+    """Run a step once and record every call of a kernel with its buffers, including those of attention.
 
-    The run that is timed as a whole goes over another cache, which calls its kernels without anybody noting it.
+    The run that is timed as a whole uses another cache, which calls its kernels without recording.
 
     Raises:
         MeasureError: its attention calls other kernels than were expected.

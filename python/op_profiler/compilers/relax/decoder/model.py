@@ -16,9 +16,10 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.transformers import has_small_sizes
 
 ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
-"""Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; gives what they see."""
+"""Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; returns the attention
+outputs."""
 STEP = "step"
-"""Function of the module: ``main`` between the calls that the cache wants, after which the cache is as it was."""
+"""Function of the module: ``main`` between the calls that the cache requires, after which the cache is unchanged."""
 _COPIES = 3  # of the weights at once
 _CACHES = 2  # of which each has keys and values (`library.load_step`)
 _DEVIATION = 0.02
@@ -27,7 +28,7 @@ _SMALL_NOTE = "it has the sizes of a small model; a folder with a config.json of
 
 
 def load_step(request: ModelRequest) -> ImportedModel:
-    """A step of a decoder.
+    """Return a step of a decoder.
 
     Raises:
         ModelError: its configuration is none of a decoder of llama's structure, or too large for the memory.

@@ -1,7 +1,7 @@
-"""Rotary embedding of a step's tokens. TVM's parser reads the source, so it stands in a module of its own.
+"""Rotary embedding of a step's tokens, in a separate module because TVM's parser reads its source.
 
-TVM's function takes a power, a cosine and a sine for each value of each head. They are the same for all heads, and for
-both halves of a head. Here they are computed once for a token.
+TVM's function computes a power, a cosine and a sine for each value of each head. They are the same for all heads, and
+for both halves of a head, so they are computed here once per token.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SCHEDULE = Schedule("rope.relax", factors=Factors(parallel="token", compute_at="
 
 @functools.lru_cache(maxsize=1)
 def rope(theta: float, heads: int, kv_heads: int, size: int) -> Any:
-    """In place of TVM's `llama_rope_with_position_map`, float32 and without scaling.
+    """Return a replacement of TVM's `llama_rope_with_position_map`, in float32 and without scaling.
 
     Args:
         theta: base of the frequencies.
-        size: of a head, even.
+        size: size of a head, even.
 
     Returns:
         ``tvm.tirx.PrimFunc`` of qkv (tokens, heads + 2 * kv_heads, size), positions (tokens,), and what it writes: q

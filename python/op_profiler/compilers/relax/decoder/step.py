@@ -1,4 +1,4 @@
-"""Sizes of a decoder, and the step of it that is measured."""
+"""Sizes of a decoder, and the measured step of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SMALL = {
     "num_key_value_heads": 4,
     "vocab_size": 32000,
 }
-"""Of a name without a folder: what the library has by itself is a model of seven billion weights."""
+"""Sizes for a name without a folder; the library's default is a model with seven billion weights."""
 _USUAL_THETA = 10000.0
 _STEP = "op_profiler_step"
 
@@ -33,9 +33,9 @@ class Decoder:
     """Sizes of a decoder of llama's structure.
 
     Attributes:
-        head_size: values of a head.
-        biased: queries, keys and values have biases.
-        epsilon: of the norms.
+        head_size: number of values of a head.
+        biased: whether queries, keys and values have biases.
+        epsilon: epsilon of the norms.
         theta: base of the rotary embedding.
     """
 
@@ -53,10 +53,10 @@ class Decoder:
 
 @dataclasses.dataclass(frozen=True)
 class DecoderStep:
-    """A step: tokens of each sequence, behind those that the cache holds.
+    """A step: tokens of each sequence, after those in the cache.
 
     Attributes:
-        past: tokens of each sequence in the cache; none: a prefill.
+        past: number of tokens of each sequence in the cache; 0 is a prefill.
     """
 
     decoder: Decoder
@@ -66,22 +66,22 @@ class DecoderStep:
 
     @property
     def rows(self) -> int:
-        """Tokens of all sequences."""
+        """Return the number of tokens of all sequences."""
         return self.sequences * self.tokens
 
     @classmethod
     def of(cls, module: IRModule) -> DecoderStep | None:
-        """That a module was made for; None of other models."""
+        """Return the step for which a module was made; None for other models."""
         text = (module.attrs or {}).get(_STEP)
         return None if text is None else msgspec.json.decode(str(text), type=cls)
 
     def noted_on(self, module: Any) -> Any:
-        """The module with what `of` reads."""
+        """Return the module with the attribute that `of` reads."""
         return module.with_attr(_STEP, msgspec.json.encode(self).decode())
 
 
 def requested_step(request: ModelRequest) -> DecoderStep:
-    """The step of a request for one.
+    """Return the step of a request.
 
     Raises:
         ModelError: its configuration lacks a size, or asks for another structure.
@@ -91,10 +91,10 @@ def requested_step(request: ModelRequest) -> DecoderStep:
 
 
 def read_decoder(name: str, tokens: int = 1) -> Decoder:
-    """Sizes from the ``config.json`` of a folder; small ones for the name of a type of models.
+    """Read sizes from the ``config.json`` of a folder; for the name of a type of models, return small sizes.
 
     Args:
-        tokens: of a sequence, at the end of the step.
+        tokens: tokens of a sequence at the end of the step.
 
     Raises:
         ModelError: a size is missing or wrong, or the structure is another one.

@@ -1,4 +1,4 @@
-"""What Relay's ops are in Relax: a table for `compilers.relax.from_relay`."""
+"""Relax counterparts of Relay's ops: a table for `compilers.relax.from_relay`."""
 
 from __future__ import annotations
 

@@ -10,20 +10,18 @@ from op_profiler.errors import ModelError
 
 Attrs = dict[str, Any]
 Convert = Callable[[Any, Attrs, list[Any]], Any]
-"""From ``tvm.relax.op``, the attributes of Relay's op with the ``shapes`` of its outputs, and its arguments.
-
-Attributes that are empty in Relay are not there. An argument that is a tuple is a list. What has several outputs gives
-a list of them, or what is of a tuple type.
-"""
+"""Converts an op, given ``tvm.relax.op``, the attributes of Relay's op with the ``shapes`` of its outputs, and its
+arguments. Attributes that are empty in Relay are missing. A tuple argument is a list. An op with several outputs
+returns a list, or a value of a tuple type."""
 
 
 def shape_of(value: Any) -> list[int]:
-    """Extents of a tensor, which have to be static."""
+    """Return the sizes of a tensor, which have to be static."""
     return [int(d) for d in value.ty.shape]
 
 
 def axes_of(a: Attrs, value: Any) -> list[int] | None:
-    """The axes that an op goes over, as the model has them; None: all."""
+    """Return the axes of an op, as the model has them; None: all."""
     axis = a.get("axis")
     axes = None if axis is None else [axis] if isinstance(axis, int) else [int(one) for one in axis]
     if not a.get("exclude"):
@@ -33,16 +31,16 @@ def axes_of(a: Attrs, value: Any) -> list[int] | None:
 
 
 def along(value: Any, axis: int, rank: int) -> Any:
-    """Values of one dimension as a tensor that is as long along one axis, and of length 1 along the others."""
+    """Return one-dimensional values as a tensor that varies along one axis and has length 1 along the others."""
     made: Any = load_tvm().relax.op.reshape(value, [-1 if i == axis % rank else 1 for i in range(rank)])
     return made
 
 
 def number(value: Any) -> int | float:
-    """The one number of a constant.
+    """Return the number in a constant with one element.
 
     Raises:
-        ModelError: only run time tells it.
+        ModelError: the number is known only at run time.
     """
     if not isinstance(value, load_tvm().ir.GenericConst):
         raise ModelError("it takes a number that only run time tells")

@@ -9,7 +9,7 @@ from op_profiler.compilers.relax.relay_ops.convert import Attrs, Convert, along,
 from op_profiler.compilers.tvm_build import load_tvm
 
 _LAYOUTS = {1: ("NCW", "IOW"), 2: ("NCHW", "IOHW"), 3: ("NCDHW", "IODHW")}
-"""Of transposed convolutions, by their dimensions: those that Relax has code for."""
+"""Layouts of transposed convolutions, by number of dimensions, for which Relax has code."""
 
 
 def _convolution(op: Any, a: Attrs, x: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Pooling, and pictures in other sizes."""
+"""Pooling, and resizing of images."""
 
 from __future__ import annotations
 

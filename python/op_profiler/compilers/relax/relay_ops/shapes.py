@@ -1,4 +1,4 @@
-"""Ops that move values, take some of them, or make tensors of one value."""
+"""Ops that move or select values, or create tensors of one value."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
 
 Rule = Callable[[Any, Vectors], "Factors | SchedulableFunction"]
-"""Schedules a function at once, or finds knobs in it."""
+"""Schedules a function and returns the factors, or returns the function with its knobs."""
 
 RULES: dict[str, Rule] = {
     "conv2d_NCHWc": convolution.blocked,
@@ -29,12 +29,12 @@ RULES: dict[str, Rule] = {
 }
 """By name, in the order in which they are tried."""
 SUFFIX = ".relax"
-"""Behind the name of a rule in the name of its template."""
+"""Suffix of template names, after the name of the rule."""
 
 
 @functools.lru_cache(maxsize=1024)  # a build asks, and whoever reads the loops of its kernels
 def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
-    """A function of TIR under the first rule that fits it, and what that did; as it was where none does.
+    """Return a TIR function under the first rule that fits, and its schedule; unchanged if none fits.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.
@@ -59,7 +59,8 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
 
 
 def template_of(function: Any, vectors: Vectors, name: str) -> SchedulableFunction | None:
-    """What the rule of a name finds in a function; None where it does not fit, has no knobs there, or is none.
+    """Return a function with the knobs of the named rule; None if the rule does not fit, has no knobs there, or does
+    not exist.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.

@@ -9,41 +9,41 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 _SPATIAL, REDUCTION = 0, 2
 TVM_ERRORS = (RuntimeError, ValueError, TypeError)
-"""What TVM's schedules raise where a step is not possible: their own error is a RuntimeError."""
+"""Errors of TVM's schedules if a step is impossible: TVM's own error is a RuntimeError."""
 
 
 class RuleMismatch(Exception):
-    """A rule that does not fit a function; the next one is tried."""
+    """A rule does not fit a function; the next one is tried."""
 
 
 def blocks_of(schedule: Any) -> list[Any]:
-    """Its blocks in the order in which they run, the root left out."""
+    """Return the blocks in execution order, without the root."""
     return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
 def name_of(schedule: Any, block: Any) -> str:
-    """Name hint of a block."""
+    """Return the name hint of a block."""
     return str(schedule.get(block).name_hint)
 
 
 def extent(schedule: Any, loop: Any) -> int | None:
-    """Iterations of a loop; None where only run time tells."""
+    """Return the iterations of a loop; None if known only at run time."""
     value = getattr(schedule.get(loop).extent, "value", None)
     return None if value is None else int(value)
 
 
 def kinds(schedule: Any, block: Any) -> list[int]:
-    """TVM's code of the iterator of each axis of a block: 0 spatial, `REDUCTION` reduced."""
+    """Return TVM's code for each axis of a block: 0 spatial, `REDUCTION` reduced."""
     return [int(v.iter_type) for v in schedule.get(block).iter_vars]
 
 
 def reduces(schedule: Any, block: Any) -> bool:
-    """Whether a block has a reduction axis."""
+    """Return whether a block has a reduction axis."""
     return REDUCTION in kinds(schedule, block)
 
 
 def spatial_count(schedule: Any, block: Any) -> int:
-    """How many of its loops are spatial, all in front of those of the reduction.
+    """Return the number of spatial loops, all of which precede those of the reduction.
 
     Raises:
         RuleMismatch: they are in another order, or are not one for each of the block's axes.
@@ -56,13 +56,13 @@ def spatial_count(schedule: Any, block: Any) -> int:
 
 
 def has_bool(schedule: Any, block: Any) -> bool:
-    """Whether it reads or writes truth values, whose vectors TVM cannot store."""
+    """Return whether it reads or writes truth values, of which TVM cannot store vectors."""
     node = schedule.get(block)
     return any(str(region.source.dtype) == "bool" for region in [*node.reads, *node.writes])
 
 
 def uses(expression: Any, variable: Any) -> bool:
-    """Whether a variable occurs in an expression of TIR."""
+    """Return whether a variable occurs in a TIR expression."""
     load_tvm()
     from tvm.tirx.analysis import undefined_vars
 
@@ -70,7 +70,7 @@ def uses(expression: Any, variable: Any) -> bool:
 
 
 def reads_across(schedule: Any, block: Any) -> bool:
-    """Whether what it writes beside each other lies apart in a tensor that it reads, as in a transposition."""
+    """Return whether neighbouring outputs read values that are not neighbours, as in a transposition."""
     node = schedule.get(block)
     last = [at.min for at in node.writes[0].region[-1:]]  # none of a tensor without dimensions
     beside = [v.var for v in node.iter_vars if any(uses(index, v.var) for index in last)]
@@ -79,7 +79,7 @@ def reads_across(schedule: Any, block: Any) -> bool:
 
 
 def anchor_of(schedule: Any) -> tuple[list[Any], Any, list[Any]]:
-    """The blocks before the only reduction, that one, and those after it.
+    """Return the blocks before the only reduction, the reduction, and the blocks after it.
 
     Raises:
         RuleMismatch: there is none, or there are several.
@@ -92,7 +92,8 @@ def anchor_of(schedule: Any) -> tuple[list[Any], Any, list[Any]]:
 
 
 def inline(schedule: Any, blocks: Sequence[Any], but: Sequence[str] = ()) -> list[Any]:
-    """Compute blocks where they are read, and give those that stay: named so, or not to be inlined."""
+    """Compute blocks where they are read; return those that remain, because of their names or because they cannot be
+    inlined."""
     kept = []
     for block in blocks:
         if any(part in name_of(schedule, block) for part in but):
@@ -106,7 +107,7 @@ def inline(schedule: Any, blocks: Sequence[Any], but: Sequence[str] = ()) -> lis
 
 
 def epilogue(schedule: Any, anchor: Any, after: Sequence[Any]) -> Any:
-    """The one block that writes what the anchor computed: what follows it as one, or a copy out of registers.
+    """Return the block that writes the anchor's result: the fused successors, or a copy out of registers.
 
     Raises:
         RuleMismatch: what follows is more than one block.
@@ -119,7 +120,7 @@ def epilogue(schedule: Any, anchor: Any, after: Sequence[Any]) -> Any:
 
 
 def vectorize_and_unroll(schedule: Any, loops: Sequence[Any]) -> None:
-    """Vectorize the last loop, unroll the others."""
+    """Vectorize the last loop and unroll the others."""
     schedule.vectorize(loops[-1])
     for loop in loops[:-1]:
         schedule.unroll(loop)

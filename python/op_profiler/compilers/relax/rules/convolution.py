@@ -1,4 +1,4 @@
-"""Convolutions: a tile of the output in registers, what follows applied to it while it is there."""
+"""Convolutions: a tile of the output stays in registers while the fused successors are applied."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _OPERANDS = 4  # registers that are left free where several blocks of channels a
 
 
 def blocked(schedule: Any, vectors: Vectors) -> Anchored:
-    """Over blocks of channels: output (n, channels, height, width, lanes).
+    """Schedule a convolution over blocks of channels: output (n, channels, height, width, lanes).
 
     Raises:
-        RuleMismatch: it is none.
+        RuleMismatch: the function is not of this kind.
     """
     before, anchor, after = anchor_of(schedule)
     if "conv2d" not in name_of(schedule, anchor) or spatial_count(schedule, anchor) != len("NCHWc"):
@@ -68,10 +68,10 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def transposed(schedule: Any, vectors: Vectors) -> Anchored:
-    """All phases of a transposed convolution: blocks of channels, then what follows it over the whole output.
+    """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
 
     Raises:
-        RuleMismatch: it is none that `relax.transposed` packed.
+        RuleMismatch: it is not one that `relax.transposed` packed.
     """
     before, anchor, after = anchor_of(schedule)
     if name_of(schedule, anchor) != PACKED_PHASES or inline(schedule, after[:-1]):
@@ -107,10 +107,11 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def plain(schedule: Any, vectors: Vectors) -> Anchored:
-    """Without blocks: output (n, channels, width) to (n, channels, depth, height, width), or with the channels at last.
+    """Schedule a convolution without blocks: output (n, channels, width) to (n, channels, depth, height, width), or
+    with the channels last.
 
     Raises:
-        RuleMismatch: it is none.
+        RuleMismatch: the function is not of this kind.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

@@ -1,4 +1,4 @@
-"""Functions of loops that run over what they write: every block parallel over its outer loops, vectors inside."""
+"""Functions whose loops run over their outputs: every block is parallel over its outer loops and vectorized inside."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.factors import Factors
 
 FEWEST_LANES = 4
-"""With fewer a vector costs more to put together than it saves."""
+"""With fewer lanes, assembling a vector costs more than it saves."""
 _SPATIAL = 0
 _TILE = 16
 PARTS = 64
-"""Parallel iterations that are enough for the threads of a processor."""
+"""Number of parallel iterations that is enough for the threads of a processor."""
 
 
 def elementwise(schedule: Any, vectors: Vectors) -> Factors:
-    """Each block by itself, but those that can be computed where they are read."""
+    """Schedule each block separately, except those that can be inlined."""
     blocks = blocks_of(schedule)
     inline(schedule, [b for b in blocks[:-1] if not reduces(schedule, b)])
     lanes = schedule_blocks(schedule, vectors, blocks_of(schedule))
@@ -36,7 +36,7 @@ def elementwise(schedule: Any, vectors: Vectors) -> Factors:
 
 
 def schedule_blocks(schedule: Any, vectors: Vectors, blocks: Sequence[Any]) -> int | None:
-    """These blocks, each by itself; the lanes of the last one's vectors."""
+    """Schedule these blocks separately; return the lanes of the last one's vectors."""
     lanes = None
     for block in blocks:
         lanes = _schedule(schedule, block, vectors)
@@ -96,7 +96,8 @@ def _in_tiles(schedule: Any, block: Any) -> None:
 
 
 def parallel_outer(schedule: Any, loops: Sequence[Any]) -> None:
-    """Run the outer loops in parallel: as few as give every thread its part, since their index is divided again."""
+    """Run the outer loops in parallel: as few of them as give every thread a part, because a fused index has to be
+    divided again."""
     iterations, count = 1, 0
     while count < len(loops) and iterations < PARTS:
         size = extent(schedule, loops[count])

@@ -1,4 +1,4 @@
-"""The loop nest of `op_profiler.schedules.nest` as a schedule of TIR.
+"""Applies the loop nest of `op_profiler.schedules.nest` as a TIR schedule.
 
 The rule's own schedule is a point of the space: the first order of each kind, and the other values in `Nest.default`.
 """
@@ -22,12 +22,12 @@ _OTHER_SIZES = (14, 16, 28, 32)
 
 @dataclasses.dataclass(frozen=True)
 class Anchored:
-    """A function whose anchor was found, nothing of whose loops was changed yet (a `Template`).
+    """A function whose anchor was found and whose loops are unchanged (a `Template`).
 
     Attributes:
-        anchor, last: the block that sums, and the one that writes what becomes of the sum.
+        anchor, last: the block that sums, and the block that writes the final values.
         feeding: blocks before the anchor that were not inlined.
-        following: blocks behind `last`, each scheduled by itself.
+        following: blocks after `last`, each scheduled separately.
     """
 
     schedule: Any
@@ -94,7 +94,7 @@ def _sizes(extent: int) -> list[int]:
 
 
 def in_parts(nest: Nest) -> Nest:
-    """The same; its default also runs the last outer loop in parallel where the others have few iterations."""
+    """Return the same nest; by default, the last outer loop is also parallel if the others have few iterations."""
     tiles = {axis.name: nest.default.get(f"tile_{axis.name}", 1) for axis in nest.axes}
     counts = {axis.name: max((axis.extent or 1) // tiles[axis.name], 1) for axis in nest.axes}
     *others, last = (counts[name] for name in nest.order)
@@ -104,7 +104,7 @@ def in_parts(nest: Nest) -> Nest:
 
 
 def reduction_of(schedule: Any, block: Any) -> tuple[tuple[str, int], ...]:
-    """Name and extent of each axis that a block reduces over; 0 for one that only run time tells."""
+    """Return name and extent of each reduction axis of a block; 0 if known only at run time."""
     axes = [v for v in schedule.get(block).iter_vars if int(v.iter_type) == REDUCTION]
     return tuple((str(v.var.name).removeprefix("v_"), int(getattr(v.dom.extent, "value", 0))) for v in axes)
 
@@ -121,13 +121,13 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
     vectorize: int,
     compute_at: int | None = None,
 ) -> Nest:
-    """The nest of a rule that by default keeps its orders, does not split the reduction, unrolls the tile, and runs all
-    outer loops but the last in parallel.
+    """Return the nest of a rule that by default keeps its orders, does not split the reduction, unrolls the tile, and
+    runs all outer loops but the last in parallel.
 
     Args:
-        tile: by axis; of axes of extent 1 it is left out.
-        vectorize: lanes of the default.
-        compute_at: where what feeds the sum is computed by default; None where nothing does.
+        tile: by axis; axes of extent 1 are left out.
+        vectorize: default number of lanes.
+        compute_at: default position at which producers of the sum are computed; None without producers.
     """
     repeated = {axis.name for axis in axes if axis.extent != 1}
     last = axes[-1].name

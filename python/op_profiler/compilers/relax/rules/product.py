@@ -1,4 +1,4 @@
-"""Matrix products and batches of them, with any number of rows: a tile of the output in registers."""
+"""Matrix products and batches of them, with any number of rows: a tile of the output stays in registers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DYNAMIC_ROWS = 4
 
 
 def product(schedule: Any, vectors: Vectors) -> Anchored:
-    """Output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
+    """Schedule a product: output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
 
     Raises:
-        RuleMismatch: it is none, or its columns are only known at run time.
+        RuleMismatch: the function is not of this kind, or its columns are only known at run time.
     """
     before, anchor, after = anchor_of(schedule)
     if "matmul" not in name_of(schedule, anchor):

@@ -1,4 +1,4 @@
-"""Pooling, and reductions over other axes than the last: what they write beside each other is computed as a vector."""
+"""Pooling, and reductions over axes other than the last: neighbouring outputs are computed as a vector."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from op_profiler.schedules.nest import INLINE, ROOT, Axis
 
 _PADDED = ("pad",)
 _MOST_PLACES, _MOST_VECTORS = 8, 4
-"""Of a tile: places of a block of channels, or vectors of a row."""
+"""Largest size of a tile: positions of a block of channels, or vectors of a row."""
 
 
 def reduction(schedule: Any, vectors: Vectors) -> Anchored:
-    """One reduction of one tensor, in which the last axis of the output is not among those that it runs over.
+    """Schedule one reduction of one tensor over axes other than the last axis of the output.
 
     Raises:
-        RuleMismatch: it is none, or its last axis has no vectors.
+        RuleMismatch: the function is not of this kind, or its last axis has no vectors.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

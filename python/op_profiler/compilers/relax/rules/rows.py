@@ -42,20 +42,21 @@ from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.nest import INLINE, ROOT, Knobs
 
 _DEAR = re.compile("exp(?!and)")
-"""In the name of what is not computed again where it is read."""
+"""Part of the name of blocks that are not computed again where they are read."""
 _UNROLLED = ("none", "partial sums", "row")
 _MOST_UNROLLED = 64
 _MOST_SUMS, _USUAL_SUMS = 8, 4
-"""Vectors of partial sums."""
+"""Largest and default number of vectors of partial sums."""
 _STEPS = 16  # of each of them are worth another one
 _ROWS_OF_A_PART = (1, 2, 4, 8, 16)
 
 
 def rows(schedule: Any, vectors: Vectors) -> Rows:
-    """Functions whose reductions all run over the last axes, and whose last block writes rows or a value of each.
+    """Return a function whose reductions all run over the last axes, and whose last block writes rows or one value per
+    row.
 
     Raises:
-        RuleMismatch: it is none.
+        RuleMismatch: the function is not of this kind.
     """
     blocks = blocks_of(schedule)
     reductions = [block for block in blocks if reduces(schedule, block)]
@@ -92,11 +93,11 @@ class Rows:
     """A function that computes rows (a `Template`).
 
     Attributes:
-        common: axes in front, which count the rows.
-        counts: their extents; None where only run time tells.
-        lengths: values that each reduction runs over; None where only run time tells.
-        lanes: values in a vector register.
-        width: lanes of the rule; 1 where the rows have none.
+        common: leading axes, which count the rows.
+        counts: their extents; None if known only at run time.
+        lengths: number of values of each reduction; None if known only at run time.
+        lanes: number of values in a vector register.
+        width: lanes of the rule; 1 if the rows cannot be vectorized.
     """
 
     schedule: Any
@@ -108,7 +109,7 @@ class Rows:
 
     @functools.cached_property
     def default(self) -> Knobs:
-        """Knob values that the rule takes: one row per iteration, partial sums where the rows are long enough."""
+        """Return the knob values of the rule: one row per iteration, and partial sums if the rows are long enough."""
         shortest = min(length or 1 for length in self.lengths) // self.width
         sums = self.width * divisor(shortest, min(_USUAL_SUMS, shortest // _STEPS)) if self.width > 1 else 1
         found = {"tile_row": 1, "split_k": sums, "fuse": self.common}
@@ -236,10 +237,10 @@ def _partial_sums(schedule: Any, block: Any, rows: int, knobs: Knobs) -> list[An
 
 
 def sum_in_vectors(schedule: Any, block: Any, knobs: Knobs) -> None:
-    """Partial sums as vectors, beside each other.
+    """Compute partial sums as vectors of neighbouring values.
 
     Args:
-        block: that sums them; its first axis counts them.
+        block: block of the sums; its first axis counts them.
     """
     found = kinds(schedule, block)
     loops = schedule.get_loops(block)[-len(found) :]

@@ -1,4 +1,4 @@
-"""The contract of a function that a rule can schedule: its knobs, their values, and how they are applied."""
+"""The contract of a function that a rule can schedule: its knobs, their values, and how to apply them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 
 class SchedulableFunction(Protocol):
-    """A function of TIR that was looked at and is ready to be scheduled, once."""
+    """A TIR function that a rule fits and that can be scheduled once."""
 
     @property
     def schedule(self) -> Any:
-        """``tvm.s_tir.Schedule``."""
+        """Return the ``tvm.s_tir.Schedule``."""
 
     @property
     def knobs(self) -> Mapping[str, list[int]]:
-        """By name the values of every knob; none where sizes are known at run time only."""
+        """Return the values of every knob by name; empty if sizes are known only at run time."""
 
     @property
     def default(self) -> Knobs:
-        """The values that the rule chooses."""
+        """Return the values that the rule chooses."""
 
     def is_valid(self, knobs: Knobs) -> bool:
-        """Whether these values go together, as far as that is known without scheduling."""
+        """Return whether these values are compatible, as far as it is known without scheduling."""
 
     def factors(self, knobs: Knobs) -> Factors:
-        """What these values do, in the words of the dataset."""
+        """Return the schedule factors of the dataset for these values."""
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
-        """Schedule the function by these values.
+        """Schedule the function with these values.
 
         Raises:
             RuntimeError, ValueError, TypeError: they do not go together (`blocks.TVM_ERRORS`).

@@ -24,10 +24,10 @@ _FEWEST_VALUES = 1 << 14  # of fewer, one thread has the sum before others have 
 
 
 def whole(schedule: Any, vectors: Vectors) -> Factors:
-    """One reduction of one tensor over all of its axes.
+    """Schedule one reduction of one tensor over all of its axes.
 
     Raises:
-        RuleMismatch: it is none, or has too few values for several threads.
+        RuleMismatch: the function is not of this kind, or has too few values for several threads.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

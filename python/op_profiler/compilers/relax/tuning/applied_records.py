@@ -18,10 +18,10 @@ from op_profiler.schedules.usable_records import UsableRecords
 
 
 class AppliedRecords:
-    """Schedule records that are applied to functions one after the other.
+    """Schedule records, applied to one function after the other.
 
     Attributes:
-        asked: computations that were looked up so far, whether there was a record or not.
+        asked: computations queried so far, with or without a record.
         refused: those of them whose record no longer fits.
     """
 
@@ -32,7 +32,7 @@ class AppliedRecords:
         self.refused: set[str] = set()
 
     def schedule_function(self, function: Any) -> tuple[Any, Schedule] | None:
-        """A function under its record; None where there is none, or it no longer fits the function.
+        """Return a function under its record; None if there is no record, or if it no longer fits.
 
         Args:
             function: ``tvm.tirx.PrimFunc``.

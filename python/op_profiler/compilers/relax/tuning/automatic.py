@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.candidate import TaskSpec
 
 PREFIX = f"{OTHER_TEMPLATE}."
-"""Of the templates of sketches; their number follows."""
+"""Prefix of the templates of sketches, before their number."""
 _SEED = 1
 _KIND = "llvm"
 _ROOT, _INLINE = -1, -2
@@ -52,7 +52,7 @@ Sketch = tuple[list[Any], list[Any]]
 
 
 def sketches(module: Any, target: Target) -> list[str]:
-    """The sketches of a function as JSON, with the knobs of each; those that leave nothing open are left out.
+    """Return the sketches of a function as JSON, with the knobs of each; sketches without open decisions are left out.
 
     Args:
         module: ``tvm.IRModule`` with the function as ``main``.
@@ -68,9 +68,10 @@ def sketches(module: Any, target: Target) -> list[str]:
 
 
 def factors_of_sketch(knobs: Mapping[str, Any]) -> Factors:
-    """What these values do, in the words of the dataset: of an axis the innermost part is the tile.
+    """Return the schedule factors of these values; the tile of an axis is its innermost part.
 
-    MetaSchedule decides by sizes what is parallel and what is a vector; the loops tell (`with_loops`).
+    MetaSchedule decides by sizes which loops are parallel or vectorized; these factors are read from the loops
+    (`with_loops`).
     """
     tile, split, where = {}, {}, []
     for name, value in knobs.items():
@@ -122,7 +123,7 @@ class SketchTask(FunctionTask):
         return dataclasses.replace(schedule, factors=with_loops(schedule.factors, made))
 
     def default(self) -> Schedule:
-        """The decisions that the sketch was drawn with."""
+        """Return the decisions with which the sketch was drawn."""
         drawn = dict(self._sketch[1])
         knobs = {name: self._value(name, drawn[number]) for name, number in self._numbers.items()}
         return Schedule(self.spec.template, knobs, "trial", factors_of_sketch(knobs))
@@ -247,7 +248,7 @@ class _Names:
         return f"{kind}_{axis}" if block in ("", *self._tiled[:1]) else f"{kind}_{block}_{axis}"
 
     def used_as(self, variable: str) -> list[str]:
-        """Keys of annotations that have its value."""
+        """Return the keys of annotations whose value it is."""
         return self._uses.get(variable, [])
 
 

@@ -1,7 +1,7 @@
-"""Schedule factors read from the loops of a scheduled function, whoever scheduled it.
+"""Reads schedule factors from the loops of a scheduled function, whoever scheduled it.
 
-TVM names a loop by the axes that it was made of: of an axis ``oc`` that was split, the second part is ``oc_1``, and a
-fused loop has the names of all its parts.
+TVM names a loop by its axes: the second part of an axis ``oc`` is ``oc_1``, and a fused loop has the names of all its
+parts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _PARALLEL, _VECTORIZED = 1, 2  # `ForKind`
 _FUSED = "_fused"
 
 Part = tuple[str, str]
-"""An axis and the number of its part; that is empty where the axis was not split."""
+"""An axis and the number of its part, which is empty for an axis that was not split."""
 
 
 def with_loops(factors: Factors, schedule: Any) -> Factors:
-    """Factors with order, parallel loop and lanes of the first block that sums; of the last block where none does.
+    """Return the factors with the order, parallel loop and lanes of the first block that sums, or of the last block.
 
     Args:
         schedule: ``tvm.s_tir.Schedule``.

@@ -1,4 +1,4 @@
-"""A task that is one function of TIR: what all ways to schedule it have in common."""
+"""A task for one TIR function: what all ways to schedule it have in common."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Knobs = Mapping[str, Any]
 
 
 class FunctionTask(Task):
-    """The schedules of one function of TIR, what is fused to its anchor among it.
+    """The schedules of one TIR function, including the ops fused to its anchor.
 
     Args:
         spec: its arguments begin with those of `op_profiler.compilers.relax.tuning.workload.arguments_of`, and the
-            places of the weights among the function's.
+            positions of the weights among the function's arguments.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:
@@ -60,7 +60,7 @@ class FunctionTask(Task):
         return self._built(self._noted(self._values(point)).mod)
 
     def reference(self) -> Reference:
-        """Random inputs, and what the function makes of them before it is scheduled."""
+        """Return random inputs, and the outputs of the unscheduled function for them."""
         tvm = load_tvm()
         built = self._built(self._module)
         rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ class FunctionTask(Task):
 
 
 def plain(value: Any) -> Any:
-    """What TVM has for JSON, as Python has it."""
+    """Convert TVM's JSON values to Python's."""
     if isinstance(value, Mapping) or hasattr(value, "items"):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, str):

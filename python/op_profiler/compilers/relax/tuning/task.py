@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class KernelTask(FunctionTask):
-    """The schedules of the rule that a function gets by default.
+    """The schedules of a function's default rule.
 
     Args:
-        spec: of `op_profiler.compilers.relax.tuning.tunables.spec_of`.
+        spec: result of `op_profiler.compilers.relax.tuning.tunables.spec_of`.
 
     Raises:
         ModelError: the rule does not fit the function.

@@ -1,4 +1,4 @@
-"""Finds the kernels of a model that can be tuned, and makes a task of each."""
+"""Finds the kernels of a model that can be tuned, and creates their tasks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.tunable import Tunable
 
 AUTOMATIC = "automatic"
-"""Of `Compiler.spaces` the one that MetaSchedule makes by itself."""
+"""Name of MetaSchedule's own space in `Compiler.spaces`."""
 
 
 def spec_of(occurrence: Occurrence, target: Target) -> TaskSpec | None:
-    """The task of an operator's kernel; None where its rule has no knobs, or it writes several tensors."""
+    """Return the task of an operator's kernel; None if its rule has no knobs, or if it writes several tensors."""
     if not _is_one(occurrence):
         return None
     vectors = vectors_of(target)
@@ -30,7 +30,7 @@ def spec_of(occurrence: Occurrence, target: Target) -> TaskSpec | None:
 
 
 def automatic_specs(occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-    """A task for each of MetaSchedule's sketches of an operator's kernel."""
+    """Return a task for each of MetaSchedule's sketches of an operator's kernel."""
     if not _is_one(occurrence):
         return ()
     arguments = _arguments(occurrence)
@@ -52,7 +52,8 @@ def _arguments(occurrence: Occurrence) -> tuple[object, ...]:
 def tunables(
     occurrences: Sequence[Occurrence], target: Target, keys: Collection[str] | None, space: str
 ) -> list[Tunable]:
-    """Each kernel once, since records of MetaSchedule are for one: a number in it, which its key does not tell, counts.
+    """Return each kernel once. Kernels that differ only in a constant are separate, because MetaSchedule's records
+    distinguish them although their keys do not.
 
     Args:
         keys, space: as in `Compiler.tunables`.

@@ -1,4 +1,4 @@
-"""Functions of TIR as MetaSchedule's databases have them: in a module of their own, under one hash."""
+"""TIR functions in the form of MetaSchedule's databases: each in a separate module, under one hash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from op_profiler.schedules.records import FUNCTION, computation_of
 
 
 def workload_of(function: Any) -> Any:
-    """What `MetaScheduleApplyDatabase` looks up for a function.
+    """Return the module that `MetaScheduleApplyDatabase` looks up for a function.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.
@@ -21,7 +21,7 @@ def workload_of(function: Any) -> Any:
 
 
 def arguments_of(function: Any) -> tuple[str, str, str]:
-    """A function as the arguments of a task and of a record."""
+    """Return a function as the arguments of a task and of a record."""
     load_tvm()
     from tvm.s_tir.meta_schedule.database import Workload
 
@@ -30,7 +30,7 @@ def arguments_of(function: Any) -> tuple[str, str, str]:
 
 
 def module_of(arguments: tuple[Any, ...]) -> Any:
-    """The module that was made into these arguments."""
+    """Return the module that was converted to these arguments."""
     load_tvm()
     from tvm.s_tir.meta_schedule.database import Workload
 
@@ -38,7 +38,7 @@ def module_of(arguments: tuple[Any, ...]) -> Any:
 
 
 def computation(function: Any) -> str:
-    """As `computation_of`, of a function."""
+    """Return `computation_of` of a function."""
     load_tvm()
     import tvm_ffi
 

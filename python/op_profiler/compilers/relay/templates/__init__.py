@@ -1,7 +1,7 @@
-"""The project's AutoTVM templates, registered beside TVM's own.
+"""op_profiler's AutoTVM templates, registered next to TVM's own.
 
-Each is offered to the compiler at the lowest priority: it is taken only where a record says that it is the fastest, so
-a build without records is TVM's default.
+Each is registered with the lowest priority: it is used only if a record names it as the fastest, so a build without
+records is TVM's default.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEMPLATES: Registry[Template] = Registry(
 
 @functools.cache
 def register_templates() -> None:
-    """Make the templates known to AutoTVM and to Relay's op strategies; may be called any number of times."""
+    """Register the templates with AutoTVM and with Relay's op strategies; may be called repeatedly."""
     load_tvm()
     for _, template in TEMPLATES.available():
         template.register()

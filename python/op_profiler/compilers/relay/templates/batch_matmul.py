@@ -1,4 +1,4 @@
-"""Products of batches of matrices, the second of each pair packed so that its columns lie in vectors."""
+"""Products of batches of matrices; the second matrix of each pair is packed so that its columns are in vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Convolutions over blocked channels (``NCHW16c``), dense and depthwise.
 
-The block is the one that TVM's default chose, so that a tuned operator fits between its neighbours without a change of
-layout; what the register tile covers in channels is a multiple of it.
+The block size is that of TVM's default, so that a tuned operator needs no change of layout between its neighbours; the
+channels of the register tile are a multiple of it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ DEPTHWISE = "depthwise_conv2d_NCHWc.op_profiler"
 
 
 def shape(tensor: Any) -> tuple[int, ...]:
-    """Shape of a TE tensor as plain numbers."""
+    """Return the shape of a TE tensor as plain numbers."""
     return tuple(int(d) for d in tensor.shape)
 
 
 def static(inputs: Any) -> bool:
-    """Whether all sizes of TE tensors are known."""
+    """Return whether all sizes of TE tensors are known."""
     return all(hasattr(d, "value") or isinstance(d, int) for t in inputs for d in t.shape)
 
 
 def four_sides(padding: Any) -> tuple[int, ...]:
-    """Padding at the top, left, bottom and right, of these or of (vertical, horizontal)."""
+    """Return the padding at the top, left, bottom and right, given these or (vertical, horizontal)."""
     sides = tuple(int(side) for side in padding)
     return sides if len(sides) == 4 else (*sides, *sides)
 
 
 def pad_spatial(data: Any, padding: Any) -> Any:
-    """Zeros around height and width of a 5-D tensor; the tensor itself where there is nothing to add.
+    """Pad height and width of a 5-D tensor with zeros; return the tensor itself if there is nothing to add.
 
     Args:
         padding: (vertical, horizontal) or (top, left, bottom, right).
@@ -51,7 +51,7 @@ def pad_spatial(data: Any, padding: Any) -> Any:
 
 
 def output_size(extent: int, kernel: int, stride: int, dilation: int) -> int:
-    """Output positions along an axis of `extent` padded elements."""
+    """Return the number of output positions along an axis of `extent` padded elements."""
     return (extent - (kernel - 1) * dilation - 1) // stride + 1
 
 

@@ -1,4 +1,4 @@
-"""The loop nest of `op_profiler.schedules.nest` as knobs of AutoTVM and a schedule of TE."""
+"""Applies the loop nest of `op_profiler.schedules.nest` as knobs of AutoTVM and a TE schedule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POWERS = tuple(2**power for power in range(4, 12))
 
 
 def tile_sizes(extent: int) -> list[int]:
-    """Sizes 1 to 10, powers of two, and the whole axis up to 32, as far as they divide it."""
+    """Return the sizes 1 to 10, powers of two, and the whole axis up to 32, as far as they divide it."""
     return nest.tile_sizes(extent, _POWERS)
 
 
@@ -26,10 +26,10 @@ def nest_of(
     producers: bool = False,
     inner_tile_orders: bool = False,
 ) -> Nest:
-    """The nest of a tensor whose last axis holds vectors and lanes, or of one with an axis for each.
+    """Return the nest of a tensor whose last axis contains vectors and lanes, or of one with a separate axis for each.
 
     Args:
-        spatial: the axes of the tensor; of the last one as many elements as there are vectors.
+        spatial: axes of the tensor; the last one has one element per vector.
         lanes: extent of the vectorized part.
     """
     axes = (*spatial, Axis("lane", lanes))
@@ -38,13 +38,13 @@ def nest_of(
 
 
 def apply(loops: Nest, s: Any, cfg: Any, result: Any, output: Any, producers: Sequence[Any] = ()) -> None:
-    """Define the knobs of a nest and schedule `result` (the reduction) and `output` (what is fused behind it, or
-    `result` itself) by them.
+    """Define the knobs of a nest, and schedule `result` (the reduction) and `output` (the fused successors, or `result`
+    itself).
 
     Args:
         s: `te.Schedule`.
-        cfg: AutoTVM's space of configurations, or a point of it.
-        producers: stages that feed `result`, each computed where the knob ``compute_at`` says.
+        cfg: AutoTVM's configuration space, or a point of it.
+        producers: stages that feed `result`, each computed at the position of the knob ``compute_at``.
     """
     knobs = defined(loops, cfg)
     output = output_of(s, result, output)
@@ -97,14 +97,15 @@ def place(s: Any, where: int, producer: Any, output: Any, outer: Sequence[Any]) 
 
 
 def value(cfg: Any, name: str) -> int:
-    """A knob of a point."""
+    """Return the value of a knob of a point."""
     return int(cfg[name].val)
 
 
 def output_of(s: Any, result: Any, output: Any) -> Any:
-    """Where the loops over a result can be: what is fused behind it, if that has the same axes, else the result itself.
+    """Return the tensor whose loops are scheduled for a result: the fused successors if they have the same axes,
+    otherwise the result itself.
 
-    A broadcast behind the result may add axes; it is then computed on its own.
+    A broadcast after the result may add axes; it is then computed separately.
     """
     if len(output.op.axis) == len(result.op.axis):
         return output
@@ -113,10 +114,10 @@ def output_of(s: Any, result: Any, output: Any) -> Any:
 
 
 def restrict(cfg: Any, fits: Callable[[dict[str, int]], bool]) -> None:
-    """Make the space answer for its points whether they satisfy a joint condition.
+    """Make the space check a joint condition for single points.
 
-    AutoTVM's own way (`multi_filter`) evaluates the whole space first, which takes minutes for millions of points; its
-    tuners only ever ask for one point at a time.
+    AutoTVM's own `multi_filter` evaluates the whole space first, which takes minutes for millions of points; its tuners
+    only query one point at a time.
     """
     if not getattr(cfg, "_collect", False):
         return  # a point, not a space

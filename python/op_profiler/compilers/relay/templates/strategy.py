@@ -1,4 +1,4 @@
-"""Makes a template known to AutoTVM, and adds it to the implementations from which Relay chooses for an op."""
+"""Registers a template with AutoTVM, and adds it to the implementations from which Relay chooses for an op."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from op_profiler.compilers.tvm_types import Target
 LOWEST_PRIORITY = 1
 
 Implementation = tuple[Callable[..., Any], Callable[..., Any]]
-"""Compute and schedule function, wrapped the way that Relay's strategies want them."""
+"""Compute and schedule function, wrapped as Relay's strategies require."""
 
 
 def registered(
@@ -23,9 +23,9 @@ def registered(
     """Register a template with AutoTVM.
 
     Args:
-        name: also the tag of the operation that it schedules.
-        schedule: is given the ``te.Schedule``, AutoTVM's configuration, that operation and the output.
-        wrap: of a compute function of the op.
+        name: name; also the tag of the operation that it schedules.
+        schedule: called with the ``te.Schedule``, AutoTVM's configuration, that operation and the output.
+        wrap: wraps a compute function of the op.
     """
     tvm = load_tvm()
     from tvm.relay.op.strategy import generic

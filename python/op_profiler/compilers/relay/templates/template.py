@@ -1,4 +1,4 @@
-"""The contract of a template, and what several of them use."""
+"""The contract of a template, and functions that several templates use."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Template:
     """One way to compute some operators, with a space of schedules.
 
     Attributes:
-        register: makes it known to AutoTVM and offers it to Relay's op strategies; called once in a process, after TVM
-            was imported.
-        tasks: what can be searched for the anchor of a fused operator, with the arguments that a build gives; empty
-            where it does not fit.
+        register: registers it with AutoTVM and with Relay's op strategies; called once per process, after TVM was
+            imported.
+        tasks: returns the tasks for the anchor of a fused operator, with the arguments that a build gives; empty if it
+            does not fit.
     """
 
     register: Callable[[], None]
@@ -28,7 +28,8 @@ class Template:
 
 
 def two_float_tensors(anchor: Operator) -> tuple[Any, Any] | None:
-    """Data and weight as arguments of a task; None unless an anchor has just these, of floats and known shapes."""
+    """Return data and weight as arguments of a task; None unless an anchor has exactly these, as floats of known
+    shapes."""
     tensors = (*anchor.inputs, *anchor.params)
     if len(tensors) != 2 or not all(t.dtype.startswith("float") and -1 not in t.shape for t in tensors):
         return None
@@ -37,5 +38,5 @@ def two_float_tensors(anchor: Operator) -> tuple[Any, Any] | None:
 
 
 def output_dtype(anchor: Operator) -> str:
-    """The dtype that the anchor asks for, else that of its data."""
+    """Return the dtype that the anchor requests, otherwise that of its data."""
     return str(anchor.attrs[0].get("out_dtype") or (*anchor.inputs, *anchor.params)[0].dtype)

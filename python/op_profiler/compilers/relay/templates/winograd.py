@@ -114,7 +114,7 @@ class _Stages:
     """Puts the knobs into the words of the dataset."""
 
     def factors(self, knobs: Mapping[str, int]) -> Factors:
-        """What a point of the space does; the order is that of the stages' product."""
+        """Return the schedule factors of a point; the order is that of the loops of the product stage."""
         by_block = knobs["compute_at"] != _BY_STAGE
         where = {_BY_STAGE: "root", _BY_BLOCK: "oh", _PADDING_FIRST: "oh, padding at the root"}
         return Factors(
@@ -223,7 +223,7 @@ def _schedule_products(s: Any, cfg: Any, products: Any, alone: bool) -> None:
 
 
 def register() -> None:
-    """Register the template with AutoTVM, offer it to Relay, and let convolutions turn into it where it is faster."""
+    """Register the template with AutoTVM and Relay, and let convolutions be replaced by it where it is faster."""
     tvm = load_tvm()
     from tvm.relay.op.strategy import arm_cpu, generic
 
@@ -253,7 +253,7 @@ def register() -> None:
 
 
 def applies(kernel_size: Any, strides: Any, dilation: Any, groups: int, dtype: str) -> bool:
-    """Whether a convolution can be computed this way."""
+    """Return whether a convolution can be computed in this way."""
     plain = [tuple(int(v) for v in values) for values in (kernel_size, strides, dilation)]
     return plain == [(KERNEL, KERNEL), (1, 1), (1, 1)] and groups == 1 and dtype == "float32"
 

@@ -20,10 +20,10 @@ _FAILED_SECONDS = 1e9  # AutoTVM's cost of a failure
 
 
 class AutoTvmTuner:
-    """A `Tuner` that asks one of AutoTVM's.
+    """A `Tuner` that delegates to one of AutoTVM's tuners.
 
     Args:
-        tuner: `autotvm.tuner.Tuner`, of the task's `autotvm`.
+        tuner: `autotvm.tuner.Tuner` of the task's `autotvm`.
     """
 
     def __init__(self, tuner: Any, task: AutoTvmTask) -> None:
@@ -31,15 +31,15 @@ class AutoTvmTuner:
         self._task = task
 
     def has_next(self) -> bool:
-        """Whether AutoTVM's tuner has points left."""
+        """Return whether AutoTVM's tuner has points left."""
         return bool(self._tuner.has_next())
 
     def next_batch(self, count: int) -> Sequence[int]:
-        """Indices of the next configurations; AutoTVM's indices are the points of the task."""
+        """Return the indices of the next configurations; AutoTVM's indices are the points of the task."""
         return [int(config.index) for config in self._tuner.next_batch(count)]
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """Pass the samples on in seconds; a failure costs 1e9 s, as in AutoTVM."""
+        """Pass the samples to AutoTVM's tuner in seconds; a failure costs 1e9 s, as in AutoTVM."""
         measure, task = load_tvm().autotvm.measure, self._task.autotvm
         now = time.time()
         inputs = [measure.MeasureInput(task.target, task, task.config_space.get(point)) for point in points]
@@ -55,7 +55,7 @@ class AutoTvmTuner:
 
 
 def of_autotvm(task: Task) -> AutoTvmTask:
-    """The task, which has to be one of AutoTVM's.
+    """Return the task, which has to be one of AutoTVM's.
 
     Raises:
         UsageError: it is another compiler's.

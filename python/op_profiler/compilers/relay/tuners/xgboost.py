@@ -1,7 +1,7 @@
 """Tuners of AutoTVM with a cost model of gradient-boosted trees, whose features are computed in this process.
 
-AutoTVM starts new processes for the features at every training, which takes seconds and loses templates that are not
-TVM's. Features other than knobs need every point lowered, so the search over them takes fewer steps.
+AutoTVM starts new processes for the features at every training, which takes seconds and does not support templates
+other than TVM's. Features other than knobs need every point lowered, so the search with them takes fewer steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.task import Task
 
 _PLAN = 32
-"""Trials between two trainings of the cost model."""
+"""Number of trials between two trainings of the cost model."""
 
 
 def knob(task: Task, seed: int) -> Tuner:
@@ -80,7 +80,7 @@ class _InProcess:
     """Stands in for AutoTVM's pool of processes."""
 
     def map_with_error_catching(self, function: Any, arguments: Any) -> list[Any]:
-        """Apply a function; an argument that it fails for has no value, and the cost model takes zeros for it."""
+        """Apply a function to arguments; where it fails, there is no value, and the cost model uses zeros."""
         from tvm.contrib.popen_pool import MapResult, StatusKind
 
         results = []

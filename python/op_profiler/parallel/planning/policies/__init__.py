@@ -1,4 +1,4 @@
-"""Ways to plan: which operators run side by side, on which cores, with how many threads."""
+"""Policies: which operators run side by side, on which cores, and with how many threads."""
 
 from __future__ import annotations
 

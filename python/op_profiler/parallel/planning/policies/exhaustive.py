@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Stage
 
 LARGEST = 12
-"""Nodes: up to 3 to that power stages are looked at."""
+"""Largest number of nodes; up to 3 to that power stages are evaluated."""
 
 
 def exhaustive(
     graph: KernelGraph, costs: Costs, cores: tuple[int, ...], *, stage_us: StageUs | None = None
 ) -> tuple[Stage, ...]:
-    """The stages with the least sum of `StageCosts`.
+    """Return the stages with the least sum of `StageCosts`.
 
     Args:
-        stage_us: what a stage takes, in place of `costs`, for instance by measuring it.
+        stage_us: returns the time of a stage, in place of `costs`, for example by measuring it.
 
     Raises:
         UsageError: the graph has more than `LARGEST` nodes.

@@ -1,11 +1,11 @@
-"""List scheduling of operators that can be given any number of cores (moldable tasks).
+"""List scheduling of operators that can use any number of cores (moldable tasks).
 
-Operators are placed by falling bottom level (the longest way from one to the end of the graph), each where it ends
-first: HEFT (Topcuoglu, Hariri, Wu 2002, IEEE TPDS 13(3), 260) without insertion into gaps. By itself that gives every
-operator all cores as soon as this makes it the least bit faster, which is wrong where others could use them. So a limit
-on the thread count of each operator is searched for, with the end of the whole plan as the aim, by coordinate descent
-over stretches of the list, from the whole list to single operators. (CPA, Radulescu & van Gemund 2001, ICPP, balances
-the critical path against the area instead, by a rule.)
+Operators are placed by descending bottom level (the longest path from one to the end of the graph), each where it ends
+first: HEFT (Topcuoglu, Hariri, Wu 2002, IEEE TPDS 13(3), 260) without insertion into gaps. This alone gives every
+operator all cores as soon as they make it slightly faster, even if other operators could use them better. A limit on
+the thread count of each operator is therefore searched, to minimise the end of the whole plan, by coordinate descent
+over sections of the list, from the whole list to single operators. (CPA, Radulescu & van Gemund 2001, ICPP, balances
+the critical path against the area by a rule instead.)
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Stage
 
 _WORK = 200_000
-"""Placements of operators that the search may make: a second or so, whatever the size of the graph."""
+"""Number of placements of operators that the search may make: about a second, for any size of the graph."""
 
 
 def greedy(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """The best list schedule found; one operator after the other where none is better."""
+    """Return the best list schedule found, or the sequential plan if none is better."""
     listing = _Listing(graph, costs, cores)
     best = _search(listing)
     candidates = [packed(graph, best.placed), own_threads(graph, costs, cores)]
@@ -36,7 +36,7 @@ def greedy(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[St
 
 
 def bottom_levels(graph: KernelGraph, latency_us: list[float]) -> list[float]:
-    """Of each node the longest way to the end of the graph, itself included, microseconds."""
+    """Return the longest path from each node to the end of the graph, including the node, microseconds."""
     levels = list(latency_us)
     for node in reversed(range(len(graph))):
         levels[node] += max((levels[reader] for reader in graph.successors[node]), default=0.0)
@@ -87,7 +87,7 @@ class _State:
         return start
 
     def place(self, node: int, used: list[int], end: float) -> None:
-        """Run an operator on some cores until `end`."""
+        """Occupy some cores with an operator until `end`."""
         lane = used[0]
         for core in used:
             self.free[core], self._lane_on[core] = end, lane

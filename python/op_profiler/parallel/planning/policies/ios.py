@@ -1,15 +1,15 @@
 """IOS: the best stages by dynamic programming (Ding, Zhu, Jia, Pekhimenko, Han 2021, MLSys, "IOS: Inter-Operator
 Scheduler for CNN Acceleration").
 
-A state is the set of operators that are done. A stage takes it to the next one: any set of operators whose inputs are
-done or in the stage; its connected components are its groups. (The paper takes stages, its *endings*, off the end of
-the graph. From the front it is the same space.) States at a node through which every path goes are one state, so a
-graph falls into the paper's blocks by itself. Two limits prune stages as there: r operators in a group, s groups in a
-stage.
+A state is the set of operators that are done. A stage leads to the next state: any set of operators whose inputs are
+done or in the stage; its connected components are its groups. (The paper removes stages, its *endings*, from the end of
+the graph; from the front the space is the same.) All paths meet in the states at a node through which every path goes,
+so a graph is divided into the paper's blocks automatically. As in the paper, two limits prune stages: r operators in a
+group, s groups in a stage.
 
-Where the space is too large all the same (wide cells; several models), it is searched in part, and the result says so:
-in each state only the most urgent operators are drawn from, r is lowered, and of the states with equally many operators
-done only the most promising go on (beam search).
+If the space is still too large (wide cells; several models), only a part of it is searched, and the result reports
+this: in each state only the most urgent operators are considered, r is lowered, and among states with equally many
+operators done only the most promising continue (beam search).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Stage
 
 _TRANSITIONS = 200_000
-"""Stages that may be looked at, over all states: a few seconds."""
+"""Number of stages that may be evaluated over all states: a few seconds."""
 _OPTIONS = 128
-"""Stages that may be looked at in one state of a search in part."""
+"""Number of stages that may be evaluated in one state of a partial search."""
 
 
 @dataclasses.dataclass(frozen=True)
 class IosResult:
-    """What the search found.
+    """Result of the search.
 
     Attributes:
-        candidates: different plans, the best by `simulate` first.
-        states: sets of operators that were looked at; `transitions`: stages between them.
+        candidates: distinct plans, the best by `simulate` first.
+        states: number of evaluated sets of operators; `transitions`: number of stages between them.
         complete: whether the whole space under the limits was searched.
-        operators_per_group: the limit r that was used; less than asked for where the search is not complete.
+        operators_per_group: the limit r that was used; lower than requested if the search is not complete.
     """
 
     candidates: tuple[tuple[Stage, ...], ...]
@@ -54,7 +54,7 @@ class IosResult:
 
 
 def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """The best plan of `ios_candidates`; one operator after the other where none is better."""
+    """Return the best plan of `ios_candidates`, or the sequential plan if none is better."""
     found = ios_candidates(graph, costs, cores)
     candidates = [*found.candidates, own_threads(graph, costs, cores)]
     return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
@@ -71,15 +71,15 @@ def ios_candidates(
     transitions: int = _TRANSITIONS,
     stage_us: StageUs | None = None,
 ) -> IosResult:
-    """The plans with the least sum of stages, which a caller can measure.
+    """Return the plans with the least sum of stages, which a caller can measure.
 
     Args:
         operators_per_group: r of the paper; `groups_per_stage`: s of the paper. The defaults are the paper's.
-        count: most plans to return.
-        transitions: how many stages may be looked at before the space counts as too large; a search in part looks at
-            about as many again, and at no fewer than 4 * 128 for each operator.
-        stage_us: what a stage takes, in place of `costs`, for instance by measuring it. It is asked for the two ways to
-            run each set of operators that is looked at, once.
+        count: largest number of plans to return.
+        transitions: number of stages that may be evaluated before the space counts as too large; a partial search
+            evaluates about as many again, and at least 4 * 128 for each operator.
+        stage_us: returns the time of a stage, in place of `costs`, for example by measuring it. It is called once for
+            each of the two ways to run every evaluated set of operators.
     """
     stages = StageCosts(graph, costs, cores, stage_us)
     work_us = [

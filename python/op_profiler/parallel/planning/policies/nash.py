@@ -1,13 +1,13 @@
 """A policy in which branches choose their own cores: a Nash equilibrium at each fork.
 
 At each fork of the graph the branches play a game (see `op_profiler.parallel.planning.games`): the players are the
-branches, the resources are parts of the cores that do not overlap, and each branch wants to end early. All ways to
-split the cores are played, as is one branch after the other on all of them; the plan takes the best equilibrium of the
-best split.
+branches, the resources are disjoint parts of the cores, and each branch minimises its end. A game is played for each
+way to split the cores, and compared with running one branch after the other on all cores; the plan uses the best
+equilibrium of the best split.
 
-The graph is cut at the nodes through which every path goes. What lies between two of them is planned in three ways, of
-which `simulate` chooses: its components play (several models are components of the whole graph); its components are
-planned one after the other in the same manner; or it is played layer by layer, each operator for itself.
+The graph is cut at the nodes through which every path goes. The part between two of them is planned in three ways, of
+which `simulate` chooses one: its components play (several models are components of the whole graph); its components are
+planned one after the other in the same way; or each layer is a game in which every operator is a player.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Fork:
-    """One game and what became of it.
+    """One game and its result.
 
     Attributes:
-        players: the nodes of each branch.
-        resources: the cores of each part.
-        outcome: None for a single player, and where one after the other on all cores beats every equilibrium.
-        stage: what is run.
+        players: nodes of each branch.
+        resources: cores of each part.
+        outcome: None for a single player, and if running one after the other on all cores is faster than every
+            equilibrium.
+        stage: the stage to run.
     """
 
     players: tuple[tuple[int, ...], ...]
@@ -46,19 +47,19 @@ class Fork:
 
 
 def nash(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """The stages of `nash_forks`."""
+    """Return the stages of `nash_forks`."""
     return tuple(fork.stage for fork in nash_forks(graph, costs, cores))
 
 
 def nash_forks(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Fork, ...]:
-    """The games that are played in a graph, in order."""
+    """Return the games that are played in a graph, in order."""
     if not len(graph):
         return ()
     return tuple(_Forks(graph, costs, cores).of((1 << len(graph)) - 1, {}))
 
 
 def told(forks: Sequence[Fork]) -> str:
-    """The games in a sentence: how they were solved, and what equilibria cost over the optimum."""
+    """Return a sentence about the games: how they were solved, and the cost of equilibria relative to the optimum."""
     games = [fork.outcome for fork in forks if fork.outcome is not None]
     if not games:
         return "at no fork of the graph do branches that choose their cores beat all cores in turn"

@@ -1,4 +1,4 @@
-"""The contract of a policy, and what several of them use."""
+"""The contract of a policy, and functions that several policies use."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class Policy(Protocol):
-    """Makes stages for a graph; says the same every time it is asked the same, and changes nothing that it is given."""
+    """Makes stages for a graph; equal arguments give equal stages, and the arguments are not changed."""
 
     def __call__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
         """Stages with every node of the graph exactly once, on `cores` only, that `check_order` takes.
 
         Raises:
-            OpProfilerError: the policy cannot plan for this graph; says why.
+            OpProfilerError: the policy cannot plan for this graph; the message has the reason.
         """
 
 
 def packed(graph: KernelGraph, placed: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Stage, ...]:
-    """Few stages that order operators on each core as `placed` does.
+    """Return few stages that order operators on each core as `placed` does.
 
     Args:
-        placed: node and its cores, all of which it uses; inputs before those who read them.
+        placed: nodes, each with its cores, all of which it uses; inputs before the nodes that read them.
     """
     stages: list[dict[tuple[int, ...], list[Step]]] = [{}]
     owner: dict[int, tuple[int, ...]] = {}  # nodes of the last stage -> cores of their group

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def sequential(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Every operator in order, with as many threads as the cores and the latencies allow."""
+    """Return every operator in order, with as many threads as the cores and the latencies allow."""
     most = costs.counts(len(cores))[-1]
     return _one_after_the_other([most] * len(graph), cores)
 
 
 def own_threads(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Every operator in order, each with the thread count of its turnaround point."""
+    """Return every operator in order, each with the thread count of its turnaround point."""
     return _one_after_the_other([costs.best_threads(node, len(cores)) for node in range(len(graph))], cores)
 
 

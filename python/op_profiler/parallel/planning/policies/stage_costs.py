@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.graph import KernelGraph
 
 StageUs = Callable[[Stage], float]
-"""Microseconds of a stage, as somebody else knows them: from measuring it."""
+"""Returns the microseconds of a stage, for example by measuring it."""
 
 
 class StageCosts:
-    """Stages out of sets of operators; a set is a number whose bit i stands for node i.
+    """Costs of stages for sets of operators; a set is an integer whose bit i stands for node i.
 
-    The operators of a set fall apart into connected components. A stage runs them side by side or, if that takes less,
+    The operators of a set are divided into connected components. A stage runs them side by side or, if that is faster,
     one after the other on all cores (the two ways of IOS). Side by side, all ways to split the cores into parts are
-    tried, and components go to parts by falling latency, each where it ends first (LPT; Graham 1969, SIAM J. Appl.
-    Math. 17, 416). An operator has the thread count that is best for it on the cores of its part.
+    tried, and components are assigned to parts by descending latency, each where it ends first (LPT; Graham 1969, SIAM
+    J. Appl. Math. 17, 416). An operator has the best thread count on the cores of its part.
 
     Args:
-        stage_us: asked for both ways in place of `costs`, if given.
+        stage_us: called for both ways in place of `costs`, if given.
 
     Attributes:
-        widest: the largest thread count that there is.
-        splits: numbers of cores of the parts, for each way to split the cores into two or more.
-        times_us: of a set, what its operators take one after the other, by the number of cores.
+        widest: the largest thread count.
+        splits: numbers of cores of the parts, for each way to split the cores into two or more parts.
+        times_us: time of a set whose operators run one after the other, by number of cores.
     """
 
     widest: int
@@ -56,17 +56,18 @@ class StageCosts:
         self.times_us = functools.cache(self._times_us)
 
     def us(self, members: int, components: Sequence[int]) -> float:
-        """Microseconds of the better stage of a set that falls apart into `components`."""
+        """Return the microseconds of the better stage of a set with these `components`."""
         if members not in self._known:
             self._known[members] = self._better(components)
         return self._known[members][0]
 
     def stage(self, members: int) -> Stage:
-        """The better stage of a set that `us` was asked about."""
+        """Return the better stage of a set that was passed to `us`."""
         return self._made(self._known[members][1])
 
     def ways(self, members: int) -> list[Stage]:
-        """One after the other on all cores, and side by side with every split of the cores; the best first."""
+        """Return both ways, one after the other on all cores and side by side with every split of the cores, the best
+        first."""
         components = self.components(members)
         ways = [self._side_by_side(components, split) for split in self.splits if len(components) > 1]
         return [self._made(parts) for _, parts in sorted((self._in_turn(components), *ways), key=_first)]
@@ -107,12 +108,12 @@ class StageCosts:
         return Stage(tuple(groups))
 
     def group(self, members: int, cores: tuple[int, ...]) -> Group:
-        """A set on some cores, in order."""
+        """Return a group that runs a set in order on some cores."""
         threads = self._threads[len(cores)]
         return Group(tuple(Step(node, threads[node]) for node in bits(members)), cores)
 
     def components(self, members: int) -> list[int]:
-        """Connected components of the subgraph of a set."""
+        """Return the connected components of the subgraph of a set."""
         found: list[int] = []
         for node in bits(members):
             near = 1 << node | sum(1 << source for source in self._graph.nodes[node].inputs)
@@ -131,7 +132,7 @@ def _first(way: tuple[float, _Parts]) -> float:
 
 
 def bits(members: int) -> Iterator[int]:
-    """The numbers in a set, rising."""
+    """Return the numbers in a set, in ascending order."""
     while members:
         lowest = members & -members
         yield lowest.bit_length() - 1
