@@ -192,8 +192,8 @@ def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
 def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
     """Where most of an estimate comes from, and its interval in words; why that is wider than usual."""
     tier = max(tiers, key=lambda name: tiers[name], default="nothing")
-    kernels = "vendor kernels, not TVM's, " if chosen.request.kernels == "vendor" else ""
-    told = f"estimate: mostly {tier}, {kernels}of {chosen.predictor.device.processor}{interval}"
+    kernels = " (kernels of NVIDIA's libraries, not TVM's)" if chosen.request.kernels == "vendor" else ""
+    told = f"estimate: mostly {tier}{kernels}, of {chosen.predictor.device.processor}{interval}"
     widened = chosen.widening(threads)
     if widened > 1:
         told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"

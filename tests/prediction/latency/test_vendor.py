@@ -93,7 +93,11 @@ def test_the_command_names_the_other_source(tmp_path: Path) -> None:
     done = command_line.op_profiler("predict", "mlp", "--device", "h200", "--kernels", "vendor", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     first, last = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
-    assert "NVIDIA's libraries" in first and "vendor kernels, not TVM's" in last and "op-profiler check" not in last
+    assert (
+        "NVIDIA's libraries" in first
+        and "kernels of NVIDIA's libraries, not TVM's" in last
+        and "op-profiler check" not in last
+    )
     asked = ("predict", "mlp", "--device", "a100", "--kernels", "vendor", "--precision", "float16", "--format", "json")
     done = command_line.op_profiler(*asked, folder=tmp_path)
     found = json.loads(done.stdout)
