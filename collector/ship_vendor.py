@@ -101,9 +101,11 @@ def main() -> None:
     used = {*MEASURED.values(), "NVIDIA A100-PCIE-40GB"}
     processors = [one for one in neusight.processors_of(given.sets / "neusight") if one.name in used]
     predictors = {vendor.HALF_PRODUCT: KernelPredictor.fit(half, _SEED, own=False)}
+    least = {vendor.HALF_PRODUCT: float(half.moved.min())}
     for group, operators in GROUPS.items():
         table = rows_of(given.sets / "neusight", operators, processors)
         predictors[group] = KernelPredictor.fit(table, _SEED, own=False)
+        least[group] = float(table.moved.min())
         print(f"{group}: {len(table)} rows, {predictors[group].near}, {predictors[group].far}", flush=True)
     sheets = {one.name: one for one in processors}
     gpus = {name: {"float32": sheets[full]} for name, full in MEASURED.items()}
@@ -113,7 +115,7 @@ def main() -> None:
     for processor in half.processors:
         gpus.setdefault(processor.name.split("_")[0], {})["float16"] = processor
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    vendor.save(given.out, dict(sorted(gpus.items())), predictors)
+    vendor.save(given.out, dict(sorted(gpus.items())), predictors, least)
     print(f"{given.out}: {given.out.stat().st_size:,} bytes")
 
 

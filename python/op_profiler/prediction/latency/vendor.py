@@ -42,12 +42,14 @@ class VendorPredictor:
         device: the GPU.
         predictors: by the name of a group of operators.
         sheets: data sheets of the GPU, by data type.
+        least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate.
         correlation: 1, because no network of the sets was used: errors of operators are not expected to cancel.
     """
 
     device: DeviceName
     predictors: Mapping[str, KernelPredictor]
     sheets: Mapping[str, Processor]
+    least_bytes: Mapping[str, float]
     correlation: float = 1.0
     launching: None = None
     thread_counts: tuple[int, ...] = (0,)
@@ -57,7 +59,7 @@ class VendorPredictor:
         return np.zeros(len(query), dtype=bool)
 
     def predict(self, query: Query) -> OperatorPrediction:
-        """Predict operators; those whose kind or data type the sets lack are unsupported."""
+        """Predict operators; those whose kind, size or data type the sets lack are unsupported."""
         found = np.full((3, len(query)), np.nan)
         asked: dict[str, list[tuple[int, dict[str, str], float]]] = {}
         for at, (group, row, share) in enumerate(map(_kernel, *_described(query))):
@@ -65,8 +67,10 @@ class VendorPredictor:
                 asked.setdefault(group, []).append((at, row, share))
         for group, kernels in asked.items():
             index, rows, shares = zip(*kernels)
-            made = self.predictors[group].predict(self._table(group, list(rows)))
-            found[:, index] = np.stack([made.latency_us, made.low_us, made.high_us]) * shares
+            table = self._table(group, list(rows))
+            made = self.predictors[group].predict(table)
+            times = np.stack([made.latency_us, made.low_us, made.high_us]) * shares
+            found[:, index] = np.where(table.moved < self.least_bytes[group], np.nan, times)
         known = np.isfinite(found[0])
         nothing = np.zeros(len(query), dtype=bool)
         latency, low, high = found
@@ -96,7 +100,8 @@ def open_vendor(device: str | None) -> VendorPredictor:
         raise UnknownNameError("device of --kernels vendor", device or "", list(contents["gpus"]))
     sheets = {dtype: Processor(**sheet) for dtype, sheet in contents["gpus"][device.lower()].items()}
     usable = {name: one for name, one in predictors.items() if name.split()[0] in sheets}
-    return VendorPredictor(_device(device.lower()), usable, sheets)
+    least = {name: one["least_bytes"] for name, one in contents["groups"].items()}
+    return VendorPredictor(_device(device.lower()), usable, sheets, least)
 
 
 def vendor_devices() -> list[DeviceName]:
@@ -108,7 +113,12 @@ def _device(name: str) -> DeviceName:
     return DeviceName(name, "gpu", f"NVIDIA {name.upper()}", None, "cuda", compiler=COMPILER)
 
 
-def save(path: Path, gpus: Mapping[str, Mapping[str, Processor]], predictors: Mapping[str, KernelPredictor]) -> None:
+def save(
+    path: Path,
+    gpus: Mapping[str, Mapping[str, Processor]],
+    predictors: Mapping[str, KernelPredictor],
+    least_bytes: Mapping[str, float],
+) -> None:
     """Write a file that `load` reads: a zip archive of a table of contents and arrays, without a pickle."""
     groups: dict[str, Any] = {}
     members: dict[str, bytes] = {}
@@ -118,6 +128,7 @@ def save(path: Path, gpus: Mapping[str, Mapping[str, Processor]], predictors: Ma
             "near": dataclasses.asdict(one.near),
             "far": None if one.far is None else dataclasses.asdict(one.far),
             "farthest": one.farthest,
+            "least_bytes": least_bytes[name],
         }
         members |= {f"{name} {number}.npz": model.to_bytes() for number, model in enumerate(one.ensemble.pooled)}
     sheets = {name: {dtype: dataclasses.asdict(one) for dtype, one in gpu.items()} for name, gpu in gpus.items()}
