@@ -22,7 +22,7 @@ from op_profiler.prediction.latency.operator_predictor import UNSUPPORTED, VENDO
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.trees import Trees
 from op_profiler.prediction.sets import aiconfigurator, neusight
-from op_profiler.prediction.sets.kernel_problem import Ensemble, KernelPredictor, Spread
+from op_profiler.prediction.sets.kernel_problem import Ensemble, KernelPredictor, KernelSpread
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.shipped import shipped_vendor_kernels
 
@@ -152,8 +152,8 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, KernelPredictor]]:
                 members = sorted(member for member in archive.namelist() if member.startswith(f"{name} "))
                 ensemble = Ensemble([Trees.from_bytes(archive.read(member)) for member in members], {})
                 known = [Processor(**sheet) for sheet in one["known"]]
-                far = None if one["far"] is None else Spread(**one["far"])
-                predictors[name] = KernelPredictor(ensemble, known, Spread(**one["near"]), far, one["farthest"])
+                far = None if one["far"] is None else KernelSpread(**one["far"])
+                predictors[name] = KernelPredictor(ensemble, known, KernelSpread(**one["near"]), far, one["farthest"])
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise DatasetError(f"{path} is no predictor of vendor kernels that can be read: {error}") from error
     return contents, predictors

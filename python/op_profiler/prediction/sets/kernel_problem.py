@@ -93,7 +93,7 @@ class _Plain:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spread:
+class KernelSpread:
     """Quantile of the error over `margin` + disagreement; the margin is the median error."""
 
     quantile: np.ndarray | float
@@ -114,8 +114,8 @@ class KernelPredictor:
 
     ensemble: Ensemble
     known: Sequence[Processor]
-    near: Spread
-    far: Spread | None
+    near: KernelSpread
+    far: KernelSpread | None
     farthest: float = 1.0
 
     @classmethod
@@ -127,7 +127,7 @@ class KernelPredictor:
             own: as for `Ensemble.fit`.
         """
 
-        def spread(parts: list[np.ndarray]) -> Spread:
+        def spread(parts: list[np.ndarray]) -> KernelSpread:
             return _spread(train, parts, seed, own=own)
 
         near = spread([np.random.default_rng(seed).random(len(train)) < _SHARE])
@@ -150,19 +150,19 @@ class KernelPredictor:
         width = spread.quantile * (spread.margin + estimates.std(axis=0))
         return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
 
-    def _spread_at(self, distance: np.ndarray) -> Spread:
+    def _spread_at(self, distance: np.ndarray) -> KernelSpread:
         """Between the spread on known processors and that on processors that were left out, by the distance."""
         near, far = self.near, self.far
         if not distance.any() or far is None:
             return near
         share = np.clip(distance / self.farthest, 0.0, 1.0)
-        return Spread(
+        return KernelSpread(
             near.quantile + (np.maximum(far.quantile, near.quantile) - near.quantile) * share,
             near.margin + (np.maximum(far.margin, near.margin) - near.margin) * share,
         )
 
 
-def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) -> Spread:
+def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) -> KernelSpread:
     errors, disagreements = [], []
     drawn = np.random.default_rng(seed + 1).random(len(train)) < _MOST_ROWS / len(train)
     for hidden in parts:
@@ -172,7 +172,7 @@ def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) ->
         disagreements.append(estimates.std(axis=0))
     error, disagreement = np.concatenate(errors), np.concatenate(disagreements)
     margin = float(np.median(error))
-    return Spread(float(np.quantile(error / (margin + disagreement), _COVERAGE)), margin)
+    return KernelSpread(float(np.quantile(error / (margin + disagreement), _COVERAGE)), margin)
 
 
 @dataclasses.dataclass(frozen=True)
