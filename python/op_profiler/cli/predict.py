@@ -42,6 +42,8 @@ op-profiler predict @lines.txt       (a line may be JSON: {"model": "bert", "lab
 
 op-profiler predict resnet-18 --target cuda                (for a GPU, from included data; needs a TVM with CUDA)
 
+op-profiler predict transformers:bert --device h200 --kernels vendor    (kernels of NVIDIA's libraries, without a GPU)
+
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
 op-profiler predict model.tflite --format csv              (one row per convolution, one column per regressor)
@@ -97,13 +99,15 @@ def predict(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Predict the latency of a model and of each of its operators without measuring."""
-    if values.list_devices(request.device, request.db):
+    if values.list_devices(request.device, request.db, request.kernels):
         return
     from op_profiler.prediction.latency import answer, predictor_files
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
     from op_profiler.report.tables import screen
 
+    if request.kernels == "vendor" and (save is not None or report is not None):
+        raise UsageError("--save and --report are for kernels of TVM; leave out --kernels vendor")
     if format not in texts.FORMATS:
         raise UnknownNameError("format", format, texts.FORMATS)
     asked = request.model
@@ -130,9 +134,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
     with Status(quiet=quiet) as status:
         chosen = answer.choose(request, status.step)
         if save is not None:
-            predictor_files.save(chosen.predictor, save)
+            predictor_files.save(chosen.of_tvm, save)
         network, agreement = answer.network_of(chosen, request, status.step)
-        each_regressor = format == "csv" and request.model.name.endswith(".tflite")
+        each_regressor = format == "csv" and request.model.name.endswith(".tflite") and request.kernels == "tvm"
         parts = answer.of_each_regressor(chosen, network, status.step) if each_regressor else {}
     if chosen.of_another or not quiet:  # whoever reads the times has to know that they are another machine's
         print(chosen.origin, file=sys.stdout if format == "table" and not quiet else sys.stderr)
@@ -158,7 +162,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report
 
-        write_report(report, report_of([predicted_part(predictions, found, chosen.wanted, request.target)]))
+        write_report(report, report_of([predicted_part(predictions, chosen.of_tvm, chosen.wanted, request.target)]))
     if any(one.without_estimate for one in predictions):
         raise typer.Exit(1)
 
@@ -174,7 +178,7 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
     with Status(quiet=quiet) as status:
         chosen = answer.choose(request, status.step)
         if save is not None:
-            predictor_files.save(chosen.predictor, save)
+            predictor_files.save(chosen.of_tvm, save)
         generation = generation_of(chosen, request, status.step)
     aside = sys.stdout if format == "table" and not quiet else sys.stderr
     if chosen.of_another or not quiet:

@@ -73,8 +73,11 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
     )
 
 
-def list_devices(device: str | None, db: str | None) -> bool:
+def list_devices(device: str | None, db: str | None, kernels: str = "tvm") -> bool:
     """Print the devices that a predictor can answer for if ``--device`` is 'list'; return whether it is.
+
+    Args:
+        kernels: ``tvm``, or ``vendor`` for the GPUs of the predictor of NVIDIA's kernels.
 
     Raises:
         DatasetError: the dataset cannot be read.
@@ -82,7 +85,8 @@ def list_devices(device: str | None, db: str | None) -> bool:
     if device != "list":
         return False
     from op_profiler.prediction.latency.open_predictor import known_devices
+    from op_profiler.prediction.latency.vendor import vendor_devices
     from op_profiler.report.prediction import show_devices
 
-    show_devices(known_devices(db))
+    show_devices(vendor_devices() if kernels == "vendor" else known_devices(db))
     return True

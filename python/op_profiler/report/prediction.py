@@ -22,6 +22,7 @@ from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
+from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
 
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.devices import DeviceName
     from op_profiler.prediction.latency.generation import GenerationPrediction
     from op_profiler.prediction.latency.network import NetworkPrediction
-    from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
     from op_profiler.prediction.latency.request import PredictRequest
     from op_profiler.prediction.latency.roofline import Roofline
+    from op_profiler.prediction.latency.vendor import VendorPredictor
 
 FORMATS = ("table", "csv", "json", "runtime_lut")
 _CONVOLUTION = ("kernel_size", "filter_size", "input_channel", "input_h", "input_w", "stride", "depthwise")
@@ -83,7 +84,9 @@ def _whose_times(device: DeviceName) -> dict[str, Any]:
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
 
 
-def show_prediction(console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor) -> None:
+def show_prediction(
+    console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor | VendorPredictor
+) -> None:
     """Print each operator with its latency, interval and source, then the total, its sources, and missing estimates."""
     found, network = prediction.operators, prediction.network
     device = f"{predictor.device.processor} ({predictor.device.target})"
@@ -112,7 +115,7 @@ def show_prediction(console: Console, prediction: NetworkPrediction, predictor: 
         *numbers("key", rank=3),
     ]
     show_table(console, f"{network.name}{_at(', ', prediction.threads)}, predicted for {device}", headings, rows)
-    if prediction.bounded:
+    if prediction.bounded and isinstance(predictor, OperatorPredictor):
         print(_peaks(predictor.roofline, prediction.threads))
     print_line(console, summary(prediction))
 
@@ -189,7 +192,8 @@ def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
 def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
     """Return the source of most of an estimate, its interval in words, and why it is wider than usual."""
     tier = max(tiers, key=lambda name: tiers[name], default="nothing")
-    told = f"estimate: mostly {tier}, of {chosen.predictor.device.processor}{interval}"
+    kernels = " (kernels of NVIDIA's libraries, not TVM's)" if chosen.request.kernels == "vendor" else ""
+    told = f"estimate: mostly {tier}{kernels}, of {chosen.predictor.device.processor}{interval}"
     widened = chosen.widening(threads)
     if widened > 1:
         told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"

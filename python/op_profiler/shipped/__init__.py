@@ -48,6 +48,11 @@ def shipped_gpus() -> list[ShippedProcessor]:
     return _ships_in(_FOLDER / "results" / "cuda")
 
 
+def shipped_vendor_kernels() -> Path:
+    """Return the path of the predictor of vendor kernels, which may be missing."""
+    return (_FOLDER / "results" / "cuda" / "vendor" / "kernels.zip").resolve()
+
+
 def _ships_in(folder: Path) -> list[ShippedProcessor]:
     folders = sorted(folder.resolve().glob("[!.]*"))  # one that is being made begins with a dot
     return [one for one in map(ShippedProcessor, folders) if one.operators or one.predictor]

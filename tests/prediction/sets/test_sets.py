@@ -78,7 +78,7 @@ def test_a_kernel_is_predicted_on_known_processors_and_on_one_that_was_never_mea
 
 
 def test_one_processor_alone_has_an_interval_too() -> None:
-    predicted = KernelPredictor(synthetic([SMALL], 800, 0), 0).predict(synthetic([SMALL], 50, 1))
+    predicted = KernelPredictor.fit(synthetic([SMALL], 800, 0), 0).predict(synthetic([SMALL], 50, 1))
     assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()
 
 
@@ -112,7 +112,7 @@ def test_neusight(tmp_path: Path) -> None:
     about = {"Device": "Tesla T4", "Mem_Bw": 320, "Num_Sm": 40, "SingleFLOPs": 8141, "L2Cache": 4}
     (data / "device_configs").mkdir(parents=True)
     (data / "device_configs/Tesla_T4.json").write_text(json.dumps(about))
-    processors = neusight._processors(tmp_path)
+    processors = neusight.processors_of(tmp_path)
     product = {"OPName": "bmm", "Latency": "0.5", "Device": "Tesla T4", "B": "2", "M": "3", "N": "5", "K": "7"}
     table = neusight.kernels([product, {**product, "OPName": "linear"}], processors)
     assert list(table.flops) == [420, 420] and list(table.moved) == [4 * (2 * 3 * 12 + 70), 4 * (2 * 3 * 12 + 35)]

@@ -18,6 +18,7 @@ from op_profiler.prediction.latency.lowered_models import Lower, lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
 from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.prediction.latency.vendor import VendorPredictor, open_vendor
 from op_profiler.targets.target import kind_of
 
 Note = Callable[[str], None]
@@ -38,15 +39,24 @@ class Chosen:
     """
 
     request: PredictRequest
-    predictor: OperatorPredictor
+    predictor: OperatorPredictor | VendorPredictor
     device: str | None
     wanted: str | None
     target: str
     threads: tuple[int, ...]
 
     @property
+    def of_tvm(self) -> OperatorPredictor:
+        """The predictor, if it is not one of ``--kernels vendor``."""
+        assert isinstance(self.predictor, OperatorPredictor), "of vendors' kernels"
+        return self.predictor
+
+    @property
     def origin(self) -> str:
         """A sentence about the device whose measurements the predictor was fitted to."""
+        if self.request.kernels == "vendor":
+            name = self.predictor.device.processor
+            return f"times of kernels of NVIDIA's libraries on {name}, from times that others published; NOT of TVM's"
         return whose_times(self.predictor.device, self.wanted, self.request.target)
 
     @property
@@ -57,7 +67,7 @@ class Chosen:
     @functools.cached_property
     def version(self) -> str:
         """Digest of the predictor."""
-        return predictor_files.digest(self.predictor)
+        return predictor_files.digest(self.of_tvm)
 
     @property
     def for_this_machine(self) -> bool:
@@ -92,6 +102,8 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     Raises:
         OpProfilerError: there is no such predictor, or it has no times for the target or a thread count.
     """
+    if request.kernels == "vendor":
+        return Chosen(request, open_vendor(request.device), None, request.device, "llvm", (0,))
     target, device, threads = request.target, request.device, request.threads or (1,)
     on_gpu = target is not None and kind_of(target).on_gpu
     named = request.db or device or (None if request.predictor in PREDICTORS else request.predictor)
@@ -146,7 +158,7 @@ def network_of(
         compiler=request.compiler,
         precision=request.precision,
         schedules="none",
-        threads=(0,) if chosen.threads == (0,) else (1,),
+        threads=(0,) if kind_of(chosen.target).on_gpu else (1,),
         check_outputs=request.check_outputs,
     )
     build.check(dry_run=True)

@@ -23,6 +23,7 @@ from op_profiler.prediction.latency.query import Query, unknown_loops
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
+    from op_profiler.prediction.latency.vendor import VendorPredictor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Network:
 
     def told(
         self,
-        predictor: OperatorPredictor,
+        predictor: OperatorPredictor | VendorPredictor,
         threads: Sequence[int],
         *,
         target: str | None = None,
@@ -173,7 +174,7 @@ class NetworkPrediction:
 
 
 def predict_network(
-    predictor: OperatorPredictor, network: Network, *, threads: int = 1, widening: float = 1.0
+    predictor: OperatorPredictor | VendorPredictor, network: Network, *, threads: int = 1, widening: float = 1.0
 ) -> NetworkPrediction:
     """Predict a network: sum the estimates over all calls; on a GPU, add gaps between kernels and launch overhead.
 
@@ -192,7 +193,11 @@ def predict_network(
 
 
 def predict_networks(
-    predictor: OperatorPredictor, networks: Sequence[Network], *, threads: int = 1, widening: float = 1.0
+    predictor: OperatorPredictor | VendorPredictor,
+    networks: Sequence[Network],
+    *,
+    threads: int = 1,
+    widening: float = 1.0,
 ) -> list[NetworkPrediction]:
     """Predict many networks at once, in a fraction of the time of single calls, as an architecture search needs.
 
@@ -226,7 +231,7 @@ def predict_networks(
 
 
 def _total(
-    predictor: OperatorPredictor, network: Network, threads: int, found: OperatorPrediction
+    predictor: OperatorPredictor | VendorPredictor, network: Network, threads: int, found: OperatorPrediction
 ) -> NetworkPrediction:
     """From the operators to the network."""
     estimated = np.isfinite(found.latency_us)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.launching import Launching
     from op_profiler.prediction.latency.method import Method
 
-TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported")
-"""How an estimate came about, from the most to the least trustworthy."""
+TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported", "vendor")
+"""How an estimate came about, from the most to the least trustworthy; ``vendor`` is of other kernels than TVM's."""
 
-MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS))
+MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED, VENDOR = range(len(TIERS))
 
 
 @dataclasses.dataclass(frozen=True)

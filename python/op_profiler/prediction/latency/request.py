@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from op_profiler.building.request import CheckOutputsOption, CompilerOption
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
@@ -21,6 +21,8 @@ _PREDICTOR = "Predictor"
 _COMPILER_OF_STEPS, _SOURCE_OF_STEPS = "relax", "transformers"
 _LENGTHS = 4
 """Lengths of the past at which steps of a decoder are predicted."""
+
+Kernels = Literal["tvm", "vendor"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,14 @@ class PredictRequest:
         ),
     ] = None
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
+    kernels: Annotated[
+        Kernels,
+        Option(
+            "tvm: kernels that TVM compiles. vendor: kernels of NVIDIA's libraries on the --device (a100, h100, h200, "
+            "l4, v100), from times that others published; no GPU is needed.",
+            _PREDICTOR,
+        ),
+    ] = "tvm"
 
     @classmethod
     def of_options(
@@ -142,6 +152,18 @@ class PredictRequest:
         if self.db is not None and self.predictor not in PREDICTORS:
             check_choice(self.predictor)
             raise UsageError(f"{self.predictor} was fitted before, and learns nothing from a dataset; leave out --db")
+        if self.kernels == "vendor":
+            given = {
+                "--target": self.target,
+                "--db": self.db,
+                "--threads": self.threads,
+                "--prefill": self.prefill,
+                "--predictor": None if self.predictor == "default" else self.predictor,
+                "--compiler": None if self.compiler == DEFAULT_COMPILER else self.compiler,
+            }
+            refused = [flag for flag, value in given.items() if value]
+            if refused:
+                raise UsageError(f"--kernels vendor has a predictor of its own; leave out {', '.join(refused)}")
         if self.prefill is None and self.decode is not None:
             raise UsageError("--decode generates tokens after a prompt; give the tokens of the prompt with --prefill")
         if self.prefill is not None and self.model.sequence_length is not None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.latency.trees import Trees
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.sets.kernels import Kernels, Processor, features, log_bases, plain_features
 from op_profiler.prediction.sets.public_set import Published, Split
@@ -67,7 +69,7 @@ class KernelProblem:
 
     @functools.cached_property
     def _default(self) -> KernelPredictor:
-        return KernelPredictor(self._train, self._seed)
+        return KernelPredictor.fit(self._train, self._seed)
 
     @functools.cached_property
     def _plain(self) -> _Plain:
@@ -91,103 +93,129 @@ class _Plain:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Spread:
+class KernelSpread:
     """Quantile of the error over `margin` + disagreement; the margin is the median error."""
 
     quantile: np.ndarray | float
     margin: np.ndarray | float
 
 
+@dataclasses.dataclass(frozen=True)
 class KernelPredictor:
     """Estimates with 90 % intervals.
 
-    Args:
-        train: kernels with a time.
-        seed: of the trees and of the part that is held out.
+    Attributes:
+        ensemble: gives the estimates, and how far its regressors disagree.
+        known: the processors that were measured.
+        near: errors on a part of the rows.
+        far: errors on each processor left out in turn; None if only one was measured.
+        farthest: mean distance of a processor that was left out from the nearest other one.
     """
 
-    def __init__(self, train: Kernels, seed: int) -> None:
-        self._train, self._seed = train, seed
-        self._ensemble = _Ensemble(train, seed)
+    ensemble: Ensemble
+    known: Sequence[Processor]
+    near: KernelSpread
+    far: KernelSpread | None
+    farthest: float = 1.0
+
+    @classmethod
+    def fit(cls, train: Kernels, seed: int, *, own: bool = True) -> KernelPredictor:
+        """Fit to kernels with a time.
+
+        Args:
+            seed: of the trees and of the part that is held out.
+            own: as for `Ensemble.fit`.
+        """
+
+        def spread(parts: list[np.ndarray]) -> KernelSpread:
+            return _spread(train, parts, seed, own=own)
+
+        near = spread([np.random.default_rng(seed).random(len(train)) < _SHARE])
+        present = np.unique(train.processor)
+        known = [train.processors[number] for number in present]
+        ensemble = Ensemble.fit(train, seed, own=own)
+        if len(present) < 2:
+            return cls(ensemble, known, near, None)
+        parts = [train.processor == processor for processor in present]
+        distances = [
+            _distances(train.where(part), [p for p in known if p is not one]).mean() for part, one in zip(parts, known)
+        ]
+        return cls(ensemble, known, near, spread(parts), float(np.mean(distances)))
 
     def predict(self, test: Kernels) -> LibraryPrediction:
         """Return times in microseconds with 90 % intervals, wider on processors that are unlike the known ones."""
-        estimates = self._ensemble.estimates(test)
+        estimates = self.ensemble.estimates(test)
         centre = estimates.mean(axis=0)
-        spread = self._spread_at(_distances(test, self._train))
+        spread = self._spread_at(_distances(test, self.known))
         width = spread.quantile * (spread.margin + estimates.std(axis=0))
         return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
 
-    def _spread_at(self, distance: np.ndarray) -> _Spread:
+    def _spread_at(self, distance: np.ndarray) -> KernelSpread:
         """Between the spread on known processors and that on processors that were left out, by the distance."""
-        near = self._near
-        if not distance.any() or self._far is None:
+        near, far = self.near, self.far
+        if not distance.any() or far is None:
             return near
-        far, farthest = self._far
-        share = np.clip(distance / farthest, 0.0, 1.0)
-        return _Spread(
+        share = np.clip(distance / self.farthest, 0.0, 1.0)
+        return KernelSpread(
             near.quantile + (np.maximum(far.quantile, near.quantile) - near.quantile) * share,
             near.margin + (np.maximum(far.margin, near.margin) - near.margin) * share,
         )
 
-    @functools.cached_property
-    def _near(self) -> _Spread:
-        """On a part of the rows."""
-        return self._spread([np.random.default_rng(self._seed).random(len(self._train)) < _SHARE])
 
-    @functools.cached_property
-    def _far(self) -> tuple[_Spread, float] | None:
-        """On each processor left out in turn, and how far these are from the others; None of one processor."""
-        present = np.unique(self._train.processor)
-        if len(present) < 2:
-            return None
-        parts = [self._train.processor == processor for processor in present]
-        distances = [_distances(self._train.where(part), self._train.where(~part)).mean() for part in parts]
-        return self._spread(parts), float(np.mean(distances))
-
-    def _spread(self, parts: list[np.ndarray]) -> _Spread:
-        errors, disagreements = [], []
-        drawn = np.random.default_rng(self._seed + 1).random(len(self._train)) < _MOST_ROWS / len(self._train)
-        for hidden in parts:
-            asked = self._train.where(hidden & drawn)
-            estimates = _Ensemble(self._train.where(~hidden & drawn), self._seed).estimates(asked)
-            errors.append(np.abs(estimates.mean(axis=0) - np.log(asked.time_us)))
-            disagreements.append(estimates.std(axis=0))
-        error, disagreement = np.concatenate(errors), np.concatenate(disagreements)
-        margin = float(np.median(error))
-        return _Spread(float(np.quantile(error / (margin + disagreement), _COVERAGE)), margin)
+def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) -> KernelSpread:
+    errors, disagreements = [], []
+    drawn = np.random.default_rng(seed + 1).random(len(train)) < _MOST_ROWS / len(train)
+    for hidden in parts:
+        asked = train.where(hidden & drawn)
+        estimates = Ensemble.fit(train.where(~hidden & drawn), seed, own=own).estimates(asked)
+        errors.append(np.abs(estimates.mean(axis=0) - np.log(asked.time_us)))
+        disagreements.append(estimates.std(axis=0))
+    error, disagreement = np.concatenate(errors), np.concatenate(disagreements)
+    margin = float(np.median(error))
+    return KernelSpread(float(np.quantile(error / (margin + disagreement), _COVERAGE)), margin)
 
 
-class _Ensemble:
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
     """Regressors for each simple model of `log_bases`: of all rows, and of each processor's own.
 
     A processor that was not measured is asked of the others' own regressors, those of similar data sheets above all.
     """
 
-    def __init__(self, train: Kernels, seed: int) -> None:
+    pooled: Sequence[Trees]
+    own: Mapping[Processor, Sequence[Trees]]
+
+    @classmethod
+    def fit(cls, train: Kernels, seed: int, *, own: bool = True) -> Ensemble:
+        """Fit to kernels with a time.
+
+        Args:
+            own: whether each processor has regressors of its own, if there are several. Without, it is a fraction of
+                the size.
+        """
         columns, left = features(train), np.log(train.time_us) - log_bases(train)
 
-        def fitted(rows: np.ndarray) -> list[Booster]:
-            return [boost(columns[rows], each[rows], _TREES, _ROUNDS, seed + at) for at, each in enumerate(left)]
+        def fitted(rows: np.ndarray) -> list[Trees]:
+            models = [boost(columns[rows], each[rows], _TREES, _ROUNDS, seed + at) for at, each in enumerate(left)]
+            return [Trees.of_xgboost(model) for model in models]
 
-        self._pooled = fitted(np.ones(len(train), dtype=bool))
         numbers = [int(number) for number in np.unique(train.processor)]
-        self._own = {
-            train.processors[number]: fitted(train.processor == number) for number in numbers if len(numbers) > 1
-        }
+        several = numbers if own and len(numbers) > 1 else []
+        each = {train.processors[number]: fitted(train.processor == number) for number in several}
+        return cls(fitted(np.ones(len(train), dtype=bool)), each)
 
     def estimates(self, test: Kernels) -> np.ndarray:
         """Logarithms of microseconds, shape (models, rows)."""
         columns, bases = features(test), log_bases(test)
 
-        def answers(models: list[Booster]) -> np.ndarray:
-            return np.stack([model.inplace_predict(columns) for model in models]) + bases
+        def answers(models: Sequence[Trees]) -> np.ndarray:
+            return np.stack([model.predict(columns) for model in models]) + bases
 
-        pooled = answers(self._pooled)
-        if not self._own:
+        pooled = answers(self.pooled)
+        if not self.own:
             return pooled
-        weights = np.array([_likeness(processor, list(self._own)) for processor in test.processors])[test.processor]
-        own = np.stack([answers(models) for models in self._own.values()])
+        weights = np.array([_likeness(processor, list(self.own)) for processor in test.processors])[test.processor]
+        own = np.stack([answers(models) for models in self.own.values()])
         return np.concatenate([pooled, np.einsum("rp,pmr->mr", weights, own)])
 
 
@@ -199,14 +227,13 @@ def _likeness(asked: Processor, known: list[Processor]) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-def _distances(asked: Kernels, known: Kernels) -> np.ndarray:
+def _distances(asked: Kernels, known: Sequence[Processor]) -> np.ndarray:
     """From the processor of each row to the nearest that is known, in the logarithms of data sheets; 0 if it is known.
 
     Processors of one data sheet differ in clocks and power limits: an unknown one is at least `_LEAST_DISTANCE` away.
     """
-    numbers = np.unique(known.processor)
-    names = {known.processors[number].name for number in numbers}
-    there = np.stack([known.processors[number].description for number in numbers])
+    names = {processor.name for processor in known}
+    there = np.stack([processor.description for processor in known])
     each = [
         0.0
         if processor.name in names

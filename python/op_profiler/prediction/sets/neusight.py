@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,10 @@ from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading
 _DATA = Path("scripts/asplos/data")
 _UNSEEN = {"H100": "NVIDIA H100 80GB HBM3", "L4": "NVIDIA L4", "A100-80": "NVIDIA A100 80GB PCIe"}
 _ELEMENT_WISE = ("add", "addu", "mul", "mulu", "pow", "powu", "div", "divu", "relu", "gelu", "tanh")
+_NAMES = tuple(sorted((*_ELEMENT_WISE, "bmm", "linear", "ln", "softmax")))
 _TWO_INPUTS = ("add", "mul", "div", "pow")
 _NORM_FLOPS = {"softmax": 5, "ln": 6}
-_OPERATORS = {
+OPERATORS = {
     "linear": (("linear",), "linear", 13.9),
     "batched product": (("bmm",), "bmm", 13.8),
     "softmax": (("softmax",), "softmax", 13.9),
@@ -29,7 +30,8 @@ _MOST_FLOPS = 1e6  # in units of 1e9; one file pools the tensor cores of several
 _GB, _MB, _MS = 1e3, 1e6, 1e3  # bytes in a microsecond at 1 GB/s; bytes; microseconds
 
 
-def _processors(folder: Path) -> list[Processor]:
+def processors_of(folder: Path) -> list[Processor]:
+    """Return the data sheets, in float32."""
     found = [json.loads(path.read_text()) for path in sorted((folder / _DATA / "device_configs").glob("*.json"))]
     found = [about for about in found if about.get("SingleFLOPs", np.inf) < _MOST_FLOPS]
     return [
@@ -54,12 +56,11 @@ def kernels(rows: list[dict[str, str]], processors: list[Processor]) -> Kernels:
             sizes.append((1.0, batch, float(row["H"]), 1.0))
             work.append((_NORM_FLOPS.get(name, 1) * count, 4 * count * (3 if name in _TWO_INPUTS else 2)))
     flops, moved = np.array(work, dtype=np.float64).T
-    names = {name: number for number, name in enumerate(sorted({row["OPName"] for row in rows} | set(_ELEMENT_WISE)))}
     return Kernels(
         sizes=np.array(sizes),
         flops=flops,
         moved=moved,
-        kind=np.array([names[row["OPName"]] for row in rows]),
+        kind=np.array([_NAMES.index(row["OPName"]) for row in rows]),
         processor=np.array([index[row["Device"]] for row in rows]),
         processors=processors,
         time_us=np.array([float(row["Latency"]) for row in rows]) * _MS,
@@ -67,14 +68,18 @@ def kernels(rows: list[dict[str, str]], processors: list[Processor]) -> Kernels:
     )
 
 
+def rows_of(folder: Path, names: Sequence[str], file: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the training rows of some operators, and the test rows of a file."""
+    folders = [folder / _DATA / f"dataset/train/collect/{name}/p2.1.0" for name in names]
+    learned = [row for each in folders for path in sorted(each.glob("*.csv")) for row in read_csv(path)]
+    return learned, read_csv(folder / _DATA / f"dataset/test/{file}.csv")
+
+
 def _read(folder: Path, seed: int) -> Reading:
     reading = Reading()
-    processors = _processors(folder)
-    for operator, (names, file, published) in _OPERATORS.items():
-        folders = [folder / _DATA / f"dataset/train/collect/{name}/p2.1.0" for name in names]
-        learned = [row for each in folders for path in sorted(each.glob("*.csv")) for row in read_csv(path)]
-        asked = read_csv(folder / _DATA / f"dataset/test/{file}.csv")
-        train, test = (kernels(reading.timed(rows, "Latency"), processors) for rows in (learned, asked))
+    processors = processors_of(folder)
+    for operator, (names, file, published) in OPERATORS.items():
+        train, test = (kernels(reading.timed(rows, "Latency"), processors) for rows in rows_of(folder, names, file))
         task = KernelProblem(train, seed)
         reading.splits += list(_splits(task, operator, test, published))
     return reading
