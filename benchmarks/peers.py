@@ -3,7 +3,9 @@
     python benchmarks/peers.py [NETWORK ...] [--keep FILE]        (about two minutes a network)
 
 Weights are random and nothing is downloaded. One and two threads, where there are two cores. *Default over this*: the
-median over the rounds of the time of the build without schedule records over that of the runtime in the same round.
+median over the rounds of the time of the build with TVM's own schedules over that of the runtime in the same round.
+*Rule over this*: the same of the build with `--schedules rule`, from the quotient of both medians; where the rule
+concerns nothing, it is the default build.
 
 Goal: the default build takes at most 1.15 times as long as the best of onnxruntime and ncnn in the geometric mean, and
 at most 2 times for every network.
@@ -43,6 +45,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
 THREADS = (1, 2)
 PEERS = ("onnxruntime", "torch", "ncnn", "openvino")
 _RIVALS = ("onnxruntime", "ncnn")
+_RULE = "rule"
+_SECONDS = 12.0
+"""Of rounds, at each thread count."""
 _LAYERS = 5
 """Told of each network: those that lose most."""
 
@@ -58,7 +63,7 @@ def measure(name: str) -> dict[str, Any]:
     os.chdir(Path(__file__).parent)  # where functions that make networks are looked for
     threads = tuple(count for count in THREADS if count <= usable_cores())
     build = BuildRequest(model=ModelRequest(**NETWORKS[name]), threads=threads)
-    request = PeersRequest(build=build, against=PEERS, seconds=30.0)
+    request = PeersRequest(build=build, against=PEERS, seconds=_SECONDS)
     return compare_with_peers(request, lambda _: None, advise=False).to_json()
 
 
@@ -67,6 +72,7 @@ def runtime_rows(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for at in found["at"]:
         default_us = at["runtimes"][0]["median_us"]
+        by_rule = next((one["ratio"] for one in at["runtimes"] if one["name"] == _RULE), 1.0)
         for one in at["runtimes"][1:]:
             told = one["median_us"] is not None
             rows.append(
@@ -77,6 +83,7 @@ def runtime_rows(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
                     "default_us": round(default_us, 1),
                     "us": round(one["median_us"], 1) if told else None,
                     "default_over_this": round(one["ratio"], 3) if told else None,
+                    "rule_over_this": round(one["ratio"] / by_rule, 3) if told else None,
                     "low": round(one["ratio_low"], 3) if told else None,
                     "high": round(one["ratio_high"], 3) if told else None,
                     "same_outputs": one["agree"],
@@ -105,14 +112,46 @@ def layer_rows(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def slower_by_network(rows: Any, rivals: tuple[str, ...] = _RIVALS) -> dict[tuple[str, int], float]:
-    """By network and thread count, how many times as long the default build takes as the best of the rivals."""
+def slower_by_network(
+    rows: Any, rivals: tuple[str, ...] = _RIVALS, column: str = "default_over_this"
+) -> dict[tuple[str, int], float]:
+    """By network and thread count, how many times as long a build takes as the best of the rivals.
+
+    Args:
+        column: of the build, ``default_over_this`` or ``rule_over_this``.
+    """
     best: dict[tuple[str, int], float] = {}
     for row in rows:
         if row["runtime"].split()[0] in rivals and row["same_outputs"]:
             key = (row["network"], row["threads"])
-            best[key] = max(best.get(key, 0.0), row["default_over_this"])
+            best[key] = max(best.get(key, 0.0), row[column])
     return best
+
+
+def summary_row(runtimes: Any, threads: int, rivals: tuple[str, ...]) -> dict[str, Any]:
+    """Both builds beside the best of some runtimes, over all networks; empty where none of them was measured."""
+    default, by_rule = (
+        {
+            name: ratio
+            for (name, count), ratio in slower_by_network(runtimes, rivals, column).items()
+            if count == threads
+        }
+        for column in ("default_over_this", "rule_over_this")
+    )
+    if not default:
+        return {}
+    worst, worst_by_rule = max(default, key=default.__getitem__), max(by_rule, key=by_rule.__getitem__)
+    return {
+        "threads": threads,
+        "against": " or ".join(rivals),
+        "networks": len(default),
+        "default_over_this": round(geometric_mean(list(default.values())), 2),
+        "worst": round(default[worst], 2),
+        "worst_network": worst,
+        "rule_over_this": round(geometric_mean(list(by_rule.values())), 2),
+        "worst_by_rule": round(by_rule[worst_by_rule], 2),
+        "worst_network_by_rule": worst_by_rule,
+    }
 
 
 def reached(tables: Tables) -> bool | None:
@@ -140,28 +179,19 @@ def main() -> None:
                     f"{name:20}{row['threads']:3}  {row['runtime']:24}{row['default_over_this'] or '-':>8}{why}",
                     flush=True,
                 )
-    summary = []
-    for threads in sorted({row["threads"] for row in runtimes}):
-        for rivals in ((*_RIVALS,), *((name,) for name in ("tuned", *PEERS))):
-            slower = {key[0]: ratio for key, ratio in slower_by_network(runtimes, rivals).items() if key[1] == threads}
-            if slower:
-                worst = max(slower, key=lambda name: slower[name])
-                summary.append(
-                    {
-                        "threads": threads,
-                        "against": " or ".join(rivals),
-                        "networks": len(slower),
-                        "default_over_this": round(geometric_mean(list(slower.values())), 2),
-                        "worst": round(slower[worst], 2),
-                        "worst_network": worst,
-                    }
-                )
+    summary = [
+        row
+        for threads in sorted({row["threads"] for row in runtimes})
+        for rivals in (_RIVALS, *((name,) for name in ("tuned", *PEERS)))
+        if (row := summary_row(runtimes, threads, rivals))
+    ]
     for row in summary:
         print(row)
     goals = [row for row in summary if row["against"] == " or ".join(_RIVALS)]
     headline = "; ".join(
         f"{row['threads']} threads: the default build takes {row['default_over_this']} times as long as the best of "
-        f"{' and '.join(_RIVALS)}, {row['worst']} at worst ({row['worst_network']})"
+        f"{' and '.join(_RIVALS)}, {row['worst']} at worst ({row['worst_network']}); with --schedules rule "
+        f"{row['rule_over_this']} times, {row['worst_by_rule']} at worst ({row['worst_network_by_rule']})"
         for row in goals
     )
     if missing := sorted(NETWORKS.keys() - measured):
