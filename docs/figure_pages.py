@@ -53,7 +53,8 @@ def figure_pages() -> Iterator[tuple[Path, str]]:
         rows += [_verdict(name, f'<a id="{slug}"></a>' if at == 0 else "", slug) for at, name in enumerate(names)]
     heads = ["question", "answer", "goal", "reached", "measured"]
     yield DOCS / "figures.md", f"{intro.rstrip()}\n\n{markdown_table(heads, rows)}\n".replace("\n", f"\n{_MADE}\n", 1)
-    for page, blocks in ((ROOT / "README.md", {"trust": _trust()}), (BENCHMARKS / "README.md", {"all": _index()})):
+    readme = {"trust": _trust(), "peers": _peers()}
+    for page, blocks in ((ROOT / "README.md", readme), (BENCHMARKS / "README.md", {"all": _index()})):
         yield page, _filled(page.read_text(encoding="utf-8"), blocks)
 
 
@@ -126,6 +127,15 @@ def _trust() -> str:
         lines += [f"- **{claim}** {found[0]} {where}"] if len(found) == 1 else [f"- **{claim}** {where}"]
         lines += [f"  - {one}" for one in found[1:] and found]
     return "\n".join(lines) + "\n"
+
+
+def _peers() -> str:
+    """The README's table of networks here and in other runtimes; empty before they were measured."""
+    path = RESULTS / "peers.json"
+    if not path.exists():
+        return ""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    return f"{_records(result['tables']['summary'])}\n\n(`peers.py`, {_provenance(result['provenance'])})\n"
 
 
 def _provenance(about: Mapping[str, Any]) -> str:
