@@ -46,7 +46,7 @@ THREADS = (1, 2)
 PEERS = ("onnxruntime", "torch", "ncnn", "openvino")
 _RIVALS = ("onnxruntime", "ncnn")
 _RULE = "rule"
-_SECONDS = 12.0
+_SECONDS = 8.0
 """Of rounds, at each thread count."""
 _LAYERS = 5
 """Told of each network: those that lose most."""

@@ -122,7 +122,7 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
         for blocks in nest.knobs.get("tile_x", [1])
         if rows * blocks * registers <= vectors.accumulators and (blocks == 1 or blocks * registers <= _WIDEST)
     ]
-    return min(tiles, key=lambda tile: tile.cost, default=None)
+    return min(tiles, key=lambda tile: (tile.cost, -tile.rows), default=None)
 
 
 def knobs_of(nest: Nest, tile: Tile) -> Knobs:

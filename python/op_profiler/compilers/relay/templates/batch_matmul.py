@@ -107,6 +107,18 @@ def _applies(attrs: Any, inputs: Any) -> bool:
     return static(inputs) and all("float" in str(t.dtype) for t in inputs)
 
 
+def _pads(attrs: Any, inputs: Any) -> bool:
+    if not _applies(attrs, inputs):
+        return False
+    a, b = inputs
+    _, rows, columns = _sizes(a, b, bool(attrs.transpose_a), bool(attrs.transpose_b))
+    return _are_added(rows, columns)
+
+
+def _are_added(rows: int, columns: int) -> bool:
+    return (padded_rows(rows), _padded_columns(columns)) != (rows, columns)
+
+
 def register() -> None:
     """Register the template with AutoTVM and offer it for Relay's batch_matmul."""
     load_tvm()
@@ -114,10 +126,10 @@ def register() -> None:
 
     wrap = functools.partial(generic.wrap_compute_batch_matmul, need_out_dtype=True)
     implementations = {
-        BATCH_MATMUL: registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap),
-        PADDED_BATCH_MATMUL: registered(PADDED_BATCH_MATMUL, _padded, _schedule_padded, wrap),
+        BATCH_MATMUL: (registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap), _applies),
+        PADDED_BATCH_MATMUL: (registered(PADDED_BATCH_MATMUL, _padded, _schedule_padded, wrap), _pads),
     }
-    offer(generic.batch_matmul_strategy, {"cpu": x86.batch_matmul_strategy_cpu}, implementations, _applies)
+    offer(generic.batch_matmul_strategy, {"cpu": x86.batch_matmul_strategy_cpu}, implementations)
 
 
 def tasks(anchor: Operator) -> list[Task]:
@@ -127,7 +139,9 @@ def tasks(anchor: Operator) -> list[Task]:
         return []
     attrs = anchor.attrs[0]
     flags = (int(attrs.get("transpose_a", False)), int(attrs.get("transpose_b", True)))
-    return [(BATCH_MATMUL, (*tensors, anchor.outputs[0].shape, output_dtype(anchor), *flags))]
+    _, rows, columns = anchor.outputs[0].shape
+    names = (BATCH_MATMUL, PADDED_BATCH_MATMUL) if _are_added(rows, columns) else (BATCH_MATMUL,)
+    return [(name, (*tensors, anchor.outputs[0].shape, output_dtype(anchor), *flags)) for name in names]
 
 
 TEMPLATE = Template(register, tasks)

@@ -133,7 +133,7 @@ def register() -> None:
             },
         ),
     ):
-        offer(strategy, originals, {name: registered(name, compute, _schedule, wrap)}, _is_float)
+        offer(strategy, originals, {name: (registered(name, compute, _schedule, wrap), _is_float)})
 
 
 def _is_float(attrs: Any, inputs: Any) -> bool:

@@ -65,6 +65,14 @@ def _applies(attrs: Any, inputs: Any) -> bool:
     return static(inputs) and "float" in str(inputs[0].dtype) and len(inputs[1].shape) == 3
 
 
+def _pads(attrs: Any, inputs: Any) -> bool:
+    return _applies(attrs, inputs) and _are_added(shape(inputs[0])[0])
+
+
+def _are_added(rows: int) -> bool:
+    return padded_rows(rows) != rows
+
+
 def register() -> None:
     """Register the template with AutoTVM and offer it for Relay's packed dense."""
     load_tvm()
@@ -73,10 +81,10 @@ def register() -> None:
     originals = {"cpu": x86.dense_pack_strategy_cpu}
     wrap = generic.wrap_compute_dense
     implementations = {
-        DENSE: registered(DENSE, _dense, _schedule, wrap),
-        PADDED_DENSE: registered(PADDED_DENSE, _padded, _schedule_padded, wrap),
+        DENSE: (registered(DENSE, _dense, _schedule, wrap), _applies),
+        PADDED_DENSE: (registered(PADDED_DENSE, _padded, _schedule_padded, wrap), _pads),
     }
-    offer(generic.dense_pack_strategy, originals, implementations, _applies)
+    offer(generic.dense_pack_strategy, originals, implementations)
 
 
 def tasks(anchor: Operator) -> list[Task]:
@@ -84,7 +92,8 @@ def tasks(anchor: Operator) -> list[Task]:
     tensors = two_float_tensors(anchor)
     if tensors is None or anchor.anchor != "nn.contrib_dense_pack" or len(tensors[1][1]) != 3:
         return []
-    return [(DENSE, (*tensors, None, output_dtype(anchor)))]
+    names = (DENSE, PADDED_DENSE) if _are_added(tensors[0][1][0]) else (DENSE,)
+    return [(name, (*tensors, None, output_dtype(anchor))) for name in names]
 
 
 TEMPLATE = Template(register, tasks)

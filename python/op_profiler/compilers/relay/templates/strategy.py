@@ -14,6 +14,9 @@ Implementation = tuple[Callable[..., Any], Callable[..., Any]]
 """Compute and schedule function, wrapped as Relay's strategies require."""
 
 
+Applies = Callable[[Any, Any], bool]
+
+
 def registered(
     name: str,
     compute: Callable[..., Any],
@@ -48,23 +51,21 @@ def registered(
 def offer(
     generic: Any,
     originals: dict[str, Callable[..., Any]],
-    implementations: Mapping[str, Implementation],
-    applies: Callable[[Any, Any], bool] = lambda attrs, inputs: True,
+    implementations: Mapping[str, tuple[Implementation, Applies]],
 ) -> None:
     """Offer implementations beside TVM's own, below them all in priority. Of an op, all have to be offered at once.
 
     Args:
         generic: the op's strategy, one of TVM's generic functions.
         originals: TVM's own strategy function by target key.
-        implementations: by the name of the template.
-        applies: whether they can compute the op with these attributes and inputs.
+        implementations: by the name of the template, each with whether it fits an op of such attributes and inputs.
     """
     for key, original in originals.items():
 
         def extended(attrs: Any, inputs: Any, out_type: Any, target: Target, original: Any = original) -> Any:
             strategy = original(attrs, inputs, out_type, target)
-            if applies(attrs, inputs):
-                for name, implementation in implementations.items():
+            for name, (implementation, applies) in implementations.items():
+                if applies(attrs, inputs):
                     strategy.add_implementation(*implementation, name=name, plevel=LOWEST_PRIORITY)
             return strategy
 
