@@ -195,7 +195,7 @@ def main() -> None:
         for row in goals
     )
     if missing := sorted(NETWORKS.keys() - measured):
-        print(f"not measured: {', '.join(missing)}")
+        headline += f"; not measured: {', '.join(missing)}"
     store(__file__, headline, {"summary": summary, "runtimes": runtimes, "layers": layers}, whole=run.whole)
 
 
