@@ -14,7 +14,7 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.collection import lookup
 from op_profiler.collection.request import CollectRequest
 from op_profiler.dataset import Dataset
-from op_profiler.errors import MeasureError
+from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.targets.cuda import tvm_build
 from op_profiler.targets.llvm import identity
@@ -201,3 +201,11 @@ def test_a_model_by_the_rule_is_another_one(tmp_path: Path) -> None:
     assert collect(tmp_path, *arguments, "rule") == (0, measured)
     assert collect(tmp_path, *arguments, "none") == (measured, 0)
     assert collect(tmp_path, *arguments, "auto") == (0, measured)  # there are no records
+
+
+@pytest.mark.parametrize(("compiler", "target"), [("relax", "llvm"), ("relay", "cuda")])
+def test_the_rule_is_refused_where_it_has_no_effect(compiler: str, target: str) -> None:
+    model = ModelRequest(source="local", name="mlp")
+    request = BuildRequest(model=model, schedules="rule", compiler=compiler, target=target)
+    with pytest.raises(UsageError, match="--schedules rule is for --compiler relay"):
+        request.check_anywhere()

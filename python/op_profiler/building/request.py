@@ -168,6 +168,11 @@ class BuildRequest:
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
         if self.model.past is not None:
             compiler.require("load_step", "--prefill" if self.model.past == 0 else "--decode")
+        if self.schedules == records.RULE and (self.compiler != DEFAULT_COMPILER or self.kind.name != "llvm"):
+            raise UsageError(
+                f"--schedules rule is for --compiler {DEFAULT_COMPILER} and --target llvm; leave it out: the default "
+                "schedules of others are chosen by rules already"
+            )
         compiler.check(self)
         compiler.check_importer(self.model.importer)
         if self.model.batch_size < 1:
