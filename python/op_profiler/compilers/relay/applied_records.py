@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.phases import deciding
 from op_profiler.compilers.relay.processor_defaults import config_of, may_choose
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.relay.vector_math import vectorized
@@ -42,5 +43,6 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
 
     version = str(load_tvm().__version__)
     decoded = [autotvm.record.decode(record.to_json(version)) for record in records.chosen.values()]
-    with Noting(decoded), vectorized() if records.by_rule else contextlib.nullcontext():
+    functions = vectorized() if records.by_rule else contextlib.nullcontext()
+    with Noting(decoded), functions, deciding(asked, by_rule=records.by_rule):
         yield asked

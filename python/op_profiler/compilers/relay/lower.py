@@ -20,6 +20,7 @@ from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
+from op_profiler.compilers.relay.phases import decided
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
@@ -53,15 +54,16 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
     Args:
         layers: whether the operators need their layers.
     """
-    weights = _weights_of_heavy_ops(model)
+    module = decided(model.mod)
+    weights = _weights_of_heavy_ops(module, model.params)
     folded = {name: value for name, value in model.params.items() if name not in weights}
     with _compile_errors(model):
         try:
-            return fuse(model.mod, target, folded, weights, layers=layers)
+            return fuse(module, target, folded, weights, layers=layers)
         except load_tvm().TVMError as error:
             if FLOAT_DECLARED not in str(error):
                 raise
-            computed = with_computed_resizes(model.mod, folded, NO_ELIMINATION)
+            computed = with_computed_resizes(module, folded, NO_ELIMINATION)
             return fuse(computed, target, folded, weights, layers=layers)
 
 
@@ -93,7 +95,7 @@ def _shortcuts(weights: Collection[str] = ()) -> Any:
     return shortcuts(weights)
 
 
-def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
+def _weights_of_heavy_ops(module: IRModule, params: Collection[str]) -> set[str]:
     """Names of the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
     relay = load_tvm().relay
     found: set[str] = set()
@@ -104,10 +106,10 @@ def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
         weight = node.args[1]
         while isinstance(weight, relay.Call) and len(weight.args) == 1:
             weight = weight.args[0]
-        if isinstance(weight, relay.Var) and weight.name_hint in model.params:
+        if isinstance(weight, relay.Var) and weight.name_hint in params:
             found.add(weight.name_hint)
 
-    relay.analysis.post_order_visit(model.mod["main"], visit)
+    relay.analysis.post_order_visit(module["main"], visit)
     return found
 
 
@@ -128,10 +130,11 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     config = _config() | {"tir.add_lower_pass": [(0, noting(code, _script)), (3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
-    names = _names_of_ops(model.mod)
+    module = decided(model.mod)
+    names = _names_of_ops(module)
     left_out, idle = _left_out(names), _without_work(names)
     layers = Layers()
-    module = layers.marked(model.mod)
+    module = layers.marked(module)
     instruments = [_shortcuts(), layers.carrier(), capture]
 
     def built(module: IRModule, **more: Any) -> Any:
