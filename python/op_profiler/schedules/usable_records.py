@@ -12,7 +12,7 @@ from typing import Any
 from op_profiler.schedules.record_files import foreign_records, read_records
 from op_profiler.schedules.records import Conditions, Record, choose
 
-_RULED = "rule 1: "
+_RULED = "rule 2: "
 """Begins what a build asks for beside a computation that the rule may have a schedule for; with the rule's number."""
 
 

@@ -1,4 +1,5 @@
-"""What ``--schedules rule`` compiles: products of matrices of every shape, and functions of the math library."""
+"""What ``--schedules rule`` compiles: products and convolutions of every shape, and functions of the
+math library."""
 
 from __future__ import annotations
 
@@ -8,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import applied_records, processor_defaults
+from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.compilers.relay.templates import register_templates
+from op_profiler.schedules.usable_records import ruled
 from op_profiler.testing.compiler import NO_RECORDS
 
 from ...executor import executor_of
@@ -18,6 +23,29 @@ from ...executor import executor_of
 BY_RULE = dataclasses.replace(NO_RECORDS, by_rule=True)
 TARGETS = ["llvm -mcpu=haswell", "llvm -mcpu=skylake-avx512"]
 DENSE = [(1, 64, 96), (2, 7, 32), (13, 5, 64), (50, 33, 96), (128, 64, 64), (197, 40, 96), (23, 16, 1), (31, 31, 31)]
+CONVOLUTIONS = [
+    # batch, channels, image, output channels, kernel, stride, padding
+    (1, 16, (14, 14), 32, (3, 3), 1, 1),
+    (1, 24, (9, 8), 40, (3, 1), 1, (1, 0)),
+    (2, 3, (13, 17), 19, (5, 3), 2, 2),
+    (1, 64, (8, 8), 128, (1, 1), 2, 0),
+    (1, 16, (32, 32), 256, (1, 1), 1, 0),
+    (1, 96, (1, 1), 8, (1, 1), 1, 0),
+    (1, 1, (28, 28), 1, (3, 3), 1, 1),
+]
+DEPTHWISE = [(32, (14, 14), 3, 1), (24, (9, 7), 5, 2), (6, (1, 9), 3, 1), (7, (8, 8), 3, 2)]
+TRANSPOSED = [
+    # batch, channels, image, output channels, kernel, strides, padding, output padding
+    (1, 8, (4, 4), 6, 4, (2, 2), (1, 1), (0, 0)),
+    (2, 3, (5, 7), 4, 3, (2, 2), (1, 1), (1, 1)),
+    (1, 4, (6, 5), 5, 5, (3, 3), (2, 2), (0, 0)),
+    (1, 4, (5, 5), 3, 3, (2, 1), (1, 1), (1, 0)),
+    (1, 4, (1, 1), 8, 4, (1, 1), (0, 0), (0, 0)),
+    (1, 4, (5, 5), 3, 7, (2, 2), (3, 3), (1, 1)),
+    (1, 3, (4, 4), 2, 2, (3, 3), (0, 0), (0, 0)),
+    (1, 3, (6, 6), 2, 5, (2, 2), (4, 4), (0, 0)),
+    (1, 3, (6, 6), 2, 3, (1, 1), (1, 1), (0, 0)),
+]
 BATCHED = [(1, 1, 64, 64), (3, 49, 32, 49), (2, 5, 7, 9), (2, 197, 16, 197), (2, 1, 64, 50), (2, 50, 64, 1)]
 
 
@@ -62,6 +90,76 @@ def test_batched_products_of_every_shape_are_right(tvm: Any, templates: str, tra
         found = _computed(tvm, given, relay.multiply(product, relay.const(0.125)), [x, y])
         message = f"{batch} x {rows} x {depth} x {columns}"
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=message)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolutions_of_every_shape_are_right(tvm: Any, target: str, case: tuple[Any, ...]) -> None:
+    batch, channels, image, outputs, kernel, stride, padding = case
+    rng = np.random.default_rng(0)
+    x, weight = (
+        rng.standard_normal(shape).astype("float32")
+        for shape in ((batch, channels, *image), (outputs, channels, *kernel))
+    )
+    given = tvm.relay.var("x", shape=x.shape)
+    named = {"channels": outputs, "kernel_size": kernel, "strides": (stride, stride), "padding": padding}
+    y = tvm.relay.nn.relu(tvm.relay.nn.conv2d(given, tvm.relay.const(weight), **named))
+    expected = torch.conv2d(torch.from_numpy(x), torch.from_numpy(weight), stride=stride, padding=padding).relu()
+    np.testing.assert_allclose(_computed(tvm, [given], y, [x], target), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise_convolutions_of_every_shape_are_right(tvm: Any, target: str, case: tuple[Any, ...]) -> None:
+    channels, image, size, stride = case
+    rng = np.random.default_rng(0)
+    x, weight = (
+        rng.standard_normal(shape).astype("float32") for shape in ((1, channels, *image), (channels, 1, size, size))
+    )
+    given, around = tvm.relay.var("x", shape=x.shape), size // 2
+    named = {"channels": channels, "groups": channels, "kernel_size": (size, size), "padding": (around, around)}
+    y = tvm.relay.nn.conv2d(given, tvm.relay.const(weight), strides=(stride, stride), **named)
+    tensors = torch.from_numpy(x), torch.from_numpy(weight)
+    expected = torch.conv2d(*tensors, stride=stride, padding=around, groups=channels)
+    np.testing.assert_allclose(_computed(tvm, [given], y, [x], target), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", TRANSPOSED, ids=str)
+def test_transposed_convolutions_are_right_and_multiply_no_zeros(tvm: Any, case: tuple[Any, ...]) -> None:
+    batch, channels, image, outputs, size, strides, padding, output_padding = case
+    rng = np.random.default_rng(0)
+    x, weight = (
+        rng.standard_normal(shape).astype("float32")
+        for shape in ((batch, channels, *image), (channels, outputs, size, size))
+    )
+    given = tvm.relay.var("x", shape=x.shape)
+    named = {"strides": strides, "padding": padding, "output_padding": output_padding}
+    y = tvm.relay.nn.conv2d_transpose(
+        given, tvm.relay.const(weight), channels=outputs, kernel_size=(size, size), **named
+    )
+    tensors = torch.from_numpy(x), torch.from_numpy(weight)
+    expected = torch.conv_transpose2d(*tensors, stride=strides, padding=padding, output_padding=output_padding)
+    span = tvm.relay.Span(tvm.relay.SourceName("up.0"), 0, 0, 0, 0)
+    y = tvm.relay.expr.CallWithFields(y, None, None, None, None, None, span)
+    module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(tvm.relay.Function([given], y)))
+    model = ImportedModel("up", "test", module, {}, (InputSpec("x", x.shape),))
+    with applied_records.applied(BY_RULE) as asked:
+        compiled = compile_model(model, tvm.target.Target(TARGETS[0]))
+    assert ruled("transposed convolutions") in asked
+    assert "conv2d_transpose" not in {name for o in compiled.occurrences for name in o.operator.op_names}
+    assert any("up.0" in o.layers for o in compiled.occurrences if o.operator.anchor != "layout_transform")
+    executor = executor_of(compiled.library)
+    executor.set_input("x", x)
+    executor.run()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_convolutions_in_groups_keep_the_compilers_own_schedule(tvm: Any) -> None:
+    register_templates()
+    data, weight = ("TENSOR", (1, 4, 14, 14, 16), "float32"), ("TENSOR", (4, 1, 3, 3, 4, 16), "float32")
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), "NCHW16c", "NCHW16c", "float32")
+    workload = ("conv2d_NCHWc.op_profiler", data, weight, *rest)
+    assert processor_defaults.config_of(tvm.target.Target(TARGETS[1]), workload) is None
 
 
 @pytest.mark.parametrize("target", TARGETS)

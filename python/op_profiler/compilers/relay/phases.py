@@ -77,7 +77,8 @@ def _convolution(call: Call, arguments: list[Node]) -> Node | None:
         out_dtype=str(attrs.out_dtype),
     )
     rows = [extent + near + far - tap + 1 for extent, near, far, tap in zip(image, before, after, taps)]
-    apart = relay.reshape(relay.expr.CallWithFields(convolution, None, None, None, None, None, span), (batch, *phases, *rows))
+    named = relay.expr.CallWithFields(convolution, None, None, None, None, None, span)
+    apart = relay.reshape(named, (batch, *phases, *rows))
     together = relay.transpose(apart, (0, 1, 4, 2, 5, 3))
     whole = relay.reshape(together, (batch, outputs, rows[0] * strides[0], rows[1] * strides[1]))
     begin = [pad - start * stride for pad, start, stride in zip(padding, first, strides)]

@@ -1,18 +1,24 @@
-"""Schedules of matrix products on processors that have no record: the project's templates, with tiles chosen by a rule.
+"""Schedules of products and convolutions on processors that have no record: the project's templates, with tiles chosen
+by a rule.
 
 TVM's own schedules choose a tile for the rows of a product that divides them. A product of 197 rows, a prime number, is
 computed one row at a time (8 times as long as in other runtimes), and batched products read one of their matrices with
-gaps (15 times).
+gaps (15 times). A convolution sums one vector of output channels at a time and reads a large image once for each of
+them (up to 2.3 times as long), and a depthwise one first copies the whole image to pad it (2 to 3 times).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.templates.batch_matmul import BATCH_MATMUL, PADDED_BATCH_MATMUL
+from op_profiler.compilers.relay.templates.conv2d import CONV2D, DEPTHWISE
 from op_profiler.compilers.relay.templates.dense import DENSE, PADDED_DENSE
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.vectors import Vectors
@@ -24,16 +30,22 @@ if TYPE_CHECKING:
 
 BY_RULE = 1e6
 """Cost of what the rule chooses, and more: any record, whose cost is in seconds, is taken before it."""
-_MULTIPLICATION, _OF_SECOND, _COPY = 3.0, 2.0, 16.0
-"""Time of a multiplication, of a read of the second matrix and of a copied result, where a read of the first is 1.
-Chosen by 17 tiles of two products on an Intel family 6 model 167."""
+_MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
+"""Time of a multiplication, of a read of weights (of the second matrix) and of a copied result, where a read of data is
+1. Chosen by 17 tiles of two products on an Intel family 6 model 167."""
 _WIDEST = 4
 """Vectors of a row of a tile, at most: products with 13 took 1.5 times as long as with 1."""
+_SUMS_OF_WINDOW = 16
+"""Vectors of a convolution's tile, at most: with 28 LLVM spills, and 12 convolutions took up to 1.7 times as long."""
 _UNROLLED = 4
-"""Steps of a sum that follow each other without a loop, at most."""
+"""Steps of a product's sum that follow each other without a loop, at most."""
+_FEW = 3
+"""Times that an image may be read again instead of its weights, which are in the cache."""
+_ORDER_OF_SUM = (("ic.i", 1), ("ic.o", -1), ("kh", -1))
+"""Channels that lie next to each other are the innermost loop, all others the outermost."""
 _COPYING = (PADDED_DENSE, PADDED_BATCH_MATMUL)
-_TEMPLATES = (DENSE, BATCH_MATMUL, *_COPYING)
-_FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL)}
+_TEMPLATES = (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE, *_COPYING)
+_FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE)}
 
 
 def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
@@ -50,7 +62,7 @@ def config_of(target: Target, workload: tuple[Any, ...]) -> Any | None:
     Args:
         workload: AutoTVM's, the name of a template first.
     """
-    if workload[0] not in _TEMPLATES or not may_choose(target, workload):
+    if workload[0] not in _TEMPLATES or not may_choose(target, workload) or _has_groups(workload):
         return None
     return _config(str(target), workload)
 
@@ -64,7 +76,7 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
     tile = best_tile(space.nest, _vectors(on), copies=workload[0] in _COPYING)
     if tile is None:
         return None
-    knobs = knobs_of(space.nest, tile)
+    knobs = knobs_of(space.nest, tile, _next_to_each_other(workload))
     index, step = 0, 1
     for name, known in space.space_map.items():
         values = [int(entity.val) for entity in known.entities]
@@ -73,6 +85,17 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
     found = space.get(index)
     found.cost = BY_RULE + tile.cost
     return found
+
+
+def _has_groups(workload: tuple[Any, ...]) -> bool:
+    """Whether this is a convolution of which a lane may read other channels than the next one."""
+    (_, data, _), (_, weight, _) = workload[1:3]
+    return workload[0] == CONV2D and data[1] * data[-1] != weight[1] * weight[4]
+
+
+def _next_to_each_other(workload: tuple[Any, ...]) -> int:
+    """Channels of the data and of the weights of a convolution, or terms of a product, at most."""
+    return math.gcd(workload[1][1][-1], workload[2][1][4]) if workload[0] == CONV2D else _UNROLLED
 
 
 def _vectors(target: Target) -> Vectors:
@@ -84,27 +107,25 @@ def _vectors(target: Target) -> Vectors:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """A tile of a product that is summed in registers.
+    """A tile that is summed in registers.
 
     Attributes:
-        rows: in it.
-        blocks: of columns in it.
-        width: columns of a block, or the half of it.
-        cost: to compare with other tiles of the same product.
+        sizes: its knobs.
+        rows: places of the output that a vector of weights is used for while it is in a register.
+        cost: to compare with other tiles of the same computation.
     """
 
+    sizes: Knobs
     rows: int
-    blocks: int
-    width: int
     cost: float
 
 
 def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | None:
-    """The tile with which a product takes the fewest vectors and reads the least: a vector of the second matrix for its
-    rows, and a value of the first for its vectors of a row; None where vectors would be half empty.
+    """The tile with which a sum takes the fewest vectors and reads the least: a vector of weights for its rows, and a
+    value of the data for its vectors of a row; None where vectors would be half empty.
 
     Args:
-        copies: the product is copied from its tiles.
+        copies: the result is copied from its tiles.
     """
     width = max(nest.knobs["vectorize"])
     registers = -(-width // vectors.lanes)
@@ -112,32 +133,68 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
         return None
     sums = prod(axis.extent or 1 for axis in nest.axes[:-1]) * registers
     copy = _COPY / prod(extent for _, extent in nest.reduction) if copies else 0.0
+    window, depthwise = _is_window(nest), nest.split is None
+    most = min(vectors.accumulators, _SUMS_OF_WINDOW) if window else vectors.accumulators
 
-    def cost(rows: int, wide: int) -> float:
-        return sums * (_MULTIPLICATION + _OF_SECOND / rows + 1 / wide + copy)
+    def tiles() -> Iterator[Tile]:
+        names = [name for name in nest.knobs if name.startswith("tile_")]
+        for sizes in itertools.product(*(nest.knobs[name] for name in names)):
+            chosen = dict(zip(names, sizes))
+            blocks = chosen.get("tile_oc" if window else "tile_x", 1)
+            wide, rows = blocks * registers, prod(sizes) // blocks
+            fits = rows * wide <= most and (blocks == 1 or (wide <= _WIDEST and not depthwise))
+            if fits and min(chosen.get("tile_oh", 1), chosen.get("tile_ow", 1)) == 1:
+                reads = _OF_WEIGHTS / rows + (1 if depthwise else 1 / wide)
+                yield Tile(chosen, rows, sums * (_MULTIPLICATION + reads + copy))
 
-    tiles = [
-        Tile(rows, blocks, width, cost(rows, blocks * registers))
-        for rows in nest.knobs.get("tile_y", [1])
-        for blocks in nest.knobs.get("tile_x", [1])
-        if rows * blocks * registers <= vectors.accumulators and (blocks == 1 or blocks * registers <= _WIDEST)
-    ]
-    return min(tiles, key=lambda tile: (tile.cost, -tile.rows), default=None)
+    return min(tiles(), key=lambda tile: (tile.cost, -tile.rows, tile.sizes.get("tile_oh", 1)), default=None)
 
 
-def knobs_of(nest: Nest, tile: Tile) -> Knobs:
-    """The point of a nest with this tile. Blocks of columns are the outer loop, so that one block of the second matrix
-    stays in the cache while all rows of the first pass by."""
-    outer = next((i for i, order in enumerate(nest.outer_orders) if order.index("x") < order.index("y")), 0)
-    chosen = {
-        "tile_y": tile.rows,
-        "tile_x": tile.blocks,
-        "split_k": max(size for size in nest.knobs.get("split_k", [1]) if size <= _UNROLLED),
-        "outer": outer,
-        "fuse": max(nest.most_fused - 1, 1),
+def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
+    """The point of a nest with this tile.
+
+    Args:
+        terms: of the sum that may follow each other without a loop.
+    """
+    chosen: Knobs = {
         "reorder": 0,
         "compute_at": ROOT,
-        "vectorize": tile.width,
+        "vectorize": max(nest.knobs["vectorize"]),
         "unroll": 2,
+        "fuse": max(nest.most_fused - 1, 1),
+        **(_window_knobs(nest, tile, terms) if _is_window(nest) else _product_knobs(nest, terms)),
+        **tile.sizes,
     }
     return {name: chosen[name] for name in nest.knobs}
+
+
+def _product_knobs(nest: Nest, terms: int) -> Knobs:
+    """Blocks of columns are the outer loop, so that one block of the second matrix stays in the cache while all rows of
+    the first pass by."""
+    outer = next((i for i, order in enumerate(nest.outer_orders) if order.index("x") < order.index("y")), 0)
+    return {"outer": outer, "split_k": max(size for size in nest.knobs.get("split_k", [1]) if size <= terms)}
+
+
+def _window_knobs(nest: Nest, tile: Tile, terms: int) -> Knobs:
+    """Channels are the outer loop, so that their weights stay in the cache while the image passes by. Where the image
+    is larger than all weights and would be read often, it is the outer loop. A depthwise convolution pads a few rows
+    of some channels at a time, in the cache."""
+    if nest.split is None:
+        return {"outer": 0, "compute_at": 1}
+    reduction, extents = dict(nest.reduction), {axis.name: axis.extent or 1 for axis in nest.axes}
+    image = extents["oh"] * extents["ow"] * reduction["ic"]
+    weights = extents["oc"] * nest.block * prod(reduction.values())
+    often = extents["oc"] // tile.sizes.get("tile_oc", 1) > _FEW
+    by_image = reduction["kh"] * reduction["kw"] == 1 and image > weights and often
+    outer = next((i for i, order in enumerate(nest.outer_orders) if by_image and order[-3:] == ("oh", "ow", "oc")), 0)
+    orders = nest.inner_orders
+    inner = max(range(len(orders)), key=lambda i: tuple(s * orders[i].index(n) for n, s in _ORDER_OF_SUM))
+    return {
+        "outer": outer,
+        "reorder": inner,
+        "split_ic": max(size for size in nest.knobs.get("split_ic", [1]) if terms % size == 0),
+    }
+
+
+def _is_window(nest: Nest) -> bool:
+    return any(name == "kh" for name, _ in nest.reduction)
