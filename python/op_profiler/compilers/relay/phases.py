@@ -8,6 +8,7 @@ therefore computes the phases as channels, and its results are interleaved: for 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from op_profiler.schedules.usable_records import ruled
 
 _NAME = "transposed convolutions"
 _OP = "nn.conv2d_transpose"
+_TILES = range(3, 9)
 _deciding: list[tuple[set[str], bool]] = []
 
 
@@ -66,6 +68,9 @@ def _convolution(call: Call, arguments: list[Node]) -> Node | None:
     after = [max(end + 1 - extent, 0) for end, extent in zip(last, image)]
     if min(before) < 0:
         return None
+    rows = [extent + near + far - tap + 1 for extent, near, far, tap in zip(image, before, after, taps)]
+    added = _with_tile(rows[1]) - rows[1]
+    rows[1], after[1] = rows[1] + added, after[1] + added
     weight = _by_phases(arguments[1], (channels, outputs, *kernel), strides, taps)
     phases = [outputs, *strides]
     convolution = relay.nn.conv2d(
@@ -76,7 +81,6 @@ def _convolution(call: Call, arguments: list[Node]) -> Node | None:
         kernel_size=taps,
         out_dtype=str(attrs.out_dtype),
     )
-    rows = [extent + near + far - tap + 1 for extent, near, far, tap in zip(image, before, after, taps)]
     named = relay.expr.CallWithFields(convolution, None, None, None, None, None, span)
     apart = relay.reshape(named, (batch, *phases, *rows))
     together = relay.transpose(apart, (0, 1, 4, 2, 5, 3))
@@ -97,6 +101,11 @@ def _by_phases(weight: Node, shape: tuple[int, ...], strides: list[int], taps: l
     turned = relay.reverse(relay.reverse(apart, axis=2), axis=4)
     ordered = relay.transpose(turned, (1, 3, 5, 0, 2, 4))
     return relay.reshape(ordered, (outputs * strides[0] * strides[1], channels, *taps))
+
+
+def _with_tile(columns: int) -> int:
+    """The next number of columns that a tile of 3 to 8 divides: 17, a prime, is computed one column at a time."""
+    return next(n for n in itertools.count(columns) if n < _TILES[0] or any(n % size == 0 for size in _TILES))
 
 
 def _span_of(call: Call) -> Any:
