@@ -50,7 +50,7 @@ class PredictRequest:
         int | None,
         Option(
             "Tokens of the prompt of a language model: predicts the seconds to the first token. Uses --compiler relax, "
-            "and needs a decoder of transformers (llama, mistral, qwen2) or a folder with a config.json of one.",
+            "and needs a decoder of transformers (llama, mistral, qwen2) or a folder with a config.json.",
             MODEL,
             least=1,
         ),
