@@ -56,7 +56,7 @@ def test_an_operator_at_the_peak_loses_nothing_to_speak_of() -> None:
     found = explained(evidence(FINE), 1000.0, MODEL)
     assert first(evidence(FINE)) is None
     assert found.compute_share == pytest.approx(50 / 51, rel=0.01) and found.unexplained_us < 1
-    assert "No loss that can be told is larger than" in found.sentence
+    assert "No detectable loss is larger than" in found.sentence
     assert found.traffic_shares["memory"] == pytest.approx(100_000 / 20_000 / 51, rel=0.01)
 
 

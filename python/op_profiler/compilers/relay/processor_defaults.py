@@ -1,8 +1,8 @@
-"""Schedules of matrix products on processors that have no record: the project's templates, with tiles chosen by a rule.
+"""Schedules of matrix products without a record on processors: op_profiler's templates, with tiles chosen by a rule.
 
-TVM's own schedules choose a tile for the rows of a product that divides them. A product of 197 rows, a prime number, is
+TVM's own schedules choose a row tile that divides the rows of a product. A product of 197 rows, a prime number, is
 computed one row at a time (8 times as long as in other runtimes), and batched products read one of their matrices with
-gaps (15 times).
+a stride (15 times as long).
 """
 
 from __future__ import annotations
@@ -23,32 +23,31 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
 
 BY_RULE = 1e6
-"""Cost of what the rule chooses, and more: any record, whose cost is in seconds, is taken before it."""
+"""Least cost of the rule's choices. The costs of records are in seconds and lower, so any record has priority."""
 _MULTIPLICATION, _OF_SECOND, _COPY = 3.0, 2.0, 16.0
-"""Time of a multiplication, of a read of the second matrix and of a copied result, where a read of the first is 1.
-Chosen by 17 tiles of two products on an Intel family 6 model 167."""
+"""Time of a multiplication, of a read of the second matrix and of a copied result, relative to a read of the first.
+Fitted to 17 tiles of two products on an Intel family 6 model 167."""
 _WIDEST = 4
-"""Vectors of a row of a tile, at most: products with 13 took 1.5 times as long as with 1."""
+"""Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1."""
 _UNROLLED = 4
-"""Steps of a sum that follow each other without a loop, at most."""
+"""Largest number of unrolled steps of a sum."""
 _COPYING = (PADDED_DENSE, PADDED_BATCH_MATMUL)
 _TEMPLATES = (DENSE, BATCH_MATMUL, *_COPYING)
 _FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL)}
 
 
 def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
-    """Whether this is a computation that the rule has a schedule for, or may have one: TVM's own templates are asked
-    for each of them."""
+    """Return whether the rule has, or may have, a schedule for a computation. TVM's own templates query it for each."""
     family, *tensors = workload[0].partition(".")[0], *workload[1:3]
     on_processor = "cpu" in target.keys and target.kind.name == "llvm"
     return on_processor and family.removesuffix(PADDED) in _FAMILIES and all("float" in tensor[2] for tensor in tensors)
 
 
 def config_of(target: Target, workload: tuple[Any, ...]) -> Any | None:
-    """The configuration that the rule chooses for a computation; None where it has none.
+    """Return the configuration that the rule chooses for a computation; None if it has none.
 
     Args:
-        workload: AutoTVM's, the name of a template first.
+        workload: AutoTVM's workload, which begins with the name of a template.
     """
     if workload[0] not in _TEMPLATES or not may_choose(target, workload):
         return None
@@ -84,13 +83,13 @@ def _vectors(target: Target) -> Vectors:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """A tile of a product that is summed in registers.
+    """A tile of a product whose sums are in registers.
 
     Attributes:
-        rows: in it.
-        blocks: of columns in it.
-        width: columns of a block, or the half of it.
-        cost: to compare with other tiles of the same product.
+        rows: number of rows.
+        blocks: number of blocks of columns.
+        width: number of columns of a block, or half of it.
+        cost: relative to other tiles of the same product.
     """
 
     rows: int
@@ -100,11 +99,13 @@ class Tile:
 
 
 def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | None:
-    """The tile with which a product takes the fewest vectors and reads the least: a vector of the second matrix for its
-    rows, and a value of the first for its vectors of a row; None where vectors would be half empty.
+    """Return the tile with the lowest cost, or None if vectors would be half empty.
+
+    For each vector of sums, the cost counts a multiplication, a vector of the second matrix (shared by the rows of the
+    tile) and a value of the first matrix (shared by the vectors of a row).
 
     Args:
-        copies: the product is copied from its tiles.
+        copies: whether the product is copied out of its tiles.
     """
     width = max(nest.knobs["vectorize"])
     registers = -(-width // vectors.lanes)
@@ -126,8 +127,8 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
 
 
 def knobs_of(nest: Nest, tile: Tile) -> Knobs:
-    """The point of a nest with this tile. Blocks of columns are the outer loop, so that one block of the second matrix
-    stays in the cache while all rows of the first pass by."""
+    """Return the point of a nest with this tile. Blocks of columns are the outer loop, so that one block of the second
+    matrix stays in the cache while all rows of the first are processed."""
     outer = next((i for i, order in enumerate(nest.outer_orders) if order.index("x") < order.index("y")), 0)
     chosen = {
         "tile_y": tile.rows,
