@@ -209,7 +209,7 @@ def test_only_what_no_template_computes_cannot_be_searched() -> None:
         assert advice is not None and advice.gain_us is None
         told[searchable] = advice
     assert not told[False].command and "no template of this project computes it" in told[False].text
-    assert "--iftune true" in told[True].command and "cannot be told: it is small" in told[True].text
+    assert "--iftune true" in told[True].command and "cannot be predicted: it is small" in told[True].text
 
 
 def test_sureness_falls_where_intervals_overlap() -> None:
