@@ -1,10 +1,11 @@
-"""What each group of features, the model of kernels and the data bring to predictions: left out one by one.
+"""What do the groups of features, the model of kernels and the data each contribute to predictions?
 
-    python benchmarks/ablation.py [--device NAME] [--db DB]       (default: what ships of this processor; on all cores)
+    python benchmarks/ablation.py [--device NAME] [--db DB]       (default: included data of this processor; all cores)
 
-Families of networks are held out in groups, as in `held_out_models.py`: regressions are fitted without a group's
-networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing is
-looked up or interpolated. Scored is the development set (`network_sets_common.py`), which features may be chosen by.
+Each group is removed in turn. Families of networks are held out in groups, as in `held_out_models.py`: regressions are
+fitted without the networks of a group, without operators sampled from them, and without measurements of their operators
+in other networks. Look-ups and interpolation are disabled. The errors are those of the development set
+(`network_sets_common.py`), by which features may be chosen.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How much of a collection on a board is overhead, and what a second board is worth when tuning. Emulated boards.
+"""How much of a collection on a board is overhead, and what does a second board save in a search? Emulated boards.
 
     python benchmarks/boards.py [--model resnet-18] [--trials 48] [--rounds 3]
 
 The first figure is the share of a collection's wall time in which nothing was built and nothing ran on the board. The
-second is the time of a tuning run (random search, the same candidates) with two boards over that with one; the emulated
-boards take a core of this machine each, and so does building for them.
+second is the time of a search (random, the same candidates) with two boards, divided by its time with one. Each
+emulated board uses a core of this machine, and so does building for it.
 """
 
 from __future__ import annotations

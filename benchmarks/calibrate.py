@@ -1,19 +1,19 @@
-"""How close are networks on a processor that the predictor does not know, after calibrating for three minutes?
+"""How close are networks on a processor that is unknown to the predictor, after a calibration of three minutes?
 
     python benchmarks/calibrate.py [--budget 3m] DB [DB ...]      (three minutes, and some seconds a network)
     python benchmarks/calibrate.py --calibration DB DB [DB ...]     (of an earlier calibration; stores nothing)
 
-What ships of this processor is taken away first, so the predictor as it ships is that of the nearest other one. Each DB
-holds networks that were measured on this machine, at each thread count: what ``op_performance_collector.py --modelname
-NAME --schedules none --db DB`` leaves, or ``compilers.py`` with BENCHMARK_DATASETS=FOLDER. A network of several DBs was
-measured several times: on a shared host one run may be a third slower than another. `op-profiler calibrate` measures
-into a dataset of its own, in a user's folder of its own, and so knows no time of these networks on this machine. Which
-operators it measures follows from the networks of all processors that ship, this one among them, and from what takes
-most of their time.
+The included data of this processor is removed first, so the included predictor is that of the most similar other
+processor. Each DB contains networks that were measured on this machine at each thread count by
+``op_performance_collector.py --modelname NAME --schedules none --db DB``, or by ``compilers.py`` with
+BENCHMARK_DATASETS=FOLDER. A network that is in several DBs was measured several times, because on a shared host one run
+may be a third slower than another. `op-profiler calibrate` uses a separate dataset and a separate data folder, so no
+time of these networks on this machine is known to it. It chooses operators by the networks of all processors with
+included data, including this one, and by the operators that take most of their time.
 
-Three predictors answer: the one that ships as it is, whose times are of another machine; the one that `op-profiler
-predict` uses after the calibration, which what ships of other processors teaches too; and one that was fitted to what
-the calibration measured alone. Measured times are those at the machine's usual state.
+Three predictors are compared: the included one, fitted to another machine; the one that `op-profiler predict` uses
+after the calibration, fitted to the calibration and the included data of other processors; and one that is fitted to
+the calibration only. Measured times are at the reference state of the machine.
 
 Goal: whole networks 8 % off on average; operators above 20 us 12 %.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/check_cost.py [MODEL ...]     (SOURCE:NAME; default: three of them, twelve minutes)
 
-Each model is collected at one thread with empty caches, with and without the comparison in turns, twice each.
+Each model is collected twice with and twice without the comparison, in turns, at one thread with empty caches.
 
 Goal: the comparison takes at most a tenth of a first collection.
 """

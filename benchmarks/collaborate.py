@@ -1,11 +1,11 @@
-"""What tuning together gains over tuning each operator alone, and both over the schedules of the build.
+"""How much faster is tuning operators together than tuning each in isolation?
 
     python benchmarks/collaborate.py [MODEL ...]        (about three minutes each; models joined by + run together)
 
-Each line of models runs in a process of its own. *sequential* is TVM's graph executor with all threads; *untuned* the
-better of the plans greedy and ios with the kernels of the build; *tuned alone* a plan for the schedules that are best
-while nothing runs beside them; *collaborate* the same after the search among thread splits and schedules together. All
-are timed in turn, after the search; where the search found nothing better than *tuned alone*, that is what is printed.
+Each line of models runs in a separate process. *sequential* is TVM's graph executor with all threads. *untuned* is the
+better of the plans of greedy and ios with the kernels of the build. *tuned alone* is a plan with the schedules that are
+fastest in isolation. *collaborate* is the plan after a search over thread counts and schedules together. All are timed
+in turn after the search. If the search found nothing faster than *tuned alone*, *collaborate* is that plan.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""How long does a collection take, against the compiler alone? First and second collection of resnet-18.
+"""How long does a collection take, next to the compiler alone? First and second collection of resnet-18.
 
     python benchmarks/collection_time.py [MODEL]      (about two minutes)
 
-Under each compiler: its stock build alone, the first collection into an empty dataset with an empty cache folder, and
-the second of the same. The stock build is the compiler's own function and pipeline; a collection builds in another way
-(for Relay with shortcuts that change no kernel, for Relax with our schedules), and that build's time is told as well.
+For each compiler, the script times the stock build in a separate process, the first collection into an empty dataset
+with an empty cache folder, and a second collection of the same model. The stock build is the compiler's own function
+and pipeline. A collection builds differently (for Relay with shortcuts that change no kernel, for Relax with
+op_profiler's schedules); the time of that build is reported, too.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Does a comparison of runs cry wolf, and does it find a slow-down of 5 %? Equal collections, and planted schedules.
+"""Does a comparison of runs raise false alarms, and does it find a slow-down of 5 %? Equal runs, and planted schedules.
 
     python benchmarks/compare.py [NAME ...] [--keep FILE]     (1 hour; with --keep it goes on where it was stopped)
 
-A model is collected five times with nothing changed between (``equal:MODEL``), each into the same dataset under a label
-of its own: ten pairs. Each is compared by the stored times and measured again in turns. Any change that is called real,
-of any operator or of the whole model at one or two threads, is a false alarm.
+A model is collected five times without a change (``equal:MODEL``), each time into the same dataset under another label,
+which gives ten pairs. Each pair is compared by the stored times and measured again in turns. Any reported change of an
+operator or of the whole model, at one or two threads, is a false alarm.
 
-A planted slow-down (``planted:NUMBER``) is another schedule of the heaviest operator of a small network.
-One is drawn at random, and others that have one factor (a tile, a split, an order, an unrolled loop) otherwise; planted
-are the two whose times differ by nearest to 5 %. How much it really is, is measured in turns first; then it has to be
-found by a second measurement in turns, at one thread.
+A planted slow-down (``planted:NUMBER``) is another schedule of the heaviest operator of a small network. One schedule
+is drawn at random, and others that differ from it in one factor (a tile, a split, an order, an unrolled loop). The two
+whose times differ by nearest to 5 % are planted. Their true difference is measured in turns first; a second
+measurement in turns, at one thread, then has to find it.
 
 Goal: 20 pairs of equal collections raise a false alarm in at most one; of 10 slow-downs of 5 % 9 are found in turns.
 """

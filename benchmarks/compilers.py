@@ -1,17 +1,18 @@
-"""How do both compilers compare: times of whole models beside torch, sums of operators, and times of collections?
+"""How do both compilers compare: times of whole models next to torch, sums of operators, and times of collections?
 
     python benchmarks/compilers.py [MODEL ...] [--keep FILE]      (about half an hour for all of them)
 
-All sides of one model are processes of their own that wait for each other, and run in turns. They are given the same
-graph and weights, but torch, which runs torchvision's or transformers' network of that name, where there is one.
-Relax's own pipeline schedules nothing for processors, so a run of a larger model takes seconds, of bert more than
-twenty: it has one turn, whose first run counts where it is long. *stock runs* tells how many its median is of. A side
-that fails, or takes too long to be made or to run, is left out; the others are told all the same. Then the model is
-collected twice under each compiler, with empty caches: the first collection tells how far the sum of operators is from
-the whole model, both how long they take beside two builds: the compiler's own (``stock``, its function and default
-pipeline, alone in a process), and the one in the first collection. One model takes about four minutes, and ``--keep``
-goes on behind those that are there of this commit and machine. With BENCHMARK_DATASETS=FOLDER the datasets of the
-collections stay in a folder that is there, one for each model and compiler.
+Each side of a model (a compiler or torch) runs in a separate process, and the processes run in turns. The compilers get
+the same graph and weights; torch runs the network of that name of torchvision or transformers, if there is one. Relax's
+own pipeline has no schedules for processors, so a run of a larger model takes seconds, and of bert more than twenty: it
+has one turn, and if a run is long, its first run counts. *stock runs* is the number of runs behind its median. A side
+that fails, or that takes too long to build or to run, is left out.
+
+Then the model is collected twice with each compiler, with empty caches. The first collection gives the distance of the
+sum of operators from the whole model. Both collections are timed next to two builds: the compiler's own (``stock``, its
+function and default pipeline in a separate process), and the build in the first collection. One model takes about four
+minutes. ``--keep`` skips the models that the file contains for this commit and machine. With BENCHMARK_DATASETS=FOLDER,
+the datasets of the collections are stored in this existing folder, one for each model and compiler.
 
 Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network; sums within 2 % in the
 median and 5 % at worst.

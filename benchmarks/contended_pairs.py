@@ -1,14 +1,14 @@
-"""For which pairs of operators does tuning together gain over tuning each alone?
+"""For which pairs of operators is tuning together faster than tuning each in isolation?
 
     python benchmarks/contended_pairs.py [NAME ...] [--keep FILE]     (15 minutes by estimate; --keep goes on)
 
-Pairs of single operators that compete for the memory (products of one row), for the cache (products whose weights fit
-into it alone and not together), or for the execution units (convolutions whose channels are a prime number; on
-hyperthreads only), and a pair that shares no more than the cores. Sizes follow from the caches of this machine. What is
-timed is that of `collaborate.py`.
+The pairs of single operators compete for memory bandwidth (products of one row), for the cache (products whose weights
+fit into it separately but not together), or for the execution units (convolutions whose channels are a prime number; on
+hyperthreads only). One pair shares nothing but the cores. Sizes follow from the caches of this machine. The timed plans
+are those of `collaborate.py`.
 
-`--policy auto` tunes together what competes for something for which each pair here was surely faster: `GAINS` in
-`op_profiler.parallel.corun.contention`, which a test compares with this result.
+`--policy auto` tunes operators together if they compete for a resource for which each pair here was significantly
+faster: `GAINS` in `op_profiler.parallel.corun.contention`, which a test compares with this result.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What plans gain over running one operator after the other: every policy, interleaved in one run.
+"""How much faster are plans than running one operator after the other? Every policy, interleaved in one run.
 
     python benchmarks/corun.py [MODEL ...]        (about 30 minutes for all; models joined by + run together)
 
-Each line of models runs in a process of its own; of two models that run together once and twice each, the second line
-is their throughput with two requests at a time. *sequential* is TVM's graph executor with all threads; *limit* the sum
-of its operators at one thread over the cores, measured in the same run: but for caches, no plan of the same kernels can
-be faster. *gap closed*: how much of the way from sequential to the limit a policy goes. ``auto`` is chosen by a short
-run of the plans ``sequential``, by blocks and by rows, and the four others that are predicted best, merged kernels
-among them, before the run that is printed.
+Each line of models runs in a separate process. Where two models run together once and twice each, the second line is
+their throughput with two requests at a time. *sequential* is TVM's graph executor with all threads. *limit* is the sum
+of its operators at one thread divided by the number of cores, measured in the same run: except for effects of caches,
+no plan of the same kernels can be faster. *gap closed* is the share of the way from sequential to the limit that a
+policy covers. ``auto`` is chosen in a short run before the printed one, among ``sequential`` (by blocks and by rows)
+and the four other plans with the best predicted times, including plans with merged kernels.
 
 Goal: auto is never slower; half of the gap is closed, geometric mean over the branching models; pairs are within 5 % of
 the limit.

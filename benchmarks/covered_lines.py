@@ -1,8 +1,8 @@
 """How much of the code do the tests run? Lines of each part of the package.
 
-The tests without those that are slow, folder by folder. What processes run that they start or fork counts too, but not
-in processes that are killed. It takes about twice as long as the tests. The lines are kept by the folder of tests: what
-was interrupted goes on where it was, and a folder that is named is run again.
+The script runs the tests that are not slow, folder by folder. Lines in processes that the tests start or fork count,
+except in processes that are killed. The script takes about twice as long as the tests. It stores the lines by folder of
+tests: an interrupted run resumes, and a folder that is named is run again.
 
     python benchmarks/covered_lines.py [--keep FOLDER] [FOLDER OF TESTS ...]
     python -m coverage report --data-file=build/covered_lines/all        (afterwards: every file)

@@ -1,10 +1,10 @@
-"""Operators on all cores, cut into blocks and by rows, where the host's cores are near each other and where far apart.
+"""Are operators on all cores faster by blocks or by rows, when the host's cores are close to each other or far apart?
 
     python benchmarks/cut_by_rows.py [MODEL ...]        (about two minutes each)
 
-One operator after the other on lanes, timed in turn: by blocks and by rows on all cores, and on one. A round in which
-blocks take over 1.2 times the time of one core over the cores counts as *far*. A host may move its virtual cores at any
-minute; a state that did not come up within the time is left out.
+The operators run one after the other on worker threads, in turns by blocks on all cores, by rows on all cores, and on
+one core. A round counts as *far* if blocks take over 1.2 times the time on one core divided by the number of cores. A
+host may move its virtual cores at any minute; a state that did not occur is left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Is a time that another process disturbed marked as such? Collections beside a process that spins half of the time.
+"""Are times that another process disturbed marked? Collections beside a process that spins half of the time.
 
     python benchmarks/disturbed_times.py [--keep FILE] [GROUP ...]     (eight minutes; --keep goes on where it stopped)
 
-squeezenet is measured at two threads, 20 times with the load of others read and 20 times by the rounds alone, as where
-it cannot be read. Meanwhile a process spins on one of its cores in phases of 5 to 500 ms. Two collections without it
-enclose each group of four, and their mean is the quiet time.
+squeezenet is collected at two threads: 20 times with the background load read, and 20 times with the times of the
+rounds only, as on machines where the load cannot be read. Meanwhile, a process spins on one of its cores in phases of 5
+to 500 ms. A collection without this process precedes and follows each group of four; the mean of both is the quiet
+time.
 
 Goal: no unmarked median is more than 5 % off the quiet time.
 """

@@ -1,13 +1,13 @@
-"""Does explain name what was planted, and does tuning bring what it promises?
+"""Does explain report the planted cause, and does tuning gain what explain predicts?
 
-Goal: the planted cause is named first for at least 10 of 12 operators; what tuning is promised to bring is within 20 %
-of what it then brings, in the median over 20 operators.
+Goal: the planted cause is named first for at least 10 of 12 operators; the predicted gain of tuning is within 20 % of
+the actual gain, in the median over 20 operators.
 
     python benchmarks/explain.py --keep gains.jsonl        (the causes a minute, the gains some 15 s an operator)
 
-Each of 12 operators is slow for one reason that it was built with. Then operators of models that the trials which ship
-do not hold are searched with 32 trials: promised is the speed-up that explain tells before any of them. What is in the
-file of --keep is not searched again; --causes leaves the gains out.
+Each of 12 operators was built to be slow for one reason. Then operators of models that are not in the included trials
+are searched with 32 trials; the predicted speed-up is the one that explain reports before the search. Operators in the
+file of --keep are not searched again; --causes leaves the gains out.
 """
 
 from __future__ import annotations

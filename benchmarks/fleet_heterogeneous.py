@@ -2,9 +2,9 @@
 
     python benchmarks/fleet_heterogeneous.py [NAME ...] [--keep FILE]     (3 minutes; --keep goes on)
 
-Two workers that claim to be other machines, and an emulated board behind a tracker. Models are collected on every
-distinct device of this processor's kind, and on the board. Rows are compared with what the worker that did the request
-says of its machine, and with the board's serial number.
+The cluster has two workers that claim to be other machines, and an emulated board behind a tracker. Models are
+collected on every distinct device of this processor's kind, and on the board. The rows are compared with the machine
+that the worker reported, and with the board's serial number.
 
 Goal: every row names its device.
 """

@@ -1,10 +1,10 @@
-"""What does a cluster cost beside the plain command, and how many tasks a second does it hand out?
+"""How much longer does a cluster take than the plain command, and how many tasks per second does it distribute?
 
     python benchmarks/fleet_overhead.py [NAME ...] [--keep FILE]     (15 minutes; --keep goes on)
 
 `models`: 40 small models (single operators of different sizes) with the plain command and with `--cluster local:1`,
-each into a dataset of its own, with caches of its own. `tasks`: 10,000 requests that the dataset has already, through
-one worker, and the memory of the process that asks, after a tenth of them and at the end.
+each with a separate dataset and separate caches. `tasks`: 10,000 requests whose results are already in the dataset,
+through one worker, and the memory of the requesting process after a tenth of them and at the end.
 
 Goal: at most 5 % longer; the memory grows by at most 5 %.
 """

@@ -1,16 +1,16 @@
-"""How much more do several boards measure than one? 1, 2, 4 and 8 of given speed behind one scheduler.
+"""How much more do several boards measure than one? 1, 2, 4 and 8 emulated boards behind one scheduler.
 
     python benchmarks/fleet_scaling.py [NAME ...] [--keep FILE]     (25 minutes; --keep goes on)
 
-The boards are emulated, behind one tracker, with a worker each. Their kernels wait: each takes 1.5 s, whatever else
-runs on this machine. So its cores are not the limit, as with real boards, and what is left is what the fleet costs:
-handing out, looking up, lowering, sending, storing. A request also takes seconds of a core, some of them for the
-emulation, which real boards do not share: with kernels of a tenth of the time eight boards keep two cores busy, and
-wait for them. How busy the cores were is told.
+The boards are behind one tracker, with a worker each. Their kernels wait for 1.5 s each, whatever else runs on this
+machine. The cores of this machine are therefore not the limit, as with real boards, and the rest of the time is the
+cost of the cluster: distributing, looking up, lowering, sending, storing. A request also uses a core for seconds, some
+of them for the emulation, which real boards do not need: with kernels of a tenth of the time, eight boards would keep
+two cores busy and wait for them. The result contains how busy the cores were.
 
-All requests are of one small model, under labels of their own, so that it is built once. Every board measures once
-before the clock starts, and has more to do when it ends: what starts and ends together would wait for this machine's
-cores. *Linear* is the rate of one board times their number.
+All requests are of one small model under different labels, so that it is built once. Every board measures once before
+the clock starts, and has requests left when the clock stops, because requests that start and end together would wait
+for this machine's cores. *Linear* is the rate of one board times the number of boards.
 
 Goal: at least 90 % of linear with 8 boards.
 """

@@ -1,9 +1,9 @@
-"""How many rows a second do many writers store, and is any lost? 64 on PostgreSQL and 8 on SQLite.
+"""How many rows per second do many writers store, and is any row lost? 64 writers on PostgreSQL and 8 on SQLite.
 
     python benchmarks/fleet_writers.py [NAME ...] [--keep FILE]     (5 minutes; --keep goes on)
 
-Each writer is a process that stores rows of ten rounds, ten rows a transaction, for two minutes, and then says how
-many it stored. PostgreSQL waits for its disk, as it does in use.
+Each writer is a process that stores rows of ten rounds, ten rows per transaction, for two minutes, and then reports how
+many it stored. PostgreSQL waits for its disk, as in production.
 
 Goal: none lost.
 """

@@ -1,18 +1,18 @@
-"""On a GPU: do the operators add up to the model, and do their times and the energy agree with what others read?
+"""On a GPU: do the operators add up to the model, and do times and energy agree with those of other tools?
 
     python benchmarks/gpu.py [--db FILE] [--jobs 12] [--only REGEX]
-    python benchmarks/gpu.py --read FILE [--beside FILE ...]   (where there is no GPU: of what was brought along, the
-                                                                 dataset, and what `--one MODEL` has printed)
+    python benchmarks/gpu.py --read FILE [--beside FILE ...]   (without a GPU: from another machine's dataset, and
+                                                                 from the output of `--one MODEL` there)
 
 Models of TVM's zoo at batch 1, four at batches of 8 and 32, three in half precision and int8: the sum of their
-operators, and of what the GPU waits for launches, over the whole model. Kernel times beside those that CUPTI reports
-(torch's profiler) for the very same launches; it needs torch with CUDA. The energy that NVML counts beside its mean
-power times the time.
+operators and of the time that the GPU waits for launches, divided by the time of the whole model. Kernel times are
+compared with those that CUPTI reports (torch's profiler) for the same launches, which needs torch with CUDA. The energy
+that NVML counts is compared with NVML's mean power times the time.
 
-`--db` keeps what was collected, so that an interrupted run goes on. Models are built side by side, and measured in
-turn. A GPU is often lent for minutes: `--only` takes the cases whose names ("bert 1 float16") it finds, and models of
-their names are compared with CUPTI. Cases and models that a run does not have stay as they were stored. Tables are by
-the method of the launch gap, so no table has ratios of two methods.
+`--db` stores the collected times, so that an interrupted run resumes. Several models are built at once, and measured in
+turn. For a GPU that is available for minutes only, `--only` selects the cases whose names ("bert 1 float16") match, and
+compares the models of these names with CUPTI. Stored results of cases and models that a run does not contain are kept.
+Each table is of one method of the launch gap, so no table has ratios of two methods.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the counters of a GPU say of the operators that take most of a network: is it memory, or the SMs?
+"""What limits the operators that take most of a network's time on a GPU: memory or the SMs?
 
     python benchmarks/gpu_counters.py [--model resnet-50] [--db FILE]
-    python benchmarks/gpu_counters.py --read FILE         (where there is no GPU: of a dataset that was brought along)
+    python benchmarks/gpu_counters.py --read FILE         (without a GPU: of a dataset from another machine)
 
-`op-profiler collect --counters` measures the model and has NVIDIA's Nsight Compute (`ncu`) watch it once more. It needs
-the driver's permission.
+`op-profiler collect --counters` measures the model, and NVIDIA's Nsight Compute (`ncu`) then reads the counters of
+another run. This needs the driver's permission.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the datasets of GPUs that ship hold: the counts of their data cards.
+"""How many measurements do the included datasets of GPUs contain?
 
 python benchmarks/gpu_dataset.py
 """

@@ -1,11 +1,10 @@
-"""How far off is the predictor of the GPU that ships: for families of networks that it has not seen, and for those that
-it looks up?
+"""How far off is the included predictor of the GPU: for unseen families of networks, and for networks that it looks up?
 
     python benchmarks/gpu_predictor.py
 
 Families of networks are held out one after the other, with all of their operators: a predictor is fitted to the rest.
-What a network takes beyond its kernels (`op_profiler.prediction.latency.launching`) is told beside the whole model for
-networks whose kernels were all measured: fitted to the other families.
+For networks whose kernels were all measured, the predicted time beyond the kernels
+(`op_profiler.prediction.latency.launching`), fitted to the other families, is compared with the whole model.
 
 Goal: networks 5 % off on average, 90 % within 10 %.
 """

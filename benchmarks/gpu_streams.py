@@ -1,12 +1,12 @@
-"""Plans on streams of a GPU, launched as graphs, beside TVM's executor.
+"""How fast are plans on streams of a GPU, launched as graphs, next to TVM's executor?
 
     python benchmarks/gpu_streams.py [--keep FOLDER] [--models squeezenet_v1.1 ...] [--streams 1 2 ...]
-    python benchmarks/gpu_streams.py --read FOLDER         (where there is no GPU: what a run before has kept)
+    python benchmarks/gpu_streams.py --read FOLDER         (without a GPU: from the files of an earlier run)
 
-`auto` measures a plan of each policy and takes the fastest; the plan `sequential` is one stream, launched as a graph:
-what is left beyond it is due to streams. Plans that a run does not make stay as they were stored. `outputs` compares
-with TVM's executor: `equal` bit for bit, or `agree` within the tolerance for other kernels, which a plan of merged
-operators runs (`policy` names them), or `WRONG`.
+`auto` measures a plan of each policy and selects the fastest. The plan `sequential` is one stream, launched as a graph:
+what other plans gain over it is due to streams. Stored results of plans that a run does not contain are kept. `outputs`
+compares with TVM's executor: `equal` bit for bit, `agree` within the tolerance for other kernels, which a plan of
+merged operators runs (`policy` names them), or `WRONG`.
 
 Goal: no outputs are wrong.
 """

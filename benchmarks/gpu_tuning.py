@@ -1,15 +1,15 @@
-"""What tuning brings on a GPU: trials a minute beside stock AutoTVM, and default and the vendor's kernels over tuned.
+"""What does tuning gain on a GPU? Trials a minute next to stock AutoTVM, default and the vendor's kernels over tuned.
 
     python benchmarks/gpu_tuning.py [--trials 64] [--models resnet-18 mobilenet bert] [--db FILE] [--keep FOLDER]
-    python benchmarks/gpu_tuning.py --read FOLDER --db FILE       (where there is no GPU: what a run before has kept)
+    python benchmarks/gpu_tuning.py --read FOLDER --db FILE       (without a GPU: from the files of an earlier run)
 
-The table `searches` is of the dataset: each operator alone, in the state of the caches that its search took, the trial
-of what the compiler takes beside the best of the finalists, which were measured in turns. A search that was interrupted
-has trials and no best.
+The table `searches` is read from the dataset. For each operator in isolation, with the caches as in its search, it
+lists the trial of the compiler's default schedule and the best of the finalists, which were measured in turns. An
+interrupted search has trials and no best.
 
-The collector tunes, with several kernels being built while one is timed; then it compares default and tuned builds of
-the model in turns, and the ops alone with cuDNN and cuBLAS (through torch). Stock AutoTVM searches some of the same
-spaces with its own boosted trees on knobs: LocalBuilder on all cores, nvcc, LocalRunner.
+The collector tunes: it builds several kernels while it times one. It then compares the default and the tuned build of
+the model in turns, and the ops in isolation with cuDNN and cuBLAS (through torch). Stock AutoTVM searches some of the
+same spaces with its own boosted trees on knobs: LocalBuilder on all cores, nvcc, LocalRunner.
 
 Goal: three times the valid trials a minute; default over tuned 1.5.
 """

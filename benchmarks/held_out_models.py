@@ -2,23 +2,25 @@
 
     python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (minutes a processor, on all cores)
 
-Families of networks (`op_profiler.prediction.latency.families`: by name, and by the layers that take their time) are
-held out whole, in seven groups: a predictor is fitted without a group's networks, without what was sampled from them,
-and without their operators wherever else those were measured. It answers twice: as it is (known: nothing), and looking
-up what other families and sampled operators measured of the same operators (known: look-ups), as a user's would.
-Measured times are those at the machine's usual state (`op_profiler.prediction.latency.steady_times`), since on a shared
-host a network takes longer for minutes. The other processors that ship teach here what they teach the predictor that
-ships (`op_profiler.prediction.latency.fit`), and nothing of the families and operators that are held out.
+Whole families of networks (`op_profiler.prediction.latency.families`: by name, and by the layers that take most of
+their time) are held out, in seven groups. A predictor is fitted without the networks of a group, without operators
+sampled from them, and without measurements of their operators in other networks. It predicts twice: without look-ups
+(known: nothing), and with look-ups of the same operators in other families and among sampled operators (known:
+look-ups), as for a user. Measured times are at the machine's reference state
+(`op_profiler.prediction.latency.steady_times`), because networks on a shared host may take longer for minutes. The
+predictor is fitted to the included data of other processors as the included predictor is
+(`op_profiler.prediction.latency.fit`), without the families and operators that are held out.
 
-Whoever works on the predictor looks at the development set alone, which is what this prints (`network_sets_common.py`
-has the sets). --final is for the end: it shows the test set next to it, and stores the result. The test set has the
-networks of zoos whose families nothing was chosen by, and drawn networks of test seeds (``collector/drawn_networks``,
-recognised in a dataset by their name). Showing the error of a test seed spends it: from then on its network is of the
-development set, and another figure takes new seeds (``collector/drawn_plan.sh``). Calibration seeds are not shown.
+Without --final, the script prints only the development set, by which the predictor may be changed
+(`network_sets_common.py` has the sets). --final also shows the test set and stores the result. The test set contains
+the networks of zoos whose families nothing was chosen by, and drawn networks of test seeds
+(``collector/drawn_networks``, recognised in a dataset by their name). A test seed whose error was shown is spent: its
+network then belongs to the development set, and the next figure needs new seeds (``collector/drawn_plan.sh``).
+Networks of calibration seeds are left out.
 
-Told beside that is how far off an operator's time in one network is from the median of its times in others: what the
-machine does not repeat, and what the networks around it change, of which predictors know the traffic alone. Regressions
-are not expected to be much closer.
+The result also contains how far an operator's time in one network is from the median of its times in other networks.
+This difference has two causes: the machine, and the neighbouring operators, of which predictors use only the memory
+traffic. Regressions are not expected to be much closer.
 
 Goal: networks 5 % off on average, 90 % within 10 %, none over 25 %; operators above 20 us 7 %; intervals that hold 88
 to 92 % of both.

@@ -2,11 +2,11 @@
 
     python benchmarks/ios_quality.py [MODEL ...]        (about ten minutes)
 
-Three plans of each model are run in turn: the best of the few that IOS proposes from the costs of single operators
-(predicted from the dataset that ships, or measured alone), after measuring those few; and the plan of IOS with the cost
-of every stage that it asks for measured on lanes. *measurements* counts what was run to find the plan. Below them, for
-pieces of the model of ten operators each: the same two against the fastest of all ways to cut the piece into stages,
-which is found with measured stages as well.
+Three plans of each model run in turn. The first two are each the fastest of a few measured plans that IOS proposes from
+the costs of single operators, which are predicted from the included data or measured in isolation. The third is the
+plan of IOS when the cost of every stage that IOS evaluates is measured on worker threads. *measurements* is the number
+of measurements that a method needs. A second table repeats the comparison for parts of the model of ten operators each,
+with the fastest of all divisions into stages, which also uses measured stages.
 
 Goal: plans from predicted costs are at most 5 % slower, with a tenth of the measurements.
 """

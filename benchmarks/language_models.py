@@ -3,9 +3,9 @@
     python benchmarks/language_models.py [MODEL]     (a name, or a folder with a config.json; default: llama)
 
 The compiler is Relax. Steps of a decoder are collected into a dataset at some lengths of the prompt and of the past. A
-prompt and the tokens after it are then predicted from this dataset: none of their steps has a length that is in it.
-Afterwards the step of the prompt, and the first and the last step of one token, are measured into another dataset. The
-measured tokens per second are those of these two steps, between which the others are interpolated.
+prompt and the tokens after it are then predicted from this dataset, which contains no step of the same length. The step
+of the prompt, and the first and the last step of one token, are measured afterwards and stored in another dataset. The
+measured tokens per second are interpolated between these two steps.
 
 Goal: seconds to the first token and tokens per second are at most 10 % off.
 """

@@ -2,19 +2,18 @@
 
     python benchmarks/large_dataset.py [sqlite | postgresql | memory ...] [--keep FILE]    (40 minutes, 10 GB; goes on)
 
-The measurements that ship are copied, with samples of their first three rounds so that the disk has room: each copy is
-of a device and a setting of its own. 50 devices have as many copies of every model. What slows the copying down is off
-meanwhile: indices are made afterwards, and PostgreSQL neither logs these two tables nor checks references. Its settings
-are those that it comes with.
+The included measurements are copied, with the samples of their first three rounds only, to save disk space. Each copy
+has its own device and setting: 50 devices have as many copies of every model. To copy faster, indices are created
+afterwards, and PostgreSQL neither logs these two tables nor checks references. PostgreSQL has its default settings.
 
-Look-ups are medians over keys from all over the tables. Opening is told twice, since the first one in a process imports
-and compiles what the others use; PostgreSQL makes a connection each time, and what that takes by itself is told beside
-it. All else is a process of its own, from its start to its end, whose most memory is told: exports of some devices,
-whole and as a folder of parts; what fitting and `evaluate` read, of a tenth of the rows and of all that was exported;
-datasets merged. The summary is what `op-profiler dataset` reads, the first time in a process.
+Times of look-ups are medians over keys from all parts of the tables. Two times of opening are reported, because the
+first one in a process includes imports; PostgreSQL also connects at each opening, and the time of a connection is
+reported next to it. Every other operation runs in a separate process, whose peak memory is reported: exports of some
+devices, as one file and as a partitioned folder; reading for a fit and for `evaluate`, a tenth of the rows and all
+exported rows; merging datasets. The summary is what `op-profiler dataset` reads, the first time in a process.
 
-`memory` is of one machine whose dataset grows to three times its size: copies of all models and trials that ship, in
-SQLite. What takes the most memory is told at both sizes: it should be the same.
+`memory` is about one machine whose dataset grows to three times its size: copies of all included models and trials, in
+SQLite. The operations that need most memory are measured at both sizes; their memory should not grow.
 
 Goal: open and look-up under 1 ms; a million rows exported in 30 s and under 1 GB; the summary in 2 s.
 """

@@ -1,7 +1,7 @@
 """How much of the time of a model is attributed to the layers of the user's model?
 
-Collects models of torchvision and transformers, ONNX files of torch, and a TFLite file that mediapipe brings.
-A kernel's time is attributed where the layer of its anchor is known.
+The script collects models of torchvision and transformers, ONNX files exported by torch, and a TFLite file of the
+package mediapipe. The time of a kernel is attributed if the layer of its anchor is known.
 
     python benchmarks/layers.py [MODEL ...] [--keep FILE]        (ten minutes; the first time the models are built)
 

@@ -1,10 +1,10 @@
-"""How far off each predictor is on held-out rows of a convolution library: MAPE per split, side by side.
+"""How far off is each predictor on held-out rows of a convolution library? MAPE per split.
 
     python benchmarks/library_splits.py ../shared/data/tinynas_v100_fp32.txt [--keep FILE] [--predictor default]
                                                                  (nine minutes; the default alone seven)
 
-Rows name the library by its file, whose content has the digest `sha256`. Those of other libraries stay as they were
-stored.
+The column `library` is the name of the file, and `sha256` the digest of its content. Stored rows of other libraries are
+kept.
 
 Goal: on `tinynas_v100_fp32.txt` the default is off by 2.5, 5, 4, 2.8, 2.8 and 3.5 % on the six splits, and takes ten
 minutes for all of them on two cores.

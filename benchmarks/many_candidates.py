@@ -1,11 +1,11 @@
-"""How long predictions of many torch modules take, as an architecture search asks for them.
+"""How long do predictions of many torch modules take, as in an architecture search?
 
     python benchmarks/many_candidates.py [--count N]
 
 Networks of inverted residuals, whose widths, depths and kernel sizes are drawn, are predicted with an empty cache:
-lowered, compared with torch where they have a new kind of node, and predicted. They are handed to
-`op_profiler.predict` as modules, which exports them, or to `op-profiler predict` as a list in a module. The seconds of
-a candidate are those of the second half: the first ones wait for imports and for comparisons of outputs.
+lowered, compared with torch if they have a new kind of node, and predicted. They are passed to `op_profiler.predict` as
+modules, which it exports, or to `op-profiler predict` as a list in a Python module. The seconds per candidate are those
+of the second half, because the first half also waits for imports and for comparisons of outputs.
 
 Goal: a thousand in 10 minutes on two cores, which is 0.6 s each.
 """

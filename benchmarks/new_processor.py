@@ -1,13 +1,13 @@
-"""A processor of which a few operators were measured: how far off is the rest, by how many they are?
+"""How far off are predictions for a processor on which a few operators were measured, by their number?
 
     python benchmarks/new_processor.py [N ...]                (some minutes for each N; measures nothing)
 
-Each processor that ships is taken for a new one in turn. Of what was sampled on it N operators are known, chosen as
-those of a calibration are: by what they tell of the networks of the other processors. The predictor is fitted to them
-and to what ships of the others, as `op-profiler predict` does after a calibration. Asked are all other operators above
-20 us, those of networks and sampled ones, and whole networks. "Elsewhere": another processor has a time of the same
-operator. "Fit": what the fit takes, which the first prediction after a calibration waits for once; there it
-divides the operators in five for the held-out errors, here in two.
+Each processor with included data is treated as a new one in turn: only N of the operators sampled on it are known. They
+are chosen as in a calibration, by their information about the networks of the other processors. The predictor is fitted
+to them and to the included data of the other processors, as `op-profiler predict` does after a calibration. It predicts
+all other operators above 20 us, in networks and sampled, and whole networks. "Elsewhere": the same operator was
+measured on another processor. "Fit": duration of the fit, which the first prediction after a calibration includes once;
+that fit is cross-validated with five parts of the operators, this one with two.
 
 Goal: operators 12 % off from 200 operators, networks 8 %.
 """

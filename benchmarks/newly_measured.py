@@ -1,12 +1,13 @@
-"""How far off is the predictor that ships on networks that were measured after it was fitted?
+"""How far off is the included predictor on networks that were measured after it was fitted?
 
     python benchmarks/newly_measured.py DB     (a dataset that collector/drawn_plan.sh made, merged; a minute)
 
-The networks are drawn ones (``collector/drawn_networks``), so nobody chose them, and what ships has learned nothing of
-them. They are predicted as a user's are who has no calibration: on another day, perhaps on another machine of the kind,
-and in another state of a shared host, whose peaks stand beside those of the machine that what ships was measured on.
-Disturbed times are left out, as everywhere. `held_out_models.py` asks less of the predictor: there, what is held out
-was measured together with what it learns from. Whatever is shown here is spent: of the development set from then on.
+The networks are drawn (``collector/drawn_networks``): nobody chose them, and the predictor was not fitted to them. They
+are predicted as for a user without a calibration: on another day, perhaps on another machine of the same hardware
+model, and in another state of a shared host. The result lists the peaks of this host next to those of the machine of
+the included data. Disturbed times are left out, as in all benchmarks. `held_out_models.py` is easier for the predictor:
+its held-out networks were measured in the same period as the data of the fit. Networks whose errors were shown belong
+to the development set from then on.
 
 Goal: networks 5 % off on average, 90 % within 10 %, none over 25 %; intervals that hold 88 to 92 %.
 """

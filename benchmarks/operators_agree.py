@@ -1,10 +1,10 @@
 """Which operators compute what their framework computes? Every operator of ONNX, torch and TFLite, off its defaults.
 
-Every operator of ONNX's specification that is in force at opsets 7 to 22, each version of it with each attribute off
-its default, with each optional input and of further types, beside onnxruntime; each operator of torch that the importer
-knows, with the samples of torch's own tests; every builtin operator of TFLite that the importer knows, float and
-quantized, beside LiteRT. Each is imported and built as the tool does, and runs on random numbers. Takes about a quarter
-of an hour for each on two cores; what was found is kept in a file, and the next run goes on from there.
+The cases are: every operator of ONNX's specification that is in force at opsets 7 to 22, in each version, with each
+attribute off its default, each optional input and further types, next to onnxruntime; each operator of torch that the
+importer supports, with the samples of torch's own tests; every builtin operator of TFLite that the importer supports,
+float and quantized, next to LiteRT. Each case is imported and built as the tool does, and runs on random numbers. Each
+framework takes about a quarter of an hour on two cores. Results are stored in a file, and the next run resumes there.
 
 Goal: no operator differs or crashes, and no refusal is a text of TVM's.
 """

@@ -1,11 +1,11 @@
-"""How fast is the code beside other runtimes: whole networks in onnxruntime, ncnn, OpenVINO and torch, in turns?
+"""How fast is the code next to other runtimes: whole networks in onnxruntime, ncnn, OpenVINO and torch, in turns?
 
     python benchmarks/peers.py [NETWORK ...] [--keep FILE]        (about two minutes a network)
 
-Weights are random and nothing is downloaded. One and two threads, where there are two cores. *Default over this*: the
-median over the rounds of the time of the build with TVM's own schedules over that of the runtime in the same round.
-*Rule over this*: the same of the build with `--schedules rule`, from the quotient of both medians; where the rule
-concerns nothing, it is the default build.
+Weights are random and nothing is downloaded. Networks run at one thread, and at two if there are two cores. *Default
+over this*: the time of the build with TVM's own schedules divided by that of the runtime in the same round (median over
+the rounds). *Rule over this*: the same ratio for the build with `--schedules rule`, from the quotient of both medians.
+If the rule concerns no operator, this build is the default build.
 
 Goal: the default build takes at most 1.15 times as long as the best of onnxruntime and ncnn in the geometric mean, and
 at most 2 times for every network.

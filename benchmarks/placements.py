@@ -2,8 +2,8 @@
 
     python benchmarks/placements.py [MODEL ...]        (default: mobilenet resnet-18; two minutes)
 
-The copies see the same minutes of the machine, so what differs is the memory that they got. Told are the differences
-of operators above 50 us between two copies, and between two sets of eight copies each, at one thread.
+The machine is in the same state for all copies, so only their memory differs. The result contains the differences of
+operators above 50 us between two copies, and between two sets of eight copies each, at one thread.
 
 Goal: none; it is the reason why a run measures several copies (`measure/placements.py`).
 """

@@ -1,10 +1,10 @@
-"""Seconds that each policy takes to plan, and what its plan takes on paper, against the number of operators.
+"""How long does each policy take to plan, and how fast is its simulated plan, by number of operators?
 
     python benchmarks/plan_time.py [--cores 2]
 
-Random layered graphs, graphs like those of RandWire (Xie et al. 2019, ICCV: stages of 32 nodes, wired as
-Watts-Strogatz graphs with K = 4 and P = 0.75), and two models side by side. Latencies are random (5 to 500 us, divided
-by threads as Amdahl's law has it), so the figures are about the planning, not about any model.
+The graphs are random layered graphs, graphs like those of RandWire (Xie et al. 2019, ICCV: stages of 32 nodes, wired as
+Watts-Strogatz graphs with K = 4 and P = 0.75), and two models side by side. Latencies are random (5 to 500 us, scaled
+with the thread count by Amdahl's law), so the results are about planning, not about a model.
 """
 
 from __future__ import annotations

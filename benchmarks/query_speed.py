@@ -1,10 +1,10 @@
-"""How fast the predictor that ships answers, and what it costs to load.
+"""How fast are predictions of the included predictor, and how long does it take to load?
 
     python benchmarks/query_speed.py
 
-Figures: `op-profiler predict resnet-18` with an empty cache folder and again, exact look-ups and regressed operators a
-second in a batch, a lowered ResNet-50, loading in a new process, a thousand networks of an architecture search whose
-widths and depths differ, and look-ups against the size of the table from 10^3 to 10^6 rows.
+The results are: `op-profiler predict resnet-18` with an empty cache folder and again; exact look-ups and regressed
+operators per second in a batch; a lowered ResNet-50; loading in a new process; a thousand networks of an architecture
+search whose widths and depths differ; and look-ups by size of the table from 10^3 to 10^6 rows.
 
 Goal: resnet-18 is predicted in 4 s cold and 1 s warm, a thousand networks within 10 s, a million look-ups a second, a
 lowered network within 2 ms.

@@ -2,16 +2,17 @@
 
     python benchmarks/relax_predictor.py DB         (DB, or sqlite:///DB, has the same networks under both compilers)
 
-The dataset comes of this machine, at about a minute a model, since the collector keeps the loops of Relax's kernels in
-the cache folder. A predictor needs 25 rows: a family is told as one of too few where fewer are left without it.
+The dataset has to be of this machine, because the collector stores the loops of Relax's kernels in the cache folder. It
+takes about a minute per model. A predictor needs 25 rows: if fewer are left without a family, the family is reported as
+one with too few rows.
 
     for model in dcgan squeezenet_v1.1 mobilenet resnet-18 shufflenet_v2_x1_0 mnasnet0_5; do
       for compiler in relay relax; do
         op_performance_collector.py --modelname $model --compiler $compiler --threads 1,2 --db DB; done; done
 
-A family is held out under both compilers. The predictor that answers for its networks under Relax was fitted to the
-other networks' rows of Relay, of Relax, or of both. In the third no column tells the compilers apart: the loops of the
-kernels do, and times are looked up among Relax's rows only.
+A family is held out under both compilers. The predictors for its networks under Relax are fitted to the other networks'
+rows of Relay, of Relax, or of both. No feature of the third predictor names the compiler: it distinguishes compilers by
+the loops of their kernels, and looks times up among Relax's rows only.
 
 Goal: rows of both are closer than those of either.
 """

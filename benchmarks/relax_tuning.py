@@ -1,9 +1,9 @@
-"""How many valid trials a minute for Relax, beside stock MetaSchedule, and how good is what they find?
+"""How many valid trials a minute for Relax, next to stock MetaSchedule, and how good are the best schedules?
 
-Both tune the same three kernels, each a convolution or a product with what is fused to it, in turns. Ours searches the
-knobs of the default rules (`trees`); stock MetaSchedule its automatic space by its own builder and runner, with all
-cores. Each finished candidate gets three samples of at least 2 ms. Afterwards the best of both and the default are
-measured side by side in one process.
+Both tune the same three kernels in turns, each a convolution or a product with its fused ops. op_profiler searches the
+knobs of the default rules (`trees`); stock MetaSchedule searches its automatic space with its own builder and runner,
+on all cores. Each finished candidate gets three samples of at least 2 ms. Afterwards, the best of both and the default
+are measured in alternation in one process.
 
     python benchmarks/relax_tuning.py [--trials 64]                 (about twenty minutes)
 

@@ -1,13 +1,13 @@
-"""Does a second collection find what the first one found? Operators above 50 us, at every thread count.
+"""Does a second collection agree with the first one? Operators above 50 us, at every thread count.
 
     python benchmarks/repeatability.py [MODEL ...]     (default: resnet-18 mobilenet squeezenet_v1.1; five minutes)
 
-Every model is collected three times into an empty dataset, the models in turn, so that minutes lie between two runs of
-one. All pairs of runs are compared: medians as they were measured, and times at the machine's usual state
-(`steady_us`). Told are the share that differs by less than 3 %, and the share of second values inside the first
-run's interval between runs.
+Every model is collected three times into an empty dataset, the models in turn, so that minutes pass between two runs of
+one model. All pairs of runs are compared by the measured medians, and by the times at the machine's reference state
+(`steady_us`). The results are the share of operators that differ by less than 3 %, and the share of second values
+inside the first run's between-run interval.
 
-Goal: 95 % of the operators are within 3 % at the usual state, 95 % of the second values inside the interval.
+Goal: 95 % of the operators are within 3 % at the reference state, 95 % of the second values inside the interval.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Is the page of a report small, soon there and quick? Of mlp, resnet-50, bert and nasnet, in Chromium.
+"""Is the page of a report small, quickly written and responsive? Of mlp, resnet-50, bert and nasnet, in Chromium.
 
     python benchmarks/report_page.py [MODEL ...] [--keep FILE] [--db ADDRESS] [--picture FILE.png]
 
 Goal: at most 6 MB for resnet-50, made in 5 s; every interaction under 200 ms, also for nasnet.
 
-Models that the dataset does not hold are collected first (nasnet takes a quarter of an hour; a collection that is
-stopped goes on). Then a model takes two minutes at most. An interaction is timed in the page, from the event to the
-frame after the next one; of several the least.
+Models that are not in the dataset are collected first (nasnet takes a quarter of an hour; an interrupted collection
+resumes). Then a model takes two minutes at most. An interaction is timed in the page, from the event to the second
+frame after it; the shortest of several times counts.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     python benchmarks/scoreboard.py --from FOLDER [--keep FILE] [--set tophub ncnn]
 
-Each set lies in a folder of its name below FOLDER. Of sets that are absent, the command that fetches them is
-printed. With `--keep`, splits that are in the file are not scored again. Rows of sets that a run does not have stay as
-they were stored.
+Each set is in a folder of its name below FOLDER. For absent sets, the script prints the command that fetches them. With
+`--keep`, splits that are in the file are not evaluated again. Stored rows of sets that a run does not contain are kept.
 
 Goal: the limits of the column `goal_percent`, which is the MAPE, or for HELP the share of networks that are off by more
 than 10 %; and 87 to 93 % of the measured times lie inside the 90 % interval on each split.

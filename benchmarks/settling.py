@@ -1,14 +1,14 @@
-"""Has a model to run untimed before each round? The same kernels after a run, after a round, and after the probe.
+"""Must a model run untimed before each round? The same kernels after a run, after a round, and after reference kernels.
 
     python benchmarks/settling.py [MODEL ...]        (default: squeezenet_v1.1 resnet-18 mlp; two minutes)
 
 A round is timed after another thread count and one run (``once``), after such a round (``a_round``), and after the
-steadiness probe and a run (``probe``); in turns of random order, each beside three runs, the reference. Told is how far
-the medians of the whole model are from the reference's, by thread count.
+reference kernels and a run (``probe``), all in random order with the baseline, a round after three runs. The result is
+the difference of the medians of the whole model from the baseline, by thread count.
 
 Goal: within 1 % after a round of a millisecond and more: such rounds follow each other without a run between them
-(`measure/rounds.py`), and models of a tenth of a second run once after the probe. Shorter ones run before each round,
-and three times after the probe.
+(`measure/rounds.py`), and models of a tenth of a second run once after the reference kernels. Shorter ones run before
+each round, and three times after the reference kernels.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""What the datasets that ship hold, and in which states of the machine they were measured.
+"""How many operators do the included datasets contain, and in which states of the machine were they measured?
 
-    python benchmarks/shipped_dataset.py [DB]         (default: of every processor that ships; seconds)
+    python benchmarks/shipped_dataset.py [DB]         (default: of every processor with included data; seconds)
 
-The steadiness probe is two kernels that never change (`op_profiler.measure.steadiness`). Printed is how long
-they took over their median, of all runs of networks and of batches of sampled operators.
+The reference kernels are two kernels that never change (`op_profiler.measure.steadiness`). The script prints their
+times divided by their medians, for all runs of networks and all batches of sampled operators.
 
-Where machines of one kind ship as one device, operators that were sampled on two of them tell how far these are apart:
-by how much one is slower in all, and how far single operators are off beside that, which no predictor can know.
+If machines of one hardware model are included as one device, operators that were sampled on two of them show the
+difference between the machines: the ratio over all operators, and the remaining difference of single operators, which
+no predictor can know.
 
-Goal: every operator has its loops told, but for one in a hundred.
+Goal: the loops of at least 99 % of the operators are stored.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/stack_places.py [MODEL ...]        (default: squeezenet_v1.1 resnet-18 mobilenet; two minutes)
 
-Told are, at one thread, the differences of operators above 50 us between the fastest and the slowest place; beside it
-the same with the places of the rounds shuffled, which is what chance alone makes.
+The result contains, at one thread, the differences of operators above 50 us between the fastest and the slowest place,
+and the same differences with the places of the rounds shuffled, which chance alone causes.
 
 Goal: none; it is the reason why every round is measured from another place (`measure/stack.py`).
 """

@@ -1,11 +1,11 @@
-"""What tuning gains: default over tuned, and the vendor's kernels over tuned, for the heavy operators.
+"""How much faster is the tuned build than the default, and than the vendor's kernels, for the heavy operators?
 
-Runs the collector with --iftune, --ifcompare and --vendor. Inside the model, default and tuned builds run in turns in
-one process; beside the vendor (torch), the ops alone with hot caches, in turns as well.
+The script runs the collector with --iftune, --ifcompare and --vendor. Default and tuned builds of the model run in
+turns in one process. The ops in isolation and the vendor's kernels (torch) also run in turns, with hot caches.
 
     python benchmarks/tuned_speedup.py [--trials 64] [--db sqlite:///trials.db] [--models resnet-18 mobilenet bert]
 
-With --db, trials that are there already are not made again.
+With --db, trials that the dataset already contains are not repeated.
 
 Goal: resnet-18 as a whole is 1.4 times as fast, and no operator is slower in the model than its default.
 """

@@ -1,8 +1,8 @@
-"""How many valid trials a minute, beside stock AutoTVM, and is what they find as good?
+"""How many valid trials a minute, next to stock AutoTVM, and are the best schedules as good?
 
 Both search the same spaces (TVM's conv2d tasks of resnet-18) with the same tuner (xgb_knob) and seeds, task by task in
-turns; stock with LocalBuilder on all cores and LocalRunner. Each finished candidate gets three samples of at least
-2 ms. Afterwards the best of both are measured side by side in one process.
+turns; stock AutoTVM uses LocalBuilder on all cores and LocalRunner. Each finished candidate gets three samples of at
+least 2 ms. Afterwards, the best of both are measured in alternation in one process.
 
     python benchmarks/tuning_throughput.py [--trials 64] [--tasks 12]
 """

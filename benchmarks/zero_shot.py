@@ -1,7 +1,7 @@
-"""Schedules without a search: the best of 8 that the ranking proposes, over the best of a 128-trial search.
+"""How good are schedules without a search? The best of 8 proposals of the ranking, over the best of a 128-trial search.
 
-One model at a time is left out: the ranking is trained on the trials of the others' operators, proposes 8 schedules for
-each heavy op of the model, and these are measured side by side with the one that the search had found.
+One model at a time is held out: the ranking is fitted to the trials of the other models' operators and proposes 8
+schedules for each heavy op of the held-out model. They are measured in turns with the best schedule of a search.
 
     op-profiler collect --modelname MODEL --iftune true --trials 128 --db sqlite:///trials.db     # once, for each model
     python benchmarks/zero_shot.py --db sqlite:///trials.db

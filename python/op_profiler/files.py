@@ -30,7 +30,7 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
             continue
         other = options.setdefault(os.path.realpath(path), option)
         if other != option:
-            raise UsageError(f"{other} and {option} both name {path}; give each a file of its own")
+            raise UsageError(f"{other} and {option} both name {path}; give each a separate file")
         with explained(f"{option} {path}"):
             partial = _beside(path)
             partial.touch()

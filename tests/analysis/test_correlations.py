@@ -108,7 +108,7 @@ def test_what_is_not_enough_says_why_and_is_never_zero() -> None:
     reasons = {name: one(rows, name) for name in ("fuse", "stride", "compute_at", "threads")}
     assert reasons["fuse"].not_enough == f"{MINIMUM - 1} samples (measurements), {MINIMUM} are needed"
     assert reasons["stride"].not_enough == "it is 1 in every measurement"
-    assert reasons["compute_at"].not_enough == "no measurement tells it"
+    assert reasons["compute_at"].not_enough == "no measurement contains it"
     same = [row(schedule_key=str(k), fuse=k % 3) for k in range(30)]
     reasons["same"] = one(same, "fuse")
     assert reasons["same"].not_enough == "the latency is the same in every sample"

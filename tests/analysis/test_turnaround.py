@@ -184,4 +184,4 @@ def test_too_few_operators_and_a_single_class_are_refused() -> None:
     assert few.refused == f"not enough: 19 operators were swept over threads, {MINIMUM_OPERATORS} are needed"
     flat = factor_table([row(operator_key=str(i), threads=n, median_us=1.0) for i in range(30) for n in (1, 2)])
     same = predict_unswept(flat, "threads", turnarounds(flat, "threads"))
-    assert same.refused == "nothing to tell apart: every sweep gave 1"
+    assert same.refused == "nothing to compare: every sweep gave 1"

@@ -94,7 +94,7 @@ def test_a_round_that_its_call_cost_more_than_is_no_failure() -> None:
 
 def test_an_operator_that_costs_no_more_than_its_call_is_a_failure() -> None:
     found = _one_operator([0.009] * 60 + [0.060]).measurement
-    assert found.median_us is None and "cannot be told from the cost of a call" in str(found.error)
+    assert found.median_us is None and "is not distinguishable from the cost of a call" in str(found.error)
 
 
 @pytest.mark.parametrize("failed", [1, 49])

@@ -303,7 +303,7 @@ def test_equal_runs_in_turns_are_not_above_a_limit(folder: Path, told: sqlite3.C
 def test_a_run_that_does_not_tell_how_to_build_it_is_refused(folder: Path, told: sqlite3.Connection) -> None:
     with told:
         told.execute("UPDATE models SET recipe = NULL WHERE label = 'same'")
-    with pytest.raises(UsageError, match="same does not tell how to build it"):
+    with pytest.raises(UsageError, match="same cannot be built again"):
         compare(folder, "before", "same", rerun=True)
 
 

@@ -161,7 +161,7 @@ def test_a_file_that_was_cut_off_is_refused_and_left_alone(sqlite_url: str, exam
 def test_an_empty_file_holds_no_dataset_and_becomes_one(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
-    with pytest.raises(DatasetError, match="holds no dataset"):
+    with pytest.raises(DatasetError, match="contains no dataset"):
         Dataset.open(f"sqlite:///{path}", read_only=True)
     with Dataset.open(f"sqlite:///{path}") as dataset:
         assert dataset.models() == []
@@ -244,7 +244,7 @@ def test_tables_that_went_since_they_were_read_are_missed(url: str) -> None:
     assert len([one for one in statements if one.startswith("SELECT")]) == 1
     with Dataset.open(url) as dataset, dataset.transaction(), dataset.read() as connection:
         connection.exec_driver_sql(f"DROP TABLE {schema.schema_version.name}")
-    with pytest.raises(DatasetError, match="holds tables of another program"):
+    with pytest.raises(DatasetError, match="contains tables of another program"):
         Dataset.open(url, read_only=True)
 
 

@@ -94,7 +94,7 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
             Cluster(address)
     with scheduler(tmp_path) as (plain, _):
         done = op_profiler("fleet", plain.replace("tcp://", "tls://"), environment={TLS: str(folder)})
-        assert done.returncode == 5 and "does not speak TLS" in done.stderr
+        assert done.returncode == 5 and "does not use TLS" in done.stderr
 
 
 def test_a_folder_without_certificates_is_told(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ _BOARD = ("--target", "pynq", "--host", "127.0.0.1", "--port", "9", "--device-ke
         (("worker", "tcp://127.0.0.1:9", "--builds", "0"), "--builds was removed"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "pynq"), "their tracker, as pynq@"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "pynq@rack1:99999"), "their tracker, as pynq@"),
-        (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which tells it by itself"),
+        (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which reports it"),
         (("collect", "--modelname", "mlp", "--each"), "add --cluster"),
         (("collect", "--modelname", "mlp", "--cluster", "local:1", "--each", *_BOARD), "leave it out beside --host"),
         (("sample", "--count", "1", "--needs", "avx2"), "add --cluster"),

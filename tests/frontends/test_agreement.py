@@ -248,7 +248,7 @@ def test_commands_refuse_store_and_show(torch: Any, folder: Path) -> None:
     assert "computes something else here than in torch" in refused.stderr
     taken = collect("agreeing:odd", "--check-outputs", "never", "--summary-json", "odd.json")
     assert taken.returncode == 0
-    assert "outputs not compared: not asked for (--check-outputs never)" in taken.stdout
+    assert "outputs not compared: not requested (--check-outputs never)" in taken.stdout
     agreed = collect("agreeing:plain", "--summary-json", "plain.json")
     assert "outputs agree with torch" in agreed.stdout
     (told,) = json.loads((folder / "plain.json").read_text())

@@ -149,7 +149,7 @@ def test_an_exported_program_heeds_them_too(torch: Any, run: Any, name: str) -> 
             lambda torch, x: torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
             "recompute_scale_factor=True",
         ),
-        (lambda torch, x: torch.bincount(x.abs().long().reshape(-1)), "only the values tell the size"),
+        (lambda torch, x: torch.bincount(x.abs().long().reshape(-1)), "whose result has a size that depends on values"),
         (
             lambda torch, x: torch.nn.functional.cross_entropy(x, torch.ones(2, 5, 6).long(), label_smoothing=0.1),
             "smooth the targets",

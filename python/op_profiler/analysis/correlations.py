@@ -170,7 +170,7 @@ def _correlation(anchor: str, frame: pandas.DataFrame, factor: Factor) -> Correl
 def _not_enough(values: pandas.Series, samples: pandas.DataFrame, *, between: bool) -> str | None:
     given = values.dropna()
     if given.empty:
-        return "no measurement tells it"
+        return "no measurement contains it"
     if given.nunique() == 1:
         return f"it is {_plain(given.iloc[0])} in every measurement"
     if not between and samples.empty:

@@ -85,7 +85,7 @@ def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]
         reason = f"{known['operators']} operators were swept over {factor}, {MINIMUM_OPERATORS} are needed"
         return TurnaroundPrediction(**known, refused=f"not enough: {reason}")
     if len(counts) == 1:
-        return TurnaroundPrediction(**known, refused=f"nothing to tell apart: every sweep gave {next(iter(counts))}")
+        return TurnaroundPrediction(**known, refused=f"nothing to compare: every sweep gave {next(iter(counts))}")
     features = _features(table.frame)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")  # as many as sweeps: the score tells

@@ -64,13 +64,13 @@ class Recipe:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the recipe as plain JSON values."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Recipe:
-        """What `to_json` made.
+        """Return the recipe from the values of `to_json`.
 
         Raises:
             DatasetError: it is of another version, or damaged.
@@ -81,7 +81,7 @@ class Recipe:
             raise DatasetError(f"how a model was built cannot be read ({error}); collect it again") from error
 
     def build(self, announce: Callable[[str], None]) -> BuiltModel:
-        """The same kernels again.
+        """Build the same kernels again.
 
         Args:
             announce: told what takes long.

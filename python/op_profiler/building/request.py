@@ -32,15 +32,15 @@ CheckOutputsOption = Annotated[
     Option(
         "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once "
         "(before the first measurement of a model), always, or never. If the outputs differ, the model is refused; "
-        "with never, a model that differed in an earlier comparison is measured, with a note.",
+        "with never, a model that differed in an earlier comparison is accepted, with a note.",
         MODEL,
     ),
 ]
 SchedulesOption = Annotated[
     str,
     Option(
-        "Schedules to compile with: auto (the records stored for the device, else the compiler's own), rule (the same, "
-        "but products of matrices without a record, exp and erf by this project's rule), none (the compiler's own), "
+        "Schedules to compile with: auto (the records stored for the device, else the compiler's own), rule (auto, "
+        "but with this project's rules for exp, erf and matrix products without a record), none (the compiler's own), "
         "or a folder with records.",
         MEASURING,
     ),

@@ -52,7 +52,7 @@ def application(asked: str = "") -> typer.Typer:
     """
     app = typer.Typer(
         name="op-profiler",
-        help="Measure the operators of deep learning models as the compiler emits them, and keep what was measured.",
+        help="Measure the operators of deep-learning models as the compiler emits them; explain and predict times.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,

@@ -127,16 +127,19 @@ def merge(
 def adopt(
     files: Annotated[list[Path], typer.Argument(help="Files of 'op-profiler calibrate --share'; only read.")],
     into: Annotated[
-        Path | None, typer.Option(help="Parquet file for all of them; made, or added to. Default: only check them.")
+        Path | None,
+        typer.Option(help="Parquet file to create or to add all rows to. Default: only check the files."),
     ] = None,
-    db: Annotated[str | None, typer.Option(help="In place of --into: a dataset, made or added to.")] = None,
+    db: Annotated[
+        str | None, typer.Option(help="Instead of --into: a dataset to create or to add all rows to.")
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Check calibrations that others shared, and merge them.
 
-    Checked are columns, types, ranges, keys, repetitions and sizes. If one file is refused, nothing is written. Of the
-    rows, run_id has the first 16 digits of their file's SHA-256, and run_label also the file's name.
+    The command checks columns, types, ranges, keys, duplicates and sizes. If one file is refused, nothing is written.
+    The run_id of a row is the first 16 digits of the SHA-256 of its file; run_label also contains the file's name.
     """
     from op_profiler.dataset.formats.adopting import adopt as adopted
     from op_profiler.report.shared import show_adopted

@@ -108,7 +108,7 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
         print(json_text.dumps(about, indent=1))
         return
     if not about:
-        print(f"the tracker at {place.host}:{place.port} knows no machine{f' with key {only!r}' if only else ''}")
+        print(f"the tracker at {place.host}:{place.port} has no machine{f' with key {only!r}' if only else ''}")
     for fields in about:
         title = f"{fields['key']} at {fields['address']}, {'free' if fields['free'] else 'in use'}"
         show_properties(

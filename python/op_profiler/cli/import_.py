@@ -55,7 +55,7 @@ def _print(done: Imported, file: Path, format: str) -> None:
     if done.merged:
         print(f"merged: {done.merged} rows that measure the same as another became further samples of it")
     if done.failed_beside:
-        print(f"left out: {done.failed_beside} failed rows of what another row tells")
+        print(f"left out: {done.failed_beside} failed rows of operators that another row has a time of")
     if done.unreadable:
         what = "AutoTVM records" if format == "autotvm" else f"rows of the format {format}"
         print(f"skipped: {done.unreadable} lines that are no {what}")

@@ -332,7 +332,7 @@ class Session:
         if not len(rows):
             return None
         if np.median(rows.mean(axis=1)) < _LEAST_US:
-            return Measurement(error=f"cannot be told from the cost of a call, {samples.overhead_us()} us")
+            return Measurement(error=f"is not distinguishable from the cost of a call, {samples.overhead_us()} us")
         rows = np.maximum(rows, _LEAST_US)
         measurement = summarize(rows, quiet=used[timed] if used[timed].any() else None)
         return dataclasses.replace(

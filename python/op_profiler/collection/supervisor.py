@@ -280,7 +280,7 @@ def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
     if outcome.result is None:
-        raise OpProfilerError(outcome.error or "the process told nothing")
+        raise OpProfilerError(outcome.error or "the process reported no result")
     return outcome.result
 
 

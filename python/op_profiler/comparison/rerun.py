@@ -138,15 +138,15 @@ def _row(
     before: TimedRun, after: TimedRun, one: Match, numbers: tuple[int, int], threads: int, times: PairedTimes
 ) -> Compared:
     estimate = of_pairs(times.operators[0][:, numbers[0]], times.operators[1][:, numbers[1]])
-    problem = "" if estimate is not None else "it cannot be told from the cost of a call, or it failed"
+    problem = "" if estimate is not None else "it is not distinguishable from the cost of a call, or it failed"
     return row_of(before, after, one, threads, estimate=estimate, problem=problem)
 
 
 def _recipe(run: TimedRun) -> Recipe:
     if run.model.recipe is None:
         raise UsageError(
-            f"{run.name} does not tell how to build it: an older version collected it, or it does not run as a whole "
-            "in the graph executor. Collect it again, or compare without --rerun"
+            f"{run.name} cannot be built again: an older version collected it, or it does not run as a whole in "
+            "the graph executor. Collect it again, or compare without --rerun"
         )
     recipe = Recipe.from_json(run.model.recipe)
     if recipe.request.place is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 
-NOT_ASKED = "not asked for (--check-outputs never)"
+NOT_ASKED = "not requested (--check-outputs never)"
 OF_COMPARED_KINDS = "all kinds of its nodes are in models that were compared in the same call"
 
 Form = Literal["onnx", "torchscript", "tflite", "pt2"]

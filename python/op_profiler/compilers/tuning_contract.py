@@ -58,7 +58,7 @@ class TuningContract(abc.ABC):
         Raises:
             ModelError: this compiler cannot derive it from a description.
         """
-        raise ModelError(f"the heavy op of {operator.name} is not told by its description")
+        raise ModelError(f"the heavy op of {operator.name} does not follow from its description")
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
         """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if there are

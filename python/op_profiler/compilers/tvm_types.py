@@ -244,7 +244,7 @@ class RuntimeModule(Protocol):
 
     @property
     def imported_modules(self) -> Sequence[RuntimeModule]:
-        """Such as the code of a GPU that its functions launch."""
+        """Modules that this one imports, such as the GPU code that its functions launch."""
 
     def import_module(self, module: RuntimeModule) -> None:
         """Make the functions of another module available to this one."""

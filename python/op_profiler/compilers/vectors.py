@@ -12,11 +12,11 @@ _WIDEST = 16
 
 @dataclasses.dataclass(frozen=True)
 class Vectors:
-    """The registers of a processor.
+    """The vector registers of a processor.
 
     Attributes:
-        lanes: float32 values in one.
-        accumulators: how many may hold sums, beside those that hold operands.
+        lanes: number of float32 values in one register.
+        accumulators: number of registers that can contain sums, next to those for operands.
     """
 
     lanes: int
@@ -24,6 +24,6 @@ class Vectors:
 
     @classmethod
     def of(cls, target: Target, lanes: int) -> Vectors:
-        """Of the processor of a target of kind llvm, which has registers of so many float32 values."""
+        """Return the registers of the processor of an llvm target, given the number of float32 values in one."""
         many = lanes >= _WIDEST or "aarch64" in str(getattr(target, "attrs", ""))
         return cls(lanes, (_MANY if many else _FEW) - 4)

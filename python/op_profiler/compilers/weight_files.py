@@ -75,7 +75,7 @@ def read_weights(path: Path) -> dict[str, DeviceArray]:
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > path.stat().st_size:
-            raise ValueError(f"{path} holds no weights")
+            raise ValueError(f"{path} contains no weights")
         for name, dtype, shape in json.loads(file.read(size)):
             count = math.prod(shape)
             values = np.fromfile(file, np.dtype(_KINDS.get(dtype, dtype)), count)

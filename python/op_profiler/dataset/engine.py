@@ -257,11 +257,13 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
         )
     if found is not None and found > schema.VERSION:
         raise DatasetError(
-            f"the dataset {shown(url)} has tables of version {found}; this op_profiler knows up to {schema.VERSION}. "
-            "Nothing was changed. Upgrade op_profiler, or give another address with --db"
+            f"the dataset {shown(url)} has tables of version {found}; this op_profiler supports versions up to "
+            f"{schema.VERSION}. Nothing was changed. Upgrade op_profiler, or give another address with --db"
         )
     if found is None and not create:
-        raise DatasetError(f"{shown(url)} holds no dataset; collect one first, or give another address with --db")
+        raise DatasetError(
+            f"{shown(url)} contains no dataset; collect a model first, or give another address with --db"
+        )
     if outdated:
         what = "lacks tables or columns" if found == schema.VERSION else f"has tables of the older version {found}"
         raise DatasetError(
@@ -314,4 +316,6 @@ def _use_wal(engine: Engine) -> None:
 
 def _not_ours(url: URL, tables: list[str]) -> str:
     some = ", ".join(sorted(tables)[:3])
-    return f"{shown(url)} holds tables of another program ({some}); nothing was changed. Give another address with --db"
+    return (
+        f"{shown(url)} contains tables of another program ({some}); nothing was changed. Give another address with --db"
+    )

@@ -134,8 +134,8 @@ _joined = (
     Column(
         "timing_details",
         "json",
-        "how that was timed; gauge_us, exchange_us: fixed kernels beside it; denormal: share of such numbers written, "
-        "by operator",
+        "how that was timed; gauge_us, exchange_us: reference kernels next to it; denormal: share of such numbers "
+        "written, by operator",
         _timing.details,
         since=5,
     ),

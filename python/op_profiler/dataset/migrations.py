@@ -40,7 +40,7 @@ def version_of(connection: Connection) -> int | None:
 
 
 def foreign_tables(connection: Connection) -> list[str]:
-    """Return tables in a database without a version that prevent creating op_profiler's tables.
+    """Return the tables of another program, which prevent creating op_profiler's tables in a database.
 
     A SQLite file belongs to one program, so any table counts; a PostgreSQL database may be shared.
     """

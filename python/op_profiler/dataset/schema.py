@@ -219,25 +219,25 @@ settings = Table(
     "settings",
     metadata,
     _column("key", Text, primary_key=True),
-    _column("threads", Integer, "threads asked for; 0: the runtime's choice", nullable=False),
+    _column("threads", Integer, "threads requested; 0: the runtime's choice", nullable=False),
     _column("threads_effective", Integer, "threads that the runtime reported"),
-    _column("core_set", Json, "cores asked for; empty: the runtime's choice", nullable=False),
+    _column("core_set", Json, "cores requested; empty: the runtime's choice", nullable=False),
     _column("core_set_effective", Json, "cores that the workers could run on", nullable=False),
-    _column("governor", Text, "frequency governor asked for; empty: as it is", since=4),
+    _column("governor", Text, "frequency governor requested; empty: as it is", since=4),
     _column("governor_effective", Text, "frequency governor read back", since=4),
-    _column("cache_ways", Integer, "ways of the last cache asked for; empty: as it is", since=4),
+    _column("cache_ways", Integer, "ways of the last cache requested; empty: as it is", since=4),
     _column("cache_ways_effective", Integer, "ways of the last cache read back", since=4),
-    _column("numa_node", Integer, "memory node asked for; empty: as it is", since=4),
+    _column("numa_node", Integer, "memory node requested; empty: as it is", since=4),
     _column("numa_node_effective", Integer, "memory node read back; empty: not bound", since=4),
-    _column("sm_share_percent", Integer, "share of SMs asked for; empty: as it is", since=4),
+    _column("sm_share_percent", Integer, "share of SMs requested; empty: as it is", since=4),
     _column("sm_share_percent_effective", Integer, "share of SMs read back", since=4),
-    _column("gpu_clock_mhz", Integer, "clock of the SMs asked for, MHz; empty: as it is", since=4),
+    _column("gpu_clock_mhz", Integer, "clock of the SMs requested, MHz; empty: as it is", since=4),
     _column("gpu_clock_mhz_effective", Integer, "clock of the SMs read back, MHz", since=4),
     _column("cache", Text, "state of the caches: model, hot or cold", nullable=False),
     _column("cache_mechanism", Text, "how that state was brought about", nullable=False),
     _column("parallel_type", Text, "sequential, stream or full", nullable=False),
     _column("streams", Integer, "device streams", nullable=False),
-    _column("precision", Text, "dtype of the arithmetic asked for", nullable=False),
+    _column("precision", Text, "dtype of the arithmetic requested", nullable=False),
     _column("executor", Text, "graph, vm, or kernel: called alone", nullable=False),
 )
 
@@ -266,7 +266,7 @@ def _foreign_columns() -> list[Column[Any]]:
 
 
 def _counted_columns() -> list[Column[Any]]:
-    told = "counters that --counters asked for, and why they are empty"
+    told = "counters requested by --counters, and why they are empty"
     return [
         *(_column(name, Double, doc, since=6) for name, doc in _COUNTED),
         _column("counters_missing", Json, told, since=6),  # NULL: nobody asked
@@ -285,7 +285,7 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         _column("std_us", Double, "standard deviation over the rounds, microseconds"),
         _column("ci_low_us", Double, "95 % interval of the median, lower end, microseconds"),
         _column("ci_high_us", Double, "95 % interval of the median, upper end, microseconds"),
-        _column("steady_us", Double, "microseconds at the machine's usual state", since=5),
+        _column("steady_us", Double, "microseconds at the machine's reference state", since=5),
         _column("steady_low_us", Double, "of what another run finds for it, microseconds, 95 %: from", since=5),
         _column("steady_high_us", Double, "of what another run finds for it, microseconds, 95 %: to", since=5),
         _column("again_low_us", Double, "of what another run finds for median_us, microseconds, 95 %: from", since=5),

@@ -93,7 +93,7 @@ class Cluster:
             reason = str(error)
             if not reason or isinstance(error, ValueError):  # which Tornado raises where the other side speaks no TLS
                 reason = (
-                    "what is there does not speak TLS, or knows other certificates: it says tcp:// or tls:// itself"
+                    "the server does not use TLS, or has other certificates: it prints tcp:// or tls:// when it starts"
                 )
             raise MeasureError(
                 f"no scheduler answers at {self.address} ({reason}); start one with: op-profiler scheduler"
@@ -129,7 +129,7 @@ class Cluster:
 
     @property
     def dashboard(self) -> str | None:
-        """Address of Dask's pages; None where they are not installed, and of schedulers for one command."""
+        """Address of Dask's dashboard; None if it is not installed, or if the scheduler serves this command only."""
         if self._own is not None:
             return None
         about = self.client.scheduler_info(n_workers=0)["services"]

@@ -163,7 +163,7 @@ def _place_of(board: str) -> Place:
     if not host or not port.isdecimal() or not 1 <= int(port) <= _LAST_PORT:
         raise UsageError(f"--boards {board!r}: give a kind of boards and their tracker, as pynq@192.168.2.99:9190")
     if not kind_of(kind).is_board:
-        raise UsageError(f"--boards {board!r}: {kind} is measured on a worker's own machine, which tells it by itself")
+        raise UsageError(f"--boards {board!r}: {kind} is measured on the worker's machine, which reports it")
     return Place(host=host, port=int(port), key=kind)
 
 

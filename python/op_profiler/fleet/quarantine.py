@@ -71,7 +71,9 @@ class Quarantine:
             settings = self._request.settings(build.threads[0])
             put_aside(self._dataset, self._key, f"{build.model.title} took {deaths} workers down", settings, device)
         except OpProfilerError as error:
-            progress.problem(f"the next command will not know that {build.model.title} took workers down: {error}")
+            progress.problem(
+                f"the next command will not take into account that {build.model.title} took workers down: {error}"
+            )
         self._kept = find_put_aside(self._dataset)
 
     def end(self) -> None:

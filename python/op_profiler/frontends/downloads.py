@@ -135,7 +135,7 @@ def _unpack_members(tar: tarfile.TarFile, folder: Path, archive: Path) -> None:
     for count, member in enumerate(tar):
         path = PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or "\\" in member.name:
-            raise ModelError(f"{archive} holds a path that leads out of it: {member.name}")
+            raise ModelError(f"{archive} contains a path that leads out of it: {member.name}")
         if not (member.isreg() or member.isdir()):
             raise ModelError(f"{archive} holds {member.name}, which is a link or no plain file")
         if count >= _MOST_FILES:

@@ -47,7 +47,7 @@ class FileFrontend(Frontend):
             raise MissingPackageError(_PACKAGES[kind], request.name)
         if kind == "torchscript" and not request.input_shapes:
             raise UsageError(
-                f"{request.name} is TorchScript, which does not tell the shapes of its inputs; "
+                f"{request.name} is TorchScript, which does not contain the shapes of its inputs; "
                 "give them with --inputshape, such as 1,3,224,224"
             )
 
@@ -114,7 +114,7 @@ def kind_of(name: str) -> Kind:
     if path.suffix == ".onnx" or (start.startswith(b"\x08") and path.suffix not in (".tflite", ".pt", ".pth", ".pt2")):
         return "onnx"
     if path.suffix in (".pt", ".pth", ".pt2", ".tflite"):
-        raise ModelError(f"{path} does not hold what its ending {path.suffix} says; it may be damaged")
+        raise ModelError(f"{path} does not contain what its ending {path.suffix} says; it may be damaged")
     raise ModelError(f"{path} is no model of a known kind (TorchScript, torch.export, ONNX, TFLite)")
 
 

@@ -95,5 +95,7 @@ def _graph_in(archive: Path) -> Path:
     graphs = sorted(f for f in folder.rglob("*.onnx") if not f.name.startswith("._"))  # macOS adds those
     if len(graphs) != 1:
         found = ", ".join(g.name for g in graphs[:5]) or "none"
-        raise ModelError(f"{archive} should hold one .onnx file; it holds {found}. Unpack it and give the path of one.")
+        raise ModelError(
+            f"{archive} should contain one .onnx file; it contains {found}. Unpack it and give the path of one."
+        )
     return graphs[0]

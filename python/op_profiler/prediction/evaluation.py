@@ -123,7 +123,7 @@ class EvaluateRequest:
                 "--compiler": self.compiler != DEFAULT_COMPILER,
             }
             if wrong := [flag for flag, given in others.items() if given]:
-                raise UsageError(f"--set has splits and methods of its own; leave out {wrong[0]}")
+                raise UsageError(f"--set defines its own splits and methods; leave out {wrong[0]}")
         if self.library is None:
             return
         if self.db is not None:

@@ -123,7 +123,7 @@ def verdict(comparison: Comparison) -> str:
     rows = [row for _, row in comparison.rows if row.change is not None]
     real = [row for row in rows if row.change is not None and row.change.real]
     if not comparison.judged:
-        return f"nothing can be said of changes: the runs tell no spread between runs{_advice(comparison)}"
+        return f"no change can be confirmed: the runs contain no between-run intervals{_advice(comparison)}"
     if not real:
         return f"no change is real, of {comparison.judged} compared"
     slower = sum(row.change is not None and row.change.slower for row in real)
@@ -166,7 +166,7 @@ def method(comparison: Comparison) -> str:
 def _advice(comparison: Comparison) -> str:
     """Return how to get a more certain result, if there is a way."""
     no_turns = all(run.of_two_compilers for run in comparison.runs)
-    return "" if no_turns else "; --rerun measures both in turns, and tells more"
+    return "" if no_turns else "; --rerun measures both in turns, which is more reliable"
 
 
 def _is_worth_a_line(row: Compared) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from op_profiler.analysis.explain.explanation import Baseline, ModelExplanation, OperatorExplanation
 
 _SHOWN_LOSSES = 3
-_NO_LOSS = "none that can be told"
+_NO_LOSS = "none detectable"
 
 
 def show(found: ModelExplanation, *, tables: bool) -> None:

@@ -55,7 +55,7 @@ def _print_strongest(found: Sequence[Correlation]) -> None:
     for anchor, c in strongest.items():
         print(f"{anchor}: most with {c.factor}, {c.compared}: Spearman {_pair(c.spearman, c.spearman_p)}")
     if not strongest:
-        print("not enough measurements to tell which factor latency goes with; --format json has the reasons")
+        print("too few measurements to determine with which factor latency correlates; --format json has the reasons")
 
 
 def _print_json(found: FactorAnalysis) -> None:

@@ -159,7 +159,7 @@ def caveats(predictions: Sequence[NetworkPrediction]) -> list[str]:
         reasons = {
             "no estimate but a least time, since too little like it was measured": one.bounded,
             "no estimate, since nothing like it was measured": [n for n in one.unsupported if n not in one.too_large],
-            "no estimate, since the device's memory cannot hold it": one.too_large,
+            "no estimate, because it does not fit into the device's memory": one.too_large,
             "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": one.outside,
         }
         for why, names in reasons.items():

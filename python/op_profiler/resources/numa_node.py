@@ -31,7 +31,7 @@ class NumaNode(Resource):
         """Return the numbers of the nodes."""
         found = sorted(int(path.name.removeprefix("node")) for path in self._nodes.glob("node[0-9]*"))
         if not found:
-            raise ResourceError(f"there is no {self._nodes}/node*: this kernel knows no NUMA nodes")
+            raise ResourceError(f"there is no {self._nodes}/node*: this kernel reports no NUMA nodes")
         return found
 
     def read(self) -> int | None:

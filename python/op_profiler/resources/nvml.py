@@ -28,7 +28,7 @@ def bus_id() -> bytes:
     if driver is None or not tvm_build.device_count():
         raise ResourceError("there is no GPU that NVIDIA's driver lets this process use")
     if driver.cuDeviceGetPCIBusId(text, len(text), 0):
-        raise ResourceError("CUDA does not tell the bus address of the GPU")
+        raise ResourceError("CUDA does not report the bus address of the GPU")
     return text.value
 
 

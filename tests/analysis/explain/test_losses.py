@@ -56,7 +56,7 @@ def test_an_operator_at_the_peak_loses_nothing_to_speak_of() -> None:
     found = explained(evidence(FINE), 1000.0, MODEL)
     assert first(evidence(FINE)) is None
     assert found.compute_share == pytest.approx(50 / 51, rel=0.01) and found.unexplained_us < 1
-    assert "No loss that can be told is larger than" in found.sentence
+    assert "No detectable loss is larger than" in found.sentence
     assert found.traffic_shares["memory"] == pytest.approx(100_000 / 20_000 / 51, rel=0.01)
 
 
@@ -209,7 +209,7 @@ def test_only_what_no_template_computes_cannot_be_searched() -> None:
         assert advice is not None and advice.gain_us is None
         told[searchable] = advice
     assert not told[False].command and "no template of this project computes it" in told[False].text
-    assert "--iftune true" in told[True].command and "cannot be told: it is small" in told[True].text
+    assert "--iftune true" in told[True].command and "cannot be predicted: it is small" in told[True].text
 
 
 def test_sureness_falls_where_intervals_overlap() -> None:

@@ -180,7 +180,7 @@ def test_metadata_is_not_adopted(file: Path) -> None:
     with pq.ParquetWriter(file, table.schema, store_schema=False) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({"host": "me"})
-    with pytest.raises(DatasetError, match="it has metadata beside its columns, .*host"):
+    with pytest.raises(DatasetError, match="it has metadata next to its columns, .*host"):
         adopt([file], None)
 
 

@@ -347,7 +347,7 @@ def test_what_the_memory_cannot_hold_has_no_time(predictor: OperatorPredictor, s
     assert np.isnan([found.total_us, found.low_us, found.high_us]).all()
     assert json.loads(json.dumps(found.to_json()))["total_us"] is None
     assert "unknown" in summary(found)
-    assert "memory cannot hold it" in summary(found)
+    assert "does not fit into the device's memory" in summary(found)
     assert predict_network(predictor, network).total_us > 0  # how much memory there is was not told
 
 

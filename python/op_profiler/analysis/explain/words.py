@@ -114,14 +114,14 @@ def _sentence(evidence: Evidence, share: float, losses: Sequence[Loss], sureness
     named = f"{title_of(evidence.operator.op_names)} ({evidence.operator.key})"
     takes = f"{named} takes {evidence.us('model'):.1f} us with {with_threads}, {share:.0%} of the model"
     if not losses or sureness is None:
-        return f"{takes}. It loses nothing that can be told."
+        return f"{takes}. No loss is detectable."
     first = losses[0]
     if not _worth_acting_on(losses, evidence.us("model")):
-        return f"{takes}. No loss that can be told is larger than {first.lost_us:.1f} us ({_SAID[first.cause]})."
+        return f"{takes}. No detectable loss is larger than {first.lost_us:.1f} us ({_SAID[first.cause]})."
     if first.vague:
         return (
             f"{takes}. It may lose up to {first.high_us:.1f} us to {_SAID[first.cause]} ({first.basis}); that is all "
-            f"that can be told. Why: {first.because}."
+            f"that is detectable. Why: {first.because}."
         )
     return (
         f"{takes}. It loses most to {_SAID[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "

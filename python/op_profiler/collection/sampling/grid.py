@@ -67,7 +67,7 @@ RULES: dict[str, tuple[str, Callable[[GridPoint], bool]]] = {
         "channels are multiples of 32; a stem's 3 input channels are exempt",
         lambda p: p.out_channels % 32 == 0 and (p.in_channels % 32 == 0 or p.is_stem),
     ),
-    "no_stem": ("no 3 input channels; an oversight of the original, off unless asked for", lambda p: not p.is_stem),
+    "no_stem": ("no 3 input channels; an oversight of the original, off unless requested", lambda p: not p.is_stem),
     "channels_at_most_4096": (
         f"at most {_MOST_CHANNELS} channels",
         lambda p: max(p.in_channels, p.out_channels) <= _MOST_CHANNELS,

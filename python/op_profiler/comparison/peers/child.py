@@ -216,10 +216,10 @@ def _profile(plain: PeerSession, profiled: PeerSession) -> PeerProfile:
 
 
 def busy_threads(run: Callable[[], None]) -> int:
-    """How many threads of this process work while something runs.
+    """Return the number of threads of this process that work during calls of a function.
 
     Args:
-        run: called again and again for half a second, three times at least.
+        run: called repeatedly for half a second, at least three times.
     """
     before = _seconds_of_threads()
     started, runs = time.perf_counter(), 0

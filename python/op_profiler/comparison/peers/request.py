@@ -28,7 +28,7 @@ class PeersRequest:
     against: Annotated[
         tuple[str, ...],
         Option(
-            "Compare a model, named in place of BEFORE, with other runtimes: {peers}; several by commas.",
+            "Compare a model, named in place of BEFORE, with other runtimes: {peers}. Separate several by commas.",
             MODEL,
             parse=or_nothing(parse_names),
             shown="",

@@ -49,7 +49,7 @@ def registers_of(vectors: Vectors, block: int) -> int:
 
 
 def computed_width(width: int, registers: int) -> int:
-    """Return the number of computed columns of an output: more than its width if the width, such as a prime, allows
+    """Return the number of computed columns of an output: larger than its width if the width, such as a prime, allows
     only narrow tiles."""
     if width <= registers or _NARROW * divisor(width, registers) >= registers:
         return width

@@ -40,7 +40,7 @@ def read_kernel(function: Any, target: Target, lanes: int) -> Kernel:
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         raise ModelError(f"no loops: {last_line(error)}") from error
     if not nests:
-        raise ModelError("it has no loops of its own")
+        raise ModelError("it has no loops")
     return Kernel(nests, executed(code, lanes))
 
 

@@ -30,8 +30,8 @@ _USUAL = {"tile_f": (4, 4), "tile_y": (4, 1), "tile_x": (16, 1)}
 
 
 def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **options: Any) -> Any:
-    """Replace ``FallbackConfigEntity.define_split``: templates for int8, groups and others split at once, and query no
-    log. Templates that query one later get another choice (`choose`).
+    """Replace ``FallbackConfigEntity.define_split`` for templates that never query a log, such as those for int8 and
+    grouped convolutions. If a template queries a log later, `choose` replaces this choice.
 
     Args:
         config, name, axis, policy, options: as in ``ConfigSpace.define_split``.

@@ -1,10 +1,10 @@
-"""Schedules of products and convolutions on processors that have no record: the project's templates, with tiles chosen
-by a rule.
+"""Schedules without a record on processors: op_profiler's templates for products and convolutions, with tiles chosen by
+a rule.
 
-TVM's own schedules choose a tile for the rows of a product that divides them. A product of 197 rows, a prime number, is
+TVM's own schedules choose a row tile that divides the rows of a product. A product of 197 rows, a prime number, is
 computed one row at a time (8 times as long as in other runtimes), and batched products read one of their matrices with
-gaps (15 times). A convolution sums one vector of output channels at a time and reads a large image once for each of
-them (up to 2.3 times as long), and a depthwise one first copies the whole image to pad it (2 to 3 times).
+a stride (15 times as long). Convolutions sum one vector of output channels at a time and read a large image once for
+each of them (up to 2.3 times as long as by the rule). Depthwise convolutions pad the whole image first (2 to 3 times).
 """
 
 from __future__ import annotations
@@ -29,38 +29,37 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
 
 BY_RULE = 1e6
-"""Cost of what the rule chooses, and more: any record, whose cost is in seconds, is taken before it."""
+"""Least cost of the rule's choices. The costs of records are in seconds and lower, so any record has priority."""
 _MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
-"""Time of a multiplication, of a read of weights (of the second matrix) and of a copied result, where a read of data is
-1. Chosen by 17 tiles of two products on an Intel family 6 model 167."""
+"""Time of a multiplication, of a read of weights (the second matrix) and of a copied result, relative to a read of data
+(the first matrix). Fitted to 17 tiles of two products on an Intel family 6 model 167."""
 _WIDEST = 4
-"""Vectors of a row of a tile, at most: products with 13 took 1.5 times as long as with 1."""
-_SUMS_OF_WINDOW = 16
-"""Vectors of a convolution's tile, at most: with 28 LLVM spills, and 12 convolutions took up to 1.7 times as long."""
+"""Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1."""
+_SUMS_OF_CONVOLUTION = 16
+"""Largest number of vectors in the tile of a convolution: LLVM spills 28, which took up to 1.7 times as long."""
 _UNROLLED = 4
-"""Steps of a product's sum that follow each other without a loop, at most."""
-_FEW = 3
-"""Times that an image may be read again instead of its weights, which are in the cache."""
+"""Largest number of unrolled steps of a product's sum."""
+_REREADS = 3
+"""Largest number of passes over an image before the image becomes the outer loop."""
 _ORDER_OF_SUM = (("ic.i", 1), ("ic.o", -1), ("kh", -1))
-"""Channels that lie next to each other are the innermost loop, all others the outermost."""
+"""Input channels that are contiguous in memory are the innermost loop, the others the outermost one."""
 _COPYING = (PADDED_DENSE, PADDED_BATCH_MATMUL)
 _TEMPLATES = (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE, *_COPYING)
 _FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE)}
 
 
 def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
-    """Whether this is a computation that the rule has a schedule for, or may have one: TVM's own templates are asked
-    for each of them."""
+    """Return whether the rule has, or may have, a schedule for a computation. TVM's own templates query it for each."""
     family, *tensors = workload[0].partition(".")[0], *workload[1:3]
     on_processor = "cpu" in target.keys and target.kind.name == "llvm"
     return on_processor and family.removesuffix(PADDED) in _FAMILIES and all("float" in tensor[2] for tensor in tensors)
 
 
 def config_of(target: Target, workload: tuple[Any, ...]) -> Any | None:
-    """The configuration that the rule chooses for a computation; None where it has none.
+    """Return the configuration that the rule chooses for a computation; None if it has none.
 
     Args:
-        workload: AutoTVM's, the name of a template first.
+        workload: AutoTVM's workload, which begins with the name of a template.
     """
     if workload[0] not in _TEMPLATES or not may_choose(target, workload) or _has_groups(workload):
         return None
@@ -76,7 +75,7 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
     tile = best_tile(space.nest, _vectors(on), copies=workload[0] in _COPYING)
     if tile is None:
         return None
-    knobs = knobs_of(space.nest, tile, _next_to_each_other(workload))
+    knobs = knobs_of(space.nest, tile, _steps(workload))
     index, step = 0, 1
     for name, known in space.space_map.items():
         values = [int(entity.val) for entity in known.entities]
@@ -88,13 +87,13 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
 
 
 def _has_groups(workload: tuple[Any, ...]) -> bool:
-    """Whether this is a convolution of which a lane may read other channels than the next one."""
+    """Return whether this is a convolution in groups, whose lanes may read different channels."""
     (_, data, _), (_, weight, _) = workload[1:3]
     return workload[0] == CONV2D and data[1] * data[-1] != weight[1] * weight[4]
 
 
-def _next_to_each_other(workload: tuple[Any, ...]) -> int:
-    """Channels of the data and of the weights of a convolution, or terms of a product, at most."""
+def _steps(workload: tuple[Any, ...]) -> int:
+    """Return the contiguous input channels of a convolution; for products, the largest number of unrolled steps."""
     return math.gcd(workload[1][1][-1], workload[2][1][4]) if workload[0] == CONV2D else _UNROLLED
 
 
@@ -107,12 +106,12 @@ def _vectors(target: Target) -> Vectors:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """A tile that is summed in registers.
+    """A tile of an output whose sums are in registers.
 
     Attributes:
         sizes: its knobs.
-        rows: places of the output that a vector of weights is used for while it is in a register.
-        cost: to compare with other tiles of the same computation.
+        rows: number of output positions that share a vector of weights.
+        cost: relative to other tiles of the same output.
     """
 
     sizes: Knobs
@@ -121,11 +120,13 @@ class Tile:
 
 
 def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | None:
-    """The tile with which a sum takes the fewest vectors and reads the least: a vector of weights for its rows, and a
-    value of the data for its vectors of a row; None where vectors would be half empty.
+    """Return the tile with the lowest cost, or None if vectors would be half empty.
+
+    For each vector of sums, the cost counts a multiplication, a vector of weights (shared by the rows of the tile) and
+    a value of the data (shared by the vectors of a row, except in depthwise convolutions).
 
     Args:
-        copies: the result is copied from its tiles.
+        copies: whether the output is copied out of its tiles.
     """
     width = max(nest.knobs["vectorize"])
     registers = -(-width // vectors.lanes)
@@ -134,7 +135,7 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
     sums = prod(axis.extent or 1 for axis in nest.axes[:-1]) * registers
     copy = _COPY / prod(extent for _, extent in nest.reduction) if copies else 0.0
     window, depthwise = _is_window(nest), nest.split is None
-    most = min(vectors.accumulators, _SUMS_OF_WINDOW) if window else vectors.accumulators
+    most = min(vectors.accumulators, _SUMS_OF_CONVOLUTION) if window else vectors.accumulators
 
     def tiles() -> Iterator[Tile]:
         names = [name for name in nest.knobs if name.startswith("tile_")]
@@ -151,10 +152,10 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
 
 
 def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
-    """The point of a nest with this tile.
+    """Return the point of a nest with this tile.
 
     Args:
-        terms: of the sum that may follow each other without a loop.
+        terms: largest number of unrolled steps of the sum; for convolutions, a multiple of the number.
     """
     chosen: Knobs = {
         "reorder": 0,
@@ -169,22 +170,22 @@ def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
 
 
 def _product_knobs(nest: Nest, terms: int) -> Knobs:
-    """Blocks of columns are the outer loop, so that one block of the second matrix stays in the cache while all rows of
-    the first pass by."""
+    """Blocks of columns are the outer loop, so that a block of the second matrix stays in the cache for all rows of the
+    first one."""
     outer = next((i for i, order in enumerate(nest.outer_orders) if order.index("x") < order.index("y")), 0)
     return {"outer": outer, "split_k": max(size for size in nest.knobs.get("split_k", [1]) if size <= terms)}
 
 
 def _window_knobs(nest: Nest, tile: Tile, terms: int) -> Knobs:
-    """Channels are the outer loop, so that their weights stay in the cache while the image passes by. Where the image
-    is larger than all weights and would be read often, it is the outer loop. A depthwise convolution pads a few rows
-    of some channels at a time, in the cache."""
+    """Output channels are the outer loop, so that their weights stay in the cache for the whole image. The image is the
+    outer loop if it is larger than all weights and would be read often. Depthwise convolutions pad the rows of one
+    tile at a time, which stay in the cache."""
     if nest.split is None:
         return {"outer": 0, "compute_at": 1}
     reduction, extents = dict(nest.reduction), {axis.name: axis.extent or 1 for axis in nest.axes}
     image = extents["oh"] * extents["ow"] * reduction["ic"]
     weights = extents["oc"] * nest.block * prod(reduction.values())
-    often = extents["oc"] // tile.sizes.get("tile_oc", 1) > _FEW
+    often = extents["oc"] // tile.sizes.get("tile_oc", 1) > _REREADS
     by_image = reduction["kh"] * reduction["kw"] == 1 and image > weights and often
     outer = next((i for i, order in enumerate(nest.outer_orders) if by_image and order[-3:] == ("oh", "ow", "oc")), 0)
     orders = nest.inner_orders

@@ -40,7 +40,7 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
     else:
         kernel = Kernel(Reader(language, lowered).nests(), executed(code, lanes) if code is not None else None)
     if not kernel.nests and not kernel.launches:
-        raise ModelError("it has no loops of its own: a library computes it")
+        raise ModelError("it has no loops: a library computes it")
     return kernel
 
 

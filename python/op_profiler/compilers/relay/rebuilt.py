@@ -181,7 +181,7 @@ def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
     kind = _ATTRIBUTES.get(op.name, op.attrs_type_key)
     if not kind:
         if attrs or op.name in _NOT_MADE:
-            raise ValueError(f"TVM does not tell which attributes {op.name} takes")
+            raise ValueError(f"TVM does not report which attributes {op.name} takes")
         return None
     made = _made_node(kind, attrs)
     usual = {name: value for name, value in attributes(made).items() if name not in attrs}

@@ -32,7 +32,7 @@ def record_of(
         Unfit: AutoTVM has no task for the operator or the template.
     """
     if len(operator.op_names) != 1:
-        raise Unfit("a fused operator: AutoTVM measures the heavy op alone")
+        raise Unfit("a fused operator: AutoTVM measures the heavy op without its fused ops")
     if "." not in template:
         raise Unfit(f"the schedule {template}, which is no template of AutoTVM")
     return Record(
@@ -69,7 +69,7 @@ def _arguments(operator: Operator, template: str) -> tuple[Any, ...]:
     if not template.startswith(("conv2d", "depthwise_conv2d")) or (blocked and "winograd" in template):
         raise Unfit(f"the template {template}")
     if blocked and template.startswith("depthwise"):
-        raise Unfit("a depthwise convolution in a blocked layout, which AutoTVM's logs do not tell apart")
+        raise Unfit("a depthwise convolution in a blocked layout, which AutoTVM's logs do not distinguish")
     window = tuple(tuple(attrs[name]) for name in ("strides", "padding", "dilation"))
     if "NCHWc" in template:
         layout = str(attrs.get("data_layout", "NCHW"))

@@ -188,7 +188,9 @@ def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
         if several is not None:
             values = sorted(several, key=lambda value: (value is not None, value))
             choices = " or ".join(_choice(column, value) for value in values[:8])
-            raise UsageError(f"measurements with more than one {column} fit, which the format does not tell; {choices}")
+            raise UsageError(
+                f"measurements with more than one {column} fit, and the format does not contain it; {choices}"
+            )
 
 
 def _stored(value: Any) -> Any:

@@ -89,7 +89,7 @@ class ExportRequest:
         suffix = path.suffix.lower()
         if suffix and suffix not in SUFFIXES and not self.partition_by:
             raise UsageError(
-                f"{path}: the end {suffix} tells no format; give --format, or one of {', '.join(SUFFIXES)}"
+                f"{path}: the end {suffix} determines no format; give --format, or one of {', '.join(SUFFIXES)}"
             )
         return SUFFIXES.get(suffix, "parquet")
 

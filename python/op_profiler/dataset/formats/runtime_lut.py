@@ -136,7 +136,7 @@ def _conv(
         raise ValueError(f"{channels} channels, {groups} groups and a weight for {per_group} channels")
     named = caffe2.pair(values, "kernel", kernel[0]) if {"kernel", "kernels", "kernel_h"} & set(values) else None
     if named is not None and list(named) != kernel:
-        raise ValueError(f"kernel {named} beside a weight of {tensors[1].shape}")
+        raise ValueError(f"kernel {named} with a weight of {tensors[1].shape}")
     known = caffe2.window_names() | {"group", "order"}
     return Conv(
         batch=batch,

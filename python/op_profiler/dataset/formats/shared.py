@@ -291,7 +291,7 @@ def _check_file(file: parquet.ParquetFile) -> None:
     about = file.metadata
     groups = [about.row_group(place) for place in range(about.num_row_groups)]
     if about.metadata:
-        raise ValueError(f"it has metadata beside its columns, {str(next(iter(about.metadata)))[:40]}")
+        raise ValueError(f"it has metadata next to its columns, {str(next(iter(about.metadata)))[:40]}")
     if not file.schema_arrow.remove_metadata().equals(_SCHEMA):
         others = sorted(set(file.schema_arrow.names).symmetric_difference(SHARED))[:6]
         raise ValueError(f"it has other columns: {', '.join(others) or 'another order, or other types'}")

@@ -92,7 +92,7 @@ def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{path} cannot be read as ONNX: {reason}") from error
     if not model.graph.node or not model.opset_import:
-        raise ModelError(f"{path} is no ONNX model: it holds no graph")
+        raise ModelError(f"{path} is no ONNX model: it contains no graph")
     return model, Weights(model, path, all_inside=all_inside)
 
 

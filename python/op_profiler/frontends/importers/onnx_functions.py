@@ -77,7 +77,7 @@ def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
     for index, node in enumerate(calls):
         function = _function_of(node, version, types)
         if function is None:
-            raise ModelError(f"{name} does not lower: {node.op_type} has inputs of a type that ONNX does not tell")
+            raise ModelError(f"{name} does not lower: {node.op_type} has inputs whose type ONNX does not specify")
         function.domain, function.name = _DOMAIN, f"{node.op_type}_{index}"
         for one in function.opset_import:
             one.version = version if one.domain in _OWN else one.version

@@ -63,7 +63,9 @@ class RecurrentRepairs(Rewriting):
         if not (unrolled or backwards or batch_first):
             return [trimmed(node)]
         if steps is None:
-            raise self.refused(node, "has sequences of a length that only run time tells; export it with a fixed one")
+            raise self.refused(
+                node, "has sequences whose length is known only at run time; export it with a fixed length"
+            )
         nodes = NodeWriter(graph, node, self.opset, self.kind_of(node.input[1]))
         outputs = list(node.output)
         if batch_first:
@@ -74,7 +76,7 @@ class RecurrentRepairs(Rewriting):
         if unrolled:
             size = attribute(node, "hidden_size", 0) or self.sizes.get(node.input[2], (0,))[-1]
             if not size:
-                raise self.refused(node, "has no hidden_size, and only run time tells the sizes of its weights")
+                raise self.refused(node, "has no hidden_size, and the sizes of its weights are known only at run time")
             _Unrolled(node, nodes, steps, size).write()
         else:
             self._converted(node, nodes, steps, backwards)

@@ -125,7 +125,7 @@ def _load_exported(path: Path) -> Any:
     torch = torch_importer.load_torch()
     with zipfile.ZipFile(path) as archive:
         if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
-            raise ModelError(f"{path} holds pickled objects beside its tensors, which are not read")
+            raise ModelError(f"{path} contains pickled objects next to its tensors, which are not read")
     try:
         with quiet(), _weights_only(), _hints_kept():
             return torch.export.load(str(path))

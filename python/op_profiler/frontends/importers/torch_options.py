@@ -263,7 +263,7 @@ def _chunk(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 def _bincount(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     raise NotImplementedError(
-        "aten::bincount, of whose result only the values tell the size; scatter into a known size"
+        "aten::bincount, whose result has a size that depends on values; scatter into a known size"
     )
 
 

@@ -65,7 +65,7 @@ class UnpaddedPool2d(Point):
     block: int
 
     def expression(self, scope: Scope) -> Node:
-        """Pooling of one image without padding; windows that overlap the end count (``ceil_mode``)."""
+        """Return the call of Relay that pools one image without padding, including partial windows (``ceil_mode``)."""
         nn = scope.relay.nn
         pool = nn.max_pool2d if self.mode == "max" else nn.avg_pool2d
         return pool(

@@ -232,7 +232,7 @@ def shape_of(operator: Operator) -> Shape:
 
 
 def sizes(tensor: TensorSpec, layout: str) -> dict[str, int]:
-    """`axis_sizes` of a tensor.
+    """Return the size of each axis of a tensor by the letter of the axis in the layout.
 
     Raises:
         Unfit: the layout has another number of axes.

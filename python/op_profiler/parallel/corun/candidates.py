@@ -99,7 +99,9 @@ def merged_candidates(request: CorunRequest, models: Models, announce: Announce)
     cannot be built, or if building `models` took minutes, because building these would take as long."""
     seconds = sum(one.build_seconds for one in models.compiled)
     if seconds > _LONG_BUILD_SECONDS:
-        announce(f"without merged operators, since a build takes {seconds:.0f} s: --merge plans for them alone")
+        announce(
+            f"without merged operators, since a build takes {seconds:.0f} s: --merge plans for merged operators only"
+        )
         return []
     requests = request.on(request.targets[0])
     if not mergeable(requests):

@@ -259,8 +259,9 @@ class _Search:
 
 
 def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
-    """Return batches of operators that can be varied in the same run: no two of them run beside each other, and nothing
-    runs beside two of them.
+    """Return batches of operators that can be varied in the same run.
+
+    No two operators of a batch run at the same time, and no operator runs beside two of them.
 
     Args:
         order: the operators, the most important first.

@@ -77,7 +77,7 @@ def _measured(
     notes = [*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]
     timed, run = compare(winner.models, winner.plan, baseline, request.rounds)
     if request.db is not None and winner.profile is None:
-        notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
+        notes.append("co-runs are not stored: the times of operators in isolation were not measured, only predicted")
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")
         requests = request.on(request.targets[0])

@@ -196,7 +196,7 @@ def _compared(
     timed = _timed([[(best, everything)], work], alone, request.rounds)
     notes = [*without_pygambit()]
     notes += [
-        f"this TVM does not know the processor and compiled {one.name} for any of its kind; name it with -mcpu"
+        f"this TVM does not support the processor and compiled {one.name} for any of its kind; name it with -mcpu"
         for one in (worker.loaded for worker in side_by_side)
         if one.target.attrs.get("mcpu") == "generic" and "-mcpu" not in one.name
     ]

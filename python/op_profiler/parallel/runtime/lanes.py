@@ -96,7 +96,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
             MeasureError: a step failed, and those after it were left out; the message names it and has TVM's error.
         """
         if self._library.lanes_run(self._handle):
-            raise MeasureError("; ".join(self._failures()) or "a lane failed")
+            raise MeasureError("; ".join(self._failures()) or "a worker thread failed")
 
     def replace(self, lane: int, step: int, call: BoundKernel, *, same_loops: bool) -> None:
         """Make another call in a step, from the next run on.

@@ -49,10 +49,10 @@ FEWEST = 20
 
 
 def note_calibration(target: str, db: str, device: str) -> Path:
-    """Store that predictions for a target on this machine use a device of a dataset from now on.
+    """Store which device of which dataset predictions for a target on this machine use; return the file.
 
     Args:
-        db: SQLAlchemy URL, absolute if it is of a file.
+        db: SQLAlchemy URL; with an absolute path if it is a file.
         device: key of the device.
 
     Raises:

@@ -99,7 +99,7 @@ class LaunchModel:
         return shares
 
     def told(self, query: Query) -> np.ndarray:
-        """Return the columns of kernels for regressions, float32: those of the launches, and the amounts."""
+        """Return the features of kernels for regressions, float32: those of the launches, and the amounts of work."""
         amounts = np.log2(1e-6 + _amounts(query, int(self.multiprocessors)))
         return np.concatenate([query.loops, amounts], axis=1, dtype=np.float32, casting="same_kind")
 

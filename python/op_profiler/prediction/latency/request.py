@@ -50,7 +50,7 @@ class PredictRequest:
         int | None,
         Option(
             "Tokens of the prompt of a language model: predicts the seconds to the first token. Uses --compiler relax, "
-            "and needs a decoder of transformers (llama, mistral, qwen2) or a folder with a config.json of one.",
+            "and needs a decoder of transformers (llama, mistral, qwen2) or a folder with a config.json.",
             MODEL,
             least=1,
         ),
@@ -163,7 +163,7 @@ class PredictRequest:
             }
             refused = [flag for flag, value in given.items() if value]
             if refused:
-                raise UsageError(f"--kernels vendor has a predictor of its own; leave out {', '.join(refused)}")
+                raise UsageError(f"--kernels vendor uses its own predictor; leave out {', '.join(refused)}")
         if self.prefill is None and self.decode is not None:
             raise UsageError("--decode generates tokens after a prompt; give the tokens of the prompt with --prefill")
         if self.prefill is not None and self.model.sequence_length is not None:

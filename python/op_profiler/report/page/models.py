@@ -145,7 +145,7 @@ def _unknown(model: Model, rooflines: Sequence[RooflinePart], found: _Studies) -
     unknown["explain"] = how_to_explain(model)
     if model.reads is None:
         unknown["graph"] = (
-            "Who reads whose output is not known: the model was collected by an older version, or runs in the vm. The "
+            "The edges of the graph are not known: the model was collected by an older version, or runs in the vm. The "
             "calls are shown in their order."
         )
     return unknown

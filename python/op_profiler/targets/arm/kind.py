@@ -35,7 +35,7 @@ class ArmBoard(TargetKind):
         if not remote and not dry_run:
             raise UsageError(
                 f"target {self.name!r} is measured on a board: give --host and --port of its tracker or RPC server "
-                "(op-profiler devices --host H --port P lists who is there), or --dry-run to compile only"
+                "(op-profiler devices --host H --port P lists the boards), or --dry-run to compile only"
             )
 
     def resolve(self, target: str) -> Target:

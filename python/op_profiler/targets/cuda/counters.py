@@ -94,7 +94,7 @@ def shares_of(kernels: Sequence[Kernel]) -> Counts:
         if len(found) == len(kernels) and sum(weights) > 0:
             values[name] = float(np.average(found, weights=weights))
         else:
-            missing[name] = f"ncu tells no {metric} here"
+            missing[name] = f"ncu reports no {metric} here"
     return Counts(values, missing)
 
 

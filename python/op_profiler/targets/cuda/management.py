@@ -113,5 +113,5 @@ def _bus_id() -> bytes:
     """Return the bus id of the first GPU that this process can use."""
     text = ctypes.create_string_buffer(32)
     if ctypes.CDLL(compiler_in_use().cuda_runtime).cudaDeviceGetPCIBusId(text, 32, 0):
-        raise MeasureError("CUDA does not tell the bus address of the GPU")
+        raise MeasureError("CUDA does not report the bus address of the GPU")
     return text.value

@@ -115,7 +115,7 @@ def device_uuid() -> str:
         raise MeasureError("there is no GPU that NVIDIA's driver lets this process use")
     ask = getattr(library, "cuDeviceGetUuid_v2", None) or library.cuDeviceGetUuid  # before CUDA 11.4 there was no MIG
     if ask(ctypes.byref(raw), handle):
-        raise MeasureError("NVIDIA's driver does not tell the UUID of the GPU, so its times could be another one's")
+        raise MeasureError("NVIDIA's driver does not report the UUID of the GPU, so its times could be another one's")
     return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
 
 

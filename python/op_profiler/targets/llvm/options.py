@@ -79,7 +79,7 @@ def check(target: Target) -> None:
         raise UsageError(f"LLVM does not take the target {str(target)!r}: {reason}") from error
     unknown = [feature for feature in features if feature[1:] not in found]
     if unknown:
-        raise UsageError(f"-mattr={','.join(unknown)}: LLVM knows no such feature of {processor}")
+        raise UsageError(f"-mattr={','.join(unknown)}: LLVM has no such feature of {processor}")
 
 
 def _family(triple: str) -> str:

@@ -193,7 +193,7 @@ def _request(place: Place, wait_seconds: float) -> tuple[str, int, str]:
     except (OSError, ValueError) as error:
         raise BoardLostError(
             f"no machine with key {place.key!r} became free at the tracker {place.host}:{place.port} within "
-            f"{wait_seconds:g} s; op-profiler devices --host {place.host} --port {place.port} lists who is there"
+            f"{wait_seconds:g} s; op-profiler devices --host {place.host} --port {place.port} lists the machines"
         ) from error
     finally:
         tracker.close()

@@ -256,7 +256,7 @@ def _addresses(place: Place) -> list[str]:
             return found
         if time.monotonic() > end:
             raise MeasureError(
-                f"the tracker at {place.host}:{place.port} knows no machine with key {place.key!r}; "
-                f"op-profiler devices --host {place.host} --port {place.port} lists who is there"
+                f"the tracker at {place.host}:{place.port} has no machine with key {place.key!r}; "
+                f"op-profiler devices --host {place.host} --port {place.port} lists the machines"
             )
         time.sleep(1.0)

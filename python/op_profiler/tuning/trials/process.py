@@ -28,7 +28,7 @@ def forkserver() -> ForkServerContext:
 
 
 def new_log() -> Path:
-    """A file for what workers print."""
+    """Create an empty temporary file for the output of workers, and return its path."""
     descriptor, log = tempfile.mkstemp(prefix="op_profiler-trials-", suffix=".log")
     os.close(descriptor)
     return Path(log)

@@ -37,7 +37,7 @@ def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
         ]
     stays = max(evidence.ideal_us / evidence.used_threads, _computing_us(evidence, of_instructions))
     lost = max(lost - stays, 0.0)
-    because = f"{', '.join(sorted(names))} stand alone: they are not fused to what computes their input"
+    because = f"{', '.join(sorted(names))} run as separate kernels, not fused with what computes their input"
     because += f"; {stays:.1f} us of computing stay" if stays >= 0.05 else ""
     return [Loss(cause="fusion", lost_us=lost, low_us=_SURELY * lost, high_us=lost, basis="computed", because=because)]
 

@@ -92,5 +92,5 @@ def load_step(
     timed = [*tensors, make_cache(step, lambda name: library.attention.get_function(attention.symbol(name), True))]
     loaded = kernels_of_run(library.executable, device, STEP, (noted, timed), kept)
     if [call.label for call in kept] != [occurrence.label for occurrence in occurrences]:
-        raise MeasureError("the attention of this TVM calls other kernels than op_profiler knows of")
+        raise MeasureError("the attention of this TVM calls kernels that op_profiler does not support")
     return loaded

@@ -43,6 +43,6 @@ def number(value: Any) -> int | float:
         ModelError: the number is known only at run time.
     """
     if not isinstance(value, load_tvm().ir.GenericConst):
-        raise ModelError("it takes a number that only run time tells")
+        raise ModelError("it needs a number that is known only at run time")
     found: int | float = value.value.numpy().item()
     return found

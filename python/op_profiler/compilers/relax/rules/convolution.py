@@ -152,5 +152,5 @@ def _loops(schedule: Any, block: Any, count: int) -> Sequence[Any]:
 def _size(schedule: Any, loop: Any) -> int:
     size = extent(schedule, loop)
     if size is None:
-        raise RuleMismatch("a size that only run time tells")
+        raise RuleMismatch("a size that is known only at run time")
     return size

@@ -40,7 +40,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
         raise RuleMismatch("a product of other dimensions")
     *batch, rows, columns = (extent(schedule, loop) for loop in loops)
     if columns is None:
-        raise RuleMismatch("columns that only run time tells")
+        raise RuleMismatch("a number of columns that is known only at run time")
     block = _block_of_columns(schedule, anchor) or columns
     lanes = lanes_of(block, vectors) if rows == 1 else divisor(block, vectors.lanes)
     wide = divisor(block // lanes, _VECTORS_OF_A_ROW)

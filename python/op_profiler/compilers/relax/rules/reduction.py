@@ -45,7 +45,7 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
     sizes = [extent(schedule, loop) for loop in schedule.get_loops(last)]
     known = [size for size in sizes if size is not None]
     if len(known) != count or len(sizes) != count:
-        raise RuleMismatch("what follows has other dimensions, or only run time tells them")
+        raise RuleMismatch("the next operator has other dimensions, or dimensions known only at run time")
     lanes = divisor(known[-1], vectors.lanes)
     if lanes < FEWEST_LANES:
         raise RuleMismatch("short vectors")
@@ -59,7 +59,7 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
     over = reduction_of(schedule, anchor)
     longest, size = max(over, key=lambda one: one[1])
     if not all(one[1] for one in over):
-        raise RuleMismatch("a length that only run time tells")
+        raise RuleMismatch("a length that is known only at run time")
     nest = nest_of(
         tuple(axes),
         tuple(names),

@@ -1,4 +1,4 @@
-"""Products with more rows and columns than asked for, so that tiles divide them."""
+"""Products with more rows and columns than requested, so that tiles divide them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ _LARGEST = max(_TILES)
 
 
 def padded_rows(rows: int) -> int:
-    """As few rows more as make a tile of 6 to 10 rows divide them; none where one does already, or where they fit in
-    one tile."""
+    """Return the least padded number of rows that a tile of 6 to 10 rows divides.
+
+    It is `rows` itself if such a tile divides it, or if all rows fit into one tile.
+    """
     if rows <= _LARGEST or largest_divisor(rows, _LARGEST) >= min(_TILES):
         return rows
     return min(-(-rows // tile) * tile for tile in _TILES)
 
 
 def up_to(last: int, padded: int) -> Callable[[Any], Any]:
-    """What becomes of an index up to `padded` that must not be above `last`."""
+    """Return a function that limits an index below `padded` to `last`."""
     tir = load_tvm().tir
     return (lambda index: index) if last == padded else (lambda index: tir.min(index, last))
 
 
 def copied_from(product: Any, wanted: tuple[int, ...], block: int, tag: str) -> Any:
-    """The part of a padded product that was asked for.
+    """Return the requested part of a padded product.
 
     Args:
-        block: columns of each block of the product, the last of which ends with the last column that is wanted.
+        block: columns of each block of the product, the last of which ends with the last requested column.
     """
     tvm = load_tvm()
     more = int(product.shape[-1]) - wanted[-1]
@@ -48,16 +50,16 @@ def copied_from(product: Any, wanted: tuple[int, ...], block: int, tag: str) -> 
 
 
 def apply_padded(loops: Nest, s: Any, cfg: Any, op: Any, output: Any, producers: Sequence[Any] = ()) -> None:
-    """Schedule a product and what is copied from it (`copied_from`) by the knobs of a nest.
+    """Schedule a product, and the copy of its requested part (`copied_from`), by the knobs of a nest.
 
-    Where only rows were added, the product is computed in the tiles of what is written, of which the last one is
-    shorter. Where columns were added, it is computed for all columns of a row of tiles, and copied from there: vectors
-    that end before the last column could be written one value at a time only.
+    If only rows were added, the product is computed in the tiles of the output, the last of which is shorter. If
+    columns were added, it is computed for all columns of a row of tiles and copied from there, because vectors that end
+    before the last column could only be written one value at a time.
 
     Args:
-        s, cfg, producers: as of `nest.apply`.
-        op: the operation that copies.
-        output: what is fused behind it, or its own tensor.
+        s, cfg, producers: as in `nest.apply`.
+        op: the copying operation.
+        output: the fused successor, or the operation's own tensor.
     """
     (product,), copy = op.input_tensors, op.output(0)
     if output.op != op:
