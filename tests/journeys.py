@@ -157,7 +157,7 @@ def faults(text: str) -> list[str]:
     *_, last = text.splitlines()
     found = [] if last == "exit code 0" else [f"it ended in: {last}"]
     found += [f"cut number: {line.strip()}" for line in text.splitlines() if CUT_NUMBER.search(line)]
-    rows = collections.Counter(line for line in text.splitlines() if re.match(r"│.*\d.*│$", line))
+    rows = collections.Counter(line for line in text.splitlines() if re.match(r"│ *\S[^│]*│.*\d.*│$", line))
     return found + [f"{count} rows are alike: {row}" for row, count in rows.items() if count > 1]
 
 

@@ -231,9 +231,11 @@ def become(order: dict[str, Any], received: Sequence[int]) -> NoReturn:
             load_tvm.cache_clear()
     if order["forks_workers"]:
         from op_profiler.collection import worker_process
+        from op_profiler.comparison.peers import explain_child
         from op_profiler.compilers.compiler import compiler_in_use
 
-        vars(worker_process)["Child"] = forked_child(compiler_in_use().name)
+        for starter in (worker_process, explain_child):
+            vars(starter)["Child"] = forked_child(compiler_in_use().name)
 
     def run() -> None:
         exec(order["before"], {})

@@ -106,6 +106,11 @@ class Child:
             if line.endswith(b"\n"):
                 yield json.loads(line)
 
+    def end(self) -> str:
+        """Wait for the end of the process; return the signal or the exit code that it ended with."""
+        code = self.process.wait()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
     def __enter__(self) -> Child:
         return self
 

@@ -82,6 +82,11 @@ def parse_input_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...] | 
     return dict(zip(names, sizes, strict=True)) if names else sizes
 
 
+def threads_text(*counts: int) -> str:
+    """Return thread counts with their noun: ``1 thread``, ``1 and 2 threads``."""
+    return f"{' and '.join(map(str, counts))} thread{'s' if counts != (1,) else ''}"
+
+
 def parse_duration(option: str, text: str) -> float:
     """Parse 90s, 10m or 2h into seconds; a number without a unit is in seconds.
 

@@ -193,7 +193,7 @@ def test_other_differences_are_told(folder: Path, told: sqlite3.Connection) -> N
     text = "\n".join(run.warnings)
     for words in ("TVM differs: 0.19.0 before, 0.18 after", "the target differs", "the precision differs: float32"):
         assert words in text
-    assert "after was measured under background load (1 threads)" in text
+    assert "after was measured under background load (1 thread)" in text
 
 
 def test_unsteady_times_are_not_compared(folder: Path, told: sqlite3.Connection) -> None:
@@ -201,7 +201,7 @@ def test_unsteady_times_are_not_compared(folder: Path, told: sqlite3.Connection)
         told.execute("UPDATE model_timings SET disturbed_by = 'unsteady' WHERE model_key = ?", (key_of(told, "same"),))
     (run,) = compare(folder, "before", "same").runs
     assert run.rows and all(row.problem == "disturbed after: unsteady" and row.estimate is None for row in run.rows)
-    assert "after was disturbed at 1 threads (unsteady)" in "\n".join(run.warnings)
+    assert "after was disturbed at 1 thread (unsteady)" in "\n".join(run.warnings)
 
 
 def test_runs_of_two_compilers_stand_beside_each_other(folder: Path, told: sqlite3.Connection) -> None:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from op_profiler.operators.titles import title_of
-from op_profiler.report.tables import Heading, numbers, show_table, texts
+from op_profiler.report.tables import Heading, numbers, print_line, show_table, texts
 
 HEADINGS: list[Heading] = [
     *numbers("share"),
@@ -80,3 +80,15 @@ def test_brackets_in_names_are_no_markup() -> None:
 )
 def test_operators_have_the_names_that_people_use(ops: str, title: str) -> None:
     assert title_of(ops.split()) == title
+
+
+def test_lines_are_wrapped_between_words_on_a_terminal_only_and_commands_stay_whole() -> None:
+    text = "- tuning 3 operators: conv2d + add\n    op-profiler collect net:net --iftune true"
+
+    def printed(*, terminal: bool) -> str:
+        file = io.StringIO()
+        print_line(Console(file=file, width=24, force_terminal=terminal, color_system=None), text)
+        return file.getvalue()
+
+    wrapped = "- tuning 3 operators:\n  conv2d + add\n    op-profiler collect net:net --iftune true\n"
+    assert (printed(terminal=True), printed(terminal=False)) == (wrapped, f"{text}\n")

@@ -217,7 +217,7 @@ def explain(
     Raises:
         OpProfilerError: the model cannot be explained, or not on this machine.
     """
-    from op_profiler.comparison.peers.baselines import explain_against
+    from op_profiler.comparison.peers.explain_child import explain_in_child
 
     if isinstance(model, Run):
         build = dataclasses.replace(request.build, model=model.request.build.model)
@@ -228,7 +228,7 @@ def explain(
         asked = model_request(request.build.model, model, inputs)
         request = dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked))
     request.check()
-    return explain_against(request, silent)
+    return explain_in_child(request, silent)
 
 
 @from_python

@@ -40,8 +40,8 @@ SchedulesOption = Annotated[
     str,
     Option(
         "Schedules to compile with: auto (the records stored for the device, else the compiler's own), rule (auto, "
-        "but with this project's rules for exp, erf and matrix products without a record), none (the compiler's own), "
-        "or a folder with records.",
+        "but with this project's rules for exp, erf, and convolutions and matrix products without a record), none (the "
+        "compiler's own), or a folder with records.",
         MEASURING,
     ),
 ]

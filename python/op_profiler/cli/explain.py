@@ -55,7 +55,7 @@ def explain(
     installed. If the dataset contains the model, the explanation is stored there, and op-profiler report shows it.
     """
     from op_profiler import json_text
-    from op_profiler.comparison.peers.baselines import explain_against
+    from op_profiler.comparison.peers.explain_child import explain_in_child
     from op_profiler.cores import binding_order
     from op_profiler.measure.background import tell_background
     from op_profiler.report.explanation import show
@@ -69,7 +69,7 @@ def explain(
     with Status(quiet=quiet) as status:
         if request.build.on_host:
             tell_background(binding_order()[: max(request.build.threads)], status.note)
-        found = explain_against(request, status.step)
+        found = explain_in_child(request, status.step)
     if as_json:
         print(json_text.dumps(found))
         return

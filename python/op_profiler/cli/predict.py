@@ -104,7 +104,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.prediction.latency import answer, predictor_files
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
-    from op_profiler.report.tables import screen
+    from op_profiler.report.tables import print_line, screen
 
     if request.kernels == "vendor" and (save is not None or report is not None):
         raise UsageError("--save and --report are for kernels of TVM; leave out --kernels vendor")
@@ -138,10 +138,11 @@ def predict(  # noqa: PLR0913 - the options are the interface
         network, agreement = answer.network_of(chosen, request, status.step)
         each_regressor = format == "csv" and request.model.name.endswith(".tflite") and request.kernels == "tvm"
         parts = answer.of_each_regressor(chosen, network, status.step) if each_regressor else {}
+    aside = screen(stderr=format != "table" or quiet)
     if chosen.of_another or not quiet:  # whoever reads the times has to know that they are another machine's
-        print(chosen.origin, file=sys.stdout if format == "table" and not quiet else sys.stderr)
+        print_line(aside, chosen.origin)
     if not quiet or agreement.outputs_agree is False:
-        print(agreement, file=sys.stdout if format == "table" and not quiet else sys.stderr)
+        print_line(aside, str(agreement))
     if each_regressor:
         print(texts.regressor_csv(parts))
         return
@@ -157,7 +158,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         print(texts.render(predictions, format, found.device))
     if not quiet:
         for one in predictions:
-            print(texts.origin(one, chosen), file=sys.stdout if format == "table" else sys.stderr)
+            print_line(aside, texts.origin(one, chosen))
     if report is not None:
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report
@@ -173,16 +174,16 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
     from op_profiler.prediction.latency.generation import generation_of, predict_generation
     from op_profiler.report import generation as texts
     from op_profiler.report.status import Status
-    from op_profiler.report.tables import screen
+    from op_profiler.report.tables import print_line, screen
 
     with Status(quiet=quiet) as status:
         chosen = answer.choose(request, status.step)
         if save is not None:
             predictor_files.save(chosen.of_tvm, save)
         generation = generation_of(chosen, request, status.step)
-    aside = sys.stdout if format == "table" and not quiet else sys.stderr
+    aside = screen(stderr=format != "table" or quiet)
     if chosen.of_another or not quiet:
-        print(chosen.origin, file=aside)
+        print_line(aside, chosen.origin)
     found = [predict_generation(chosen, generation, count) for count in chosen.threads]
     if format != "table":
         print(texts.render(found, format, chosen.predictor.device))
@@ -193,7 +194,7 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
             texts.show_generation(screen(), one)
     if not quiet:
         for one in found:
-            print(texts.origin(one, chosen), file=aside)
+            print_line(aside, texts.origin(one, chosen))
     if any(one.without_estimate for one in found):
         raise typer.Exit(1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import tempfile
 import time
 from pathlib import Path
@@ -86,13 +85,13 @@ def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[flo
             with Child(_WORKER, task, log) as child:
                 for event in child.events():
                     _take(event, outcome, task, progress, index, span)
-                code = child.process.wait()
+                end = child.end()
         except BaseException:
             Path(log.name).unlink(missing_ok=True)
             raise
     outcome.begin(outcome.stage)
     if not outcome.done and outcome.error is None and outcome.one_by_one is None:
-        outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        outcome.crash = end
     if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
         progress.problem(f"the worker's log: {log.name}")
     else:

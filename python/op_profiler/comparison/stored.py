@@ -21,6 +21,7 @@ from op_profiler.comparison.result import Compared, OnlyOne, RunComparison
 from op_profiler.errors import UsageError
 from op_profiler.measure.disturbance import spoils
 from op_profiler.operators.titles import title_of
+from op_profiler.option_values import threads_text
 
 if TYPE_CHECKING:
     from op_profiler.comparison.runs import TimedRun
@@ -73,7 +74,7 @@ def differences(before: TimedRun, after: TimedRun) -> tuple[str, ...]:
     for side, run, other in (("before", before, after), ("after", after, before)):
         missing = sorted(run.timings.keys() - other.timings.keys())
         if missing:
-            found.append(f"only {side} has times at {', '.join(map(str, missing))} threads")
+            found.append(f"only {side} has times at {threads_text(*missing)}")
     return tuple(found)
 
 
@@ -268,15 +269,18 @@ def _different(before: TimedRun, after: TimedRun) -> Iterator[tuple[str, object,
 def _disturbed(before: TimedRun, after: TimedRun) -> Iterator[str]:
     """Yield disturbances of either run that may have changed the times."""
     for side, run in (("before", before), ("after", after)):
-        foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
+        foreign = [n for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
         if foreign:
-            yield f"{side} was measured under background load ({', '.join(foreign)} threads)"
+            yield f"{side} was measured under background load ({threads_text(*foreign)})"
+        spoilt: dict[str | None, list[int]] = {}
         for threads, timing in sorted(run.timings.items()):
             if spoils(timing.timing.disturbed_by):
-                yield (
-                    f"{side} was disturbed at {threads} threads ({timing.timing.disturbed_by}), so nothing is compared "
-                    "there: collect it again with --remeasure noisy, or compare with --rerun"
-                )
+                spoilt.setdefault(timing.timing.disturbed_by, []).append(threads)
+        for reason, counts in spoilt.items():
+            yield (
+                f"{side} was disturbed at {threads_text(*counts)} ({reason}), so nothing is compared there: collect it "
+                "again with --remeasure noisy, or compare with --rerun"
+            )
     if _builder(before) != _builder(after):
         yield "how far the state of the machine changed between the runs is unknown: another version read it"
     for threads in sorted(before.timings.keys() & after.timings.keys()):
@@ -284,5 +288,5 @@ def _disturbed(before: TimedRun, after: TimedRun) -> Iterator[str]:
         if shift is not None and abs(shift) > _TOLD_SHIFT:
             yield (
                 f"the machine itself moved between the runs: kernels that never change took {math.expm1(shift):+.0%} "
-                f"after ({threads} threads); --rerun measures both in turns"
+                f"after ({threads_text(threads)}); --rerun measures both in turns"
             )

@@ -11,11 +11,12 @@ from op_profiler.dataset import hardware_table, operator_table
 from op_profiler.measure.disturbance import disturbed_text, spoils
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
+from op_profiler.option_values import threads_text
 from op_profiler.report.layers import show_layers
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
-from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts, threads_text
+from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -241,13 +242,12 @@ _OF_MODEL = [
 def _show_whole_model(console: Console, report: ModelReport) -> None:
     rows = [_of_model(thread, count) for count, thread in sorted(report.threads.items())]
     show_table(console, "whole model beside its operators", _OF_MODEL, rows)
-    remarks: dict[str, list[str]] = {}
+    remarks: dict[str, list[int]] = {}
     for count in sorted(report.threads):
         for remark in _remarks(report, count):
-            remarks.setdefault(remark, []).append(str(count))
+            remarks.setdefault(remark, []).append(count)
     for remark, counts in remarks.items():
-        at = f"{' and '.join(counts)} thread{'s' if counts != ['1'] else ''}: " if counts != ["0"] else ""
-        print_line(console, f"{at}{remark}")
+        print_line(console, remark if counts == [0] else f"{threads_text(*counts)}: {remark}")
     threads = report.threads.values()
     disturbed = disturbed_text(sum(one.timings for one in threads), sum((one.disturbed for one in threads), Counter()))
     if disturbed is not None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.comparison.changes import FALSE_SHARE
+from op_profiler.option_values import threads_text
 from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
@@ -19,7 +20,6 @@ HEADS = ("operator", "layer", "output", "threads", "share", "before us", "after 
 _HEADINGS = [
     *texts(*HEADS[:2]),
     *numbers(HEADS[2], rank=4),
-    *numbers(HEADS[3], rank=1),
     *numbers(HEADS[4], rank=3),
     *numbers(*HEADS[5:8]),
     *numbers(HEADS[8], rank=2),
@@ -30,13 +30,17 @@ _MOST_MODELS = 3
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Print tables of changed operators and of those that take longest, with a line about the others."""
+    """Print tables of changed operators and of those that take longest, one per thread count, with a line about the
+    others."""
     console = screen()
     for run in comparison.runs:
         shown, rest = _told_rows(run)
-        styles = [{"slower": "red", "faster": "green"}.get(judgement(row)) for row in shown]
-        rows = [[*cells(row)[:-1], judgement(row)] for row in shown]
-        show_table(console, f"{run.title}\n{between(run)}", _HEADINGS, rows, styles)
+        print_line(console, between(run))
+        for threads in dict.fromkeys(row.threads for row in shown):
+            ones = [row for row in shown if row.threads == threads]
+            styles = [{"slower": "red", "faster": "green"}.get(judgement(row)) for row in ones]
+            rows = [[*cells(row)[:3], *cells(row)[4:-1], judgement(row)] for row in ones]
+            show_table(console, f"{run.title}, {threads_text(threads)}", _HEADINGS, rows, styles)
         rest += [
             f"{' | '.join(filter(None, cells(row)[:2]))}: {'; '.join(found)}"
             for row in shown
@@ -54,12 +58,21 @@ def between(run: RunComparison) -> str:
 
 
 def _told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
-    """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and a line
+    """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and lines
     about the others."""
-    worth = [row for row in run.rows if _is_worth_a_line(row)]
-    worth.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
-    left = len(run.rows) - len(worth)
-    return worth, [f"{left} further rows under 1 % of the time: no change that is real"] if left else []
+    told = [row for row in run.rows if _is_worth_a_line(row)]
+    of_models = {(row.threads, row.problem) for row in told if row.name is None}
+    not_compared = [row for row in told if row.change is None and (row.threads, row.problem) in of_models]
+    shown = [row for row in told if row not in not_compared]
+    shown.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
+    lines = [f"not compared at {threads_text(threads)}: {why}" for threads, why in _in_order(not_compared)]
+    left = len(run.rows) - len(told)
+    return shown, lines + ([f"{left} further rows under 1 % of the time: no change that is real"] if left else [])
+
+
+def _in_order(rows: Sequence[Compared]) -> list[tuple[int, str]]:
+    """Return the distinct thread counts and problems."""
+    return sorted({(row.threads, row.problem) for row in rows})
 
 
 def cells(row: Compared) -> tuple[str, ...]:
@@ -113,7 +126,7 @@ def only_one_side(run: RunComparison) -> list[str]:
     lines = []
     for side, ones in (("before", run.only_before), ("after", run.only_after)):
         for one in ones:
-            times = ", ".join(f"{us:.2f} us at {threads} threads" for threads, us in sorted(one.times_us.items()))
+            times = ", ".join(f"{us:.2f} us at {threads_text(threads)}" for threads, us in sorted(one.times_us.items()))
             lines.append(f"only {side}: {one.title}, {one.calls} calls, {times or 'no time'}")
     return lines
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
+from op_profiler.option_values import threads_text
+from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.analysis.explain.explanation import Baseline, ModelExplanation, OperatorExplanation
 
-_SHOWN_LOSSES = 3
+_SHOWN_LOSSES, _LEAST_SHOWN_US = 3, 0.05
 _NO_LOSS = "none detectable"
 
 
@@ -33,17 +35,17 @@ def show(found: ModelExplanation, *, tables: bool) -> None:
 
 
 def _verdict(console: Console, found: ModelExplanation) -> None:
-    took = f"{found.model} on {found.processor}, {threads_text(found.threads)}: {found.whole_model_us / 1e3:.1f} ms"
+    took = f"{found.model} on {found.processor}, {threads_text(found.threads)}: {time_text(found.whole_model_us)}"
     print_line(console, took)
     print_line(console, found.verdict)
     for baseline in found.baselines:
         print_line(console, f"- {_beside(baseline)}")
+    titles = {one.key: one.title or one.name.removeprefix("fused_") for one in found.operators}
     for one in found.advice:
-        count = len(one.operators)
-        said = f"{one.action} {count} {'operator' if count == 1 else 'operators'}"
+        said = f"{one.action} {several(len(one.operators), 'operator')}"
         if one.gain_us is not None and one.gain_low_us is not None and one.gain_high_us is not None:
             said += f", predicted to save {one.gain_us:.1f} us a run ({one.gain_low_us:.1f} to {one.gain_high_us:.1f})"
-        said += f": {', '.join(one.operators)}"
+        said += f": {', '.join(f'{titles[key]} ({key})' for key in one.operators)}"
         print_line(console, f"- {said}" + (f"; {one.text}" if one.text else ""))
         if one.command:
             print_line(console, f"    {one.command}")
@@ -53,7 +55,7 @@ def _beside(one: Baseline) -> str:
     name = f"{one.name} build ({one.version})" if one.agree is None else f"{one.name} {one.version}".strip()
     if one.median_us is None or one.ratio is None:
         return f"{one.name} was not measured: {one.problem}"
-    text = f"{name}: {one.median_us / 1e3:.1f} ms in turns"
+    text = f"{name}: {time_text(one.median_us)} in turns"
     if one.agree is None:
         return text
     text += f", {one.ratio:.2f} times as fast as the default build"
@@ -70,7 +72,7 @@ def _table(console: Console, found: ModelExplanation) -> None:
             one.title or one.name.removeprefix("fused_"),
             one.key,
             f"{one.time_us:.1f}",
-            ", ".join(f"{loss.cause} {loss.lost_us:.1f}" for loss in one.losses[:_SHOWN_LOSSES]) or _NO_LOSS,
+            "\n".join(_shown_losses(one)) or _NO_LOSS,
             str(one.calls),
             f"{one.compute_share:.0%}" if one.compute_share is not None else "-",
             _traffic(one),
@@ -92,6 +94,13 @@ def _table(console: Console, found: ModelExplanation) -> None:
     show_table(console, title, headings, rows)
     if any(share > 1 for one in found.operators for share in one.traffic_shares.values()):
         print_line(console, "note: >100% of a traffic peak: a cache nearer to the core kept some of its tensors")
+
+
+def _shown_losses(one: OperatorExplanation) -> list[str]:
+    """Return the largest losses, without those that would be shown as 0.0."""
+    return [
+        f"{loss.cause} {loss.lost_us:.1f}" for loss in one.losses[:_SHOWN_LOSSES] if loss.lost_us >= _LEAST_SHOWN_US
+    ]
 
 
 def _traffic(one: OperatorExplanation) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import UnknownNameError
 from op_profiler.frontends.transformers import has_small_sizes
+from op_profiler.option_values import threads_text
 from op_profiler.report.page.amounts import several
 from op_profiler.report.prediction import caveats, operators_csv, predictions_json, source_of
-from op_profiler.report.tables import numbers, show_table, texts, threads_text
+from op_profiler.report.tables import numbers, print_line, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +51,7 @@ def show_generation(console: Console, prediction: GenerationPrediction) -> None:
     answer = f", answer of {one.decode:,}" if one.decode else ""
     title = f"{one.name}, prompt of {several(one.prefill, 'token')}{answer}, {threads_text(prediction.threads)}"
     show_table(console, title, headings, rows)
-    print(summary(prediction))
+    print_line(console, summary(prediction))
 
 
 def summary(prediction: GenerationPrediction) -> str:

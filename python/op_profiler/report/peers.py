@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from op_profiler.comparison.peers.result import OURS
-from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
+from op_profiler.option_values import threads_text
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console

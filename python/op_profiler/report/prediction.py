@@ -20,11 +20,12 @@ from op_profiler.errors import UnknownNameError
 from op_profiler.frontends.frontend import AUTO
 from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
+from op_profiler.option_values import threads_text
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
-from op_profiler.prediction.latency.operator_predictor import OperatorPredictor
+from op_profiler.prediction.latency.operator_predictor import BOUND, UNSUPPORTED, OperatorPredictor
 from op_profiler.report.page.amounts import several
-from op_profiler.report.tables import numbers, print_line, screen, show_table, texts, threads_text
+from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,7 +99,7 @@ def show_prediction(
             [
                 f"{times[at] / prediction.partial_us:.1%}" if known else "-",
                 title_of(operator.op_names),
-                "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
+                _output(operator),
                 _digits(found.latency_us[at]) if known else "-",
                 _interval(found.low_us[at], found.high_us[at]),
                 found.tiers()[at] + (" *" if found.outside[at] else ""),
@@ -116,7 +117,7 @@ def show_prediction(
     ]
     show_table(console, f"{network.name}{_at(', ', prediction.threads)}, predicted for {device}", headings, rows)
     if prediction.bounded and isinstance(predictor, OperatorPredictor):
-        print(_peaks(predictor.roofline, prediction.threads))
+        print_line(console, _peaks(predictor.roofline, prediction.threads))
     print_line(console, summary(prediction))
 
 
@@ -154,17 +155,28 @@ def summary(prediction: NetworkPrediction) -> str:
 
 def caveats(predictions: Sequence[NetworkPrediction]) -> list[str]:
     """Return a line for each reason why operators of some networks have no estimate, or a less certain one."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for one in predictions:
+        of_each, unsupported = one.operators, one.operators.tier == UNSUPPORTED
         reasons = {
-            "no estimate but a least time, since too little like it was measured": one.bounded,
-            "no estimate, since nothing like it was measured": [n for n in one.unsupported if n not in one.too_large],
-            "no estimate, because it does not fit into the device's memory": one.too_large,
-            "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": one.outside,
+            "no estimate but a least time, since too little like it was measured": of_each.tier == BOUND,
+            "no estimate, since nothing like it was measured": unsupported & ~of_each.too_large,
+            "no estimate, because it does not fit into the device's memory": of_each.too_large,
+            "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": of_each.outside,
         }
-        for why, names in reasons.items():
-            found.setdefault(why, []).extend(names)
-    return [f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in found.items() if names]
+        for why, mask in reasons.items():
+            names = (_named(operator) for operator in itertools.compress(one.network.operators, mask))
+            found.setdefault(why, {}).update(dict.fromkeys(names))
+    return [f"{why}: {', '.join(names)}" for why, names in found.items() if names]
+
+
+def _named(operator: Operator) -> str:
+    """Return the title and the shape of the first output, by which a row of the table can be found."""
+    return " ".join(filter(None, (title_of(operator.op_names), _output(operator))))
+
+
+def _output(operator: Operator) -> str:
+    return "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else ""
 
 
 def _total(prediction: NetworkPrediction) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from op_profiler.option_values import threads_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +38,7 @@ class Heading:
 
     def width(self, cells: Sequence[str]) -> int:
         """Return the least number of characters that the column needs."""
-        widest = max(map(len, cells), default=0)
+        widest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
         return max(*map(len, self.name.split() or [""]), 0, widest if self.number else min(widest, _LEAST_TEXT))
 
 
@@ -54,21 +57,25 @@ def at_counts(counts: list[int]) -> list[Heading]:
     return numbers(*("us" if not count else f"us, {threads_text(count)}" for count in counts))
 
 
-def threads_text(count: int) -> str:
-    """Return a count with its noun: ``1 thread``, ``2 threads``."""
-    return f"{count} thread" if count == 1 else f"{count} threads"
-
-
-def screen() -> Console:
-    """Return the console for standard output; if that is not a terminal, lines have 120 characters."""
+def screen(*, stderr: bool = False) -> Console:
+    """Return the console for standard output or error; if that is not a terminal, lines have 120 characters."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _WITHOUT_TERMINAL, highlight=False)
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(width=None if terminal else _WITHOUT_TERMINAL, highlight=False, stderr=stderr)
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a line unchanged; on a terminal it is wrapped between words."""
-    console.print(text, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+    """Print lines unchanged. On a terminal they are wrapped between words, items of a list with an indent; indented
+    lines are commands, and stay whole, so that they can be copied."""
+    if console.is_terminal:
+        text = "\n".join(line if line.startswith(" ") else _wrapped(line, console.width) for line in text.split("\n"))
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> str:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def show_table(

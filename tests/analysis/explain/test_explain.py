@@ -16,6 +16,7 @@ from op_profiler.analysis.explain import reading as mca
 from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, ModelExplanation
 from op_profiler.cli import application
 from op_profiler.dataset import Dataset
+from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.targets.open_machine import open_machine
 
 from ...command_line import op_profiler
@@ -103,6 +104,16 @@ def test_operators_of_torch_name_the_lines_that_call_them(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     (model,) = json.loads(done.stdout)["models"]
     assert [one["source_lines"] for one in model["operators"]] == [["net.py:10"]]
+
+
+def test_a_model_that_takes_the_compiler_down_ends_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(
+        "import os, signal, torch\n\n\nclass Deadly(torch.nn.Module):\n    def forward(self, x):\n"
+        "        os.kill(os.getpid(), signal.SIGSEGV)\n\n\ndef deadly():\n    return Deadly(), torch.ones(1, 8)\n"
+    )
+    done = op_profiler("explain", "deadly:deadly", "--threads", "1", "--trials-from", "none", folder=tmp_path)
+    assert done.returncode == EXIT_ENVIRONMENT and "Traceback" not in done.stderr
+    assert "deadly:deadly: the process that explains it died (SIGSEGV): lowering" in done.stderr
 
 
 def test_the_model_of_an_operator_is_built_as_it_was_collected(tmp_path: Path) -> None:

@@ -132,6 +132,10 @@ def test_the_request_chooses_the_compiler_and_the_source() -> None:
     [
         (["llama", "--prefill", "0"], ["--prefill"]),
         (["llama", "--decode", "8"], ["--decode", "--prefill"]),
+        (
+            ["llama", "--prefill", "8", "--compiler", "relay"],
+            ["--prefill", "give --compiler relax"],
+        ),
         (["gpt2", "--prefill", "8"], ["gpt2 has no steps", "llama, mistral, qwen2"]),
         (["llama", "--prefill", "8", "--sequence-length", "8"], ["--sequence-length"]),
         (["llama", "mistral", "--prefill", "8"], ["--prefill", "one model"]),

@@ -77,11 +77,11 @@ class ExplainRequest:
             UsageError: no model in the dataset calls the operator, or none that can be explained.
             OpProfilerError: there is no such model, or no such dataset.
         """
-        from op_profiler.analysis.explain.keeping import build_of
-
         db, operator = usual_dataset(self.db), subject if re.fullmatch(r"[0-9a-f]{16}", subject) else None
         build = self.build
         if operator is not None:
+            from op_profiler.analysis.explain.keeping import build_of
+
             asked = build_of(operator, db or DEFAULT_DB)
             same = ("target", "schedules", "threads", "check_outputs")
             build = dataclasses.replace(asked, place=None, **{name: getattr(build, name) for name in same})

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import signal
 import tempfile
 import threading
 from collections.abc import Callable
@@ -137,11 +136,9 @@ class LoweringProcess:
         answer = self._child.ask(_LoweringTask(request, str(path), self._of_many))
         if answer is None:
             self.has_died = True
-            code = self._child.process.wait()
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             raise ModelError(
-                f"{request.model.name} does not lower: the process that lowers it died ({how}); export the model in "
-                "another form, or leave out the part of it that the compiler cannot take"
+                f"{request.model.name} does not lower: the process that lowers it died ({self._child.end()}); export "
+                "the model in another form, or leave out the part of it that the compiler cannot take"
             )
         if "error" in answer:
             raise failure_of(answer)

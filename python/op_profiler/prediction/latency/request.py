@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from typing import Annotated, Any, Literal
 
-from op_profiler.building.request import CheckOutputsOption, CompilerOption
+from op_profiler.building.request import CheckOutputsOption
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.compiler import use_compiler
 from op_profiler.errors import UsageError
@@ -45,7 +45,14 @@ class PredictRequest:
     target: Annotated[
         str | None, Option("Target to lower the model for. Default: that of the predictor's device.", DEVICE)
     ] = None
-    compiler: CompilerOption = DEFAULT_COMPILER
+    compiler: Annotated[
+        str,
+        Option(
+            "Compiler that generates the kernels: {compilers}. Default: relay, or relax with --prefill.",
+            MODEL,
+            parse=lambda _, name: name,
+        ),
+    ] = DEFAULT_COMPILER
     prefill: Annotated[
         int | None,
         Option(
@@ -101,15 +108,15 @@ class PredictRequest:
     def of_options(
         cls,
         *,
-        compiler: str = DEFAULT_COMPILER,
+        compiler: str | None = None,
         prefill: int | None = None,
         **fields: Any,
     ) -> PredictRequest:
         """With ``--prefill``, the compiler that has steps of decoders, and the source of such models, by default."""
-        made = cls(compiler=compiler, prefill=prefill, **fields)
+        made = cls(compiler=compiler or DEFAULT_COMPILER, prefill=prefill, **fields)
         if prefill is None:
             return made
-        compiler = _COMPILER_OF_STEPS if compiler == DEFAULT_COMPILER else compiler
+        compiler = compiler or _COMPILER_OF_STEPS
         source = _SOURCE_OF_STEPS if made.model.source == ModelRequest.source else made.model.source
         return dataclasses.replace(made, compiler=compiler, model=dataclasses.replace(made.model, source=source))
 
