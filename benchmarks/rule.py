@@ -132,8 +132,8 @@ def main() -> None:
         print(rows[-1], flush=True)
     ratios = [row["own_over_rule"] for row in rows]
     headline = (
-        f"with TVM's own schedules, {len(rows)} operators take {geometric_mean(ratios):.1f} times as long as by the rule "
-        f"in the geometric mean, from {min(ratios):.2f} to {max(ratios):.1f}"
+        f"with TVM's own schedules, {len(rows)} operators take {geometric_mean(ratios):.1f} times as long as by the "
+        f"rule in the geometric mean, from {min(ratios):.2f} to {max(ratios):.1f}"
     )
     store("rule", headline, {"operators": rows}, whole=True)
 
