@@ -130,11 +130,10 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     config = _config() | {"tir.add_lower_pass": [(0, noting(code, _script)), (3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
-    module = decided(model.mod)
+    layers = Layers()
+    module = layers.marked(decided(model.mod))
     names = _names_of_ops(module)
     left_out, idle = _left_out(names), _without_work(names)
-    layers = Layers()
-    module = layers.marked(module)
     instruments = [_shortcuts(), layers.carrier(), capture]
 
     def built(module: IRModule, **more: Any) -> Any:
