@@ -141,11 +141,12 @@ def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
     for (anchor, _), under in places.items():
         told = ", ".join(f"{name} {'not set' if value is None else value}" for name, value in under.items())
         print_line(console, f"between operators: {anchor}: under {told}")
-    reasons: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
     for c in (c for c in found if c.not_enough is not None):
-        reasons.setdefault((c.anchor, str(c.not_enough)), []).append(c.factor)
-    for (anchor, reason), names in reasons.items():
-        print_line(console, f"not enough: {anchor}: {', '.join(names)}: {reason}")
+        reasons.setdefault(str(c.not_enough), {}).setdefault(c.anchor, []).append(c.factor)
+    for reason, anchors in reasons.items():
+        where = "; ".join(f"{anchor} ({', '.join(names)})" for anchor, names in anchors.items())
+        print_line(console, f"not enough: {reason}: {where}")
 
 
 def _pair(value: float | None, p: float | None) -> str:
