@@ -225,7 +225,7 @@ def _badness(one: Difference) -> tuple[bool, bool, float]:
 
 
 def _first_node(reference: FrameworkReference, ours: _Ours, batches: Sequence[Mapping[str, np.ndarray]]) -> str:
-    """The first node whose value differs; empty where that cannot be told."""
+    """Return the first node whose value differs; empty if that is unknown."""
     with contextlib.suppress(OpProfilerError, NoReference):
         opened = reference.opened(batches)
         if opened is not None:

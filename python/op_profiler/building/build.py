@@ -56,7 +56,7 @@ def outputs_of(compiled: CompiledModel, target: Target, inputs: dict[str, np.nda
 
 
 def build_operator(occurrence: Occurrence, target: Target, records: UsableRecords) -> tuple[ImportedModel, BuiltModel]:
-    """Build an operator as a model of its own, whose inputs its weights are among.
+    """Build an operator as a separate model, whose inputs include its weights.
 
     Raises:
         ModelError: the compiler refuses it.

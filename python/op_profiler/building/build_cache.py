@@ -78,7 +78,7 @@ class BuildCache:
         return f"{self._folder.name}/{name}" if (self._folder / name).is_dir() else ""
 
     def keep(self, built: BuiltModel) -> None:
-        """Write it, where the model can be told again and there is room."""
+        """Write the build if the model can be identified again and there is enough space."""
         if not self._content or cache.limit_bytes() == 0:
             return
         request = self._request

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAMED = 3
 _SMALLEST_ITEM_BYTES = 4
-"""Halves are converted by an instruction that knows no such case."""
+"""float16 values are converted by an instruction without a slow path for denormals."""
 
 
 def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]) -> dict[str, float]:

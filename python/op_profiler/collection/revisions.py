@@ -27,7 +27,7 @@ def user_revision() -> str | None:
 
 
 def _revision(folder: Path) -> str | None:
-    """Commit of a checkout, with ``-dirty`` behind it where a file that git knows was changed."""
+    """Return the commit of a checkout, with the suffix ``-dirty`` if a tracked file was changed."""
     command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"]
     try:
         done = subprocess.run(

@@ -63,7 +63,7 @@ class ThreadResult:
 
 
 Checkpoint = Callable[[float, Callable[[], list[ThreadResult]]], None]
-"""Takes the share that is done, and what tells the results so far."""
+"""Called with the share that is done and a function that returns the results so far."""
 
 
 class Session:

@@ -158,7 +158,7 @@ class Collection:
         return self._report(request, outcome, run_id)
 
     def _found(self, frontend: Frontend, request: CollectRequest, run_id: str) -> lookup.Found | None:
-        """What the dataset has of it; None also where only a worker can tell, which lowers it or asks the machine."""
+        """Return the stored results; None also if only a worker can find them, by lowering or on the machine."""
         content, machine, dataset = frontend.fingerprint(request.build.model), request.machine(), self.dataset
         if content is None or machine is None:
             return None

@@ -148,7 +148,7 @@ class CollectionWorker(WorkerBase):
         return fused.occurrences
 
     def _dry_run(self) -> None:
-        """Extract and cost; build too where only that tells how kernels are launched."""
+        """Extract operators and their cost; also build if launches are known only after a build."""
         built = self.build.kind.dry_run_builds
         occurrences = self._compile().occurrences if built else self._fuse()
         self._note(*notes_of_control(self.job.model))

@@ -33,7 +33,7 @@ _STAGES = {
     "timing the vendor's kernels": (0.2, 1.0),
 }
 _KEPT = {"model_key", "result", "one_by_one", "error", "code", "done"}
-"""Of an event: values that the outcome has as they are told."""
+"""Fields of an event that the outcome stores unchanged."""
 _WORKER = "op_profiler.collection.worker"
 
 

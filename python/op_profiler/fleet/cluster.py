@@ -28,7 +28,7 @@ _FORMS = (
     "jobs, or kubernetes:FILE for pods"
 )
 Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
-"""By address, their machine and what a scheduler knows of them."""
+"""By address, their machine and what the scheduler stores about them."""
 
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
@@ -116,7 +116,7 @@ class Cluster:
         return {address: tuple(map(str, keys)) for address, keys in self.client.processing().items()}
 
     def events(self, topic: str) -> list[tuple[float, Any]]:
-        """What was told to the scheduler, with the seconds since 1970, oldest first."""
+        """Return the events that the scheduler received, with the seconds since 1970, oldest first."""
         return list(self.client.get_events(topic))
 
     def clients(self) -> set[str]:
@@ -157,7 +157,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _told(what: str) -> Iterator[None]:
-    """At the end of a command, whose results are all there: what goes wrong is told, and nothing is lost by it."""
+    """Report errors at the end of a command as warnings: all results are stored already."""
     try:
         yield
     except Exception as error:  # of Kubernetes, SLURM, Dask or the network

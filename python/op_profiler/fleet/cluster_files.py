@@ -9,7 +9,7 @@ from op_profiler.errors import UsageError
 
 
 def read(kind: str, path: Path, example: str) -> dict[str, Any]:
-    """What a file says, by name.
+    """Return the settings of a file by name.
 
     Raises:
         UsageError: it cannot be read, or is no YAML of names and values, as `example` is.

@@ -206,7 +206,7 @@ class Dispatch:
         return self._given_up(job, reason)
 
     def _handed_on(self, job: Job) -> Ended | None:
-        """What comes of a job whose worker was told to end, no death of the job; None where it is to be done again."""
+        """Return the outcome of a job whose worker was ended on request, no crash; None if it must be repeated."""
         job.told_to_end += 1
         if job.told_to_end == _MOST_LOST:
             reason = f"quarantined: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
@@ -216,7 +216,7 @@ class Dispatch:
         return None
 
     def _given_up(self, job: Job, reason: str) -> Ended:
-        """No worker tells of it, so that this process does."""
+        """Report it from this process, because no worker does."""
         done = events.Done("", job.task.name, 0.0, reason, None)
         self._cluster.client.log_event(events.FINISHED, msgspec.to_builtins(done))
         return Ended(job.index, job.task, error=reason)
@@ -249,7 +249,7 @@ class Dispatch:
     # What the scheduler is told, and tells
 
     def _tell(self, total: int | None) -> None:
-        """How far this run is, for who asks the scheduler."""
+        """Return the progress of this run, which the scheduler reports on request."""
         self._tell_again = time.monotonic() + _TELL_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
@@ -291,7 +291,7 @@ class Dispatch:
 
 
 def _with_absolute_paths(task: Task) -> Task:
-    """A worker runs in a folder of its own, and would make another dataset of a relative path."""
+    """Return an absolute path, because a worker runs in a separate folder, where a relative path is another dataset."""
     request = task.request
     if request.db is None:
         return task
@@ -300,7 +300,7 @@ def _with_absolute_paths(task: Task) -> Task:
 
 
 def _stored(task: Task, machines: Iterable[FleetMachine]) -> frozenset[str]:
-    """Those of several different machines of which the dataset has what a task asks for."""
+    """Return the machines, among several different ones, whose results for a task are in the dataset already."""
     if not isinstance(task, CollectTask) or not task.request.build.on_host:
         return frozenset()
     identities = {machine.measures[kind] for machine in machines for kind in task.kinds}

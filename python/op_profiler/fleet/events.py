@@ -68,7 +68,7 @@ def tell(topic: str, event: Doing | Done) -> None:
 
 
 class Announcing:
-    """Progress of a collection, told to whoever listens to the scheduler.
+    """Progress of a collection, sent to all clients of the scheduler.
 
     Args:
         host: this machine's name.

@@ -27,7 +27,7 @@ from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
 TOLD = "op_profiler"
-"""Where Dask keeps what a worker told when it came."""
+"""Key of Dask's metadata for what a worker reported when it joined."""
 
 
 DRIFT = 0.15
@@ -140,7 +140,7 @@ def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
 
 
 def boards() -> tuple[str, ...]:
-    """``KIND@HOST:PORT`` of the boards that this worker was told of.
+    """Return ``KIND@HOST:PORT`` of the boards that this worker was started with.
 
     Raises:
         UsageError: one is not of that form, its kind is none of boards, or two are of one kind.
@@ -153,7 +153,7 @@ def boards() -> tuple[str, ...]:
 
 
 def place_of_boards(kind: str) -> Place | None:
-    """The tracker with the boards of a kind that this worker was told of."""
+    """Return the tracker of the boards of a kind that this worker was started with."""
     return next((_place_of(board) for board in boards() if board.startswith(f"{kind}@")), None)
 
 

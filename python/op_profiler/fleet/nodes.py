@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 
 def run_scheduler(host: str, port: int, say: Say) -> None:
-    """Hand out work until this process is told to end.
+    """Hand out work until this process is asked to end.
 
     Args:
         host: address to listen at. Without certificates only this machine's own: whoever reaches a scheduler can run
@@ -94,7 +94,7 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
 
 
 def run_worker(address: str, say: Say, name: str | None = None, *, patience_seconds: float | None = None) -> None:
-    """Measure on this machine what a scheduler asks for, until this process is told to end.
+    """Measure on this machine what a scheduler requests, until this process is asked to end.
 
     A scheduler that is not there, or goes away, is waited for.
 
@@ -236,7 +236,7 @@ def check_scheduler(address: str, patience_seconds: float) -> None:
 
 
 def machine_of(worker: dict[str, object]) -> FleetMachine:
-    """What a worker told, from what Dask's scheduler knows of it.
+    """Return what a worker reported, from the metadata of Dask's scheduler.
 
     Raises:
         OpProfilerError: it is none of op_profiler's, or of another version, which may not know what it is asked for.

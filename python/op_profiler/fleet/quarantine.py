@@ -30,7 +30,7 @@ class Quarantine:
 
     @functools.cached_property
     def _content(self) -> str | None:
-        """Of the model; None where it cannot be told here, which the collection then says."""
+        """Fingerprint of the model; None if it cannot be computed here, which the collection then reports."""
         model = self._request.build.model
         try:
             return FRONTENDS.get(model.source).fingerprint(model)

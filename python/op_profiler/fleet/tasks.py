@@ -117,7 +117,7 @@ def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
 
 
 class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
-    """What tells most about a machine, on whichever carries it out."""
+    """Return the task that reveals most about a machine, whichever machine runs it."""
 
     ANSWER: ClassVar[type] = Calibrated
     budget_seconds: float

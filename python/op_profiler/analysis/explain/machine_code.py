@@ -143,7 +143,7 @@ class MachineLoop:
 
 @dataclasses.dataclass(frozen=True)
 class KernelCode:
-    """What a kernel's machine code tells.
+    """Facts read from a kernel's machine code.
 
     Attributes:
         loops: innermost ones, the deepest first; the body alone where there are none.

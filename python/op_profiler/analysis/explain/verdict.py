@@ -1,4 +1,4 @@
-"""What an explanation says of the whole model: the advice of its operators, put together by command."""
+"""Summary of an explanation for the whole model: the advice of its operators, grouped by command."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _examples(request: CollectRequest) -> Examples | None:
 
 
 def _is_asked_for(device: DeviceName, build: BuildRequest) -> bool:
-    """Whether a device is what a request measures on, as far as that is told before it is opened."""
+    """Return whether a request measures on a device, as far as that is known before the device is opened."""
     if (device.kind, device.compiler) != (build.kind.name, build.compiler):
         return False
     if build.kind.on_host:

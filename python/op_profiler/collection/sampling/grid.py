@@ -92,7 +92,7 @@ RULES: dict[str, tuple[str, Callable[[GridPoint], bool]]] = {
         lambda p: _multiply_adds(p) <= _MOST_MULTIPLY_ADDS,
     ),
 }
-"""Name of each rule, what it asks for, and the test that a point has to pass."""
+"""Name of each rule, its requirement, and the test that a point has to pass."""
 
 ORIGINAL_RULES = frozenset(RULES)
 """All that TinyNAS applies."""

@@ -176,7 +176,7 @@ def measure_batches(
 def _share_done(
     report: SampleReport, started: float, count: int | None, budget_seconds: float | None
 ) -> Callable[[float], float]:
-    """The share of a run that is done, by that of its present batch; 0 where nobody knows how long it will be.
+    """Return the share of a run that is done, by that of its present batch; 0 if its length is unknown.
 
     A batch is taken to have as many operators as those before it have on average.
     """

@@ -76,7 +76,7 @@ _MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us", "steady_us")
 _NUMBERS = 13
 """Of a row beside its times of the probe: see `_KeptExamples.add`."""
 _TOLD = _NUMBERS - 2
-"""The one of them that says whether the distance of the cores is told (`op_profiler.measure.host_state`)."""
+"""The column that states whether the distance of the cores is known (`op_profiler.measure.host_state`)."""
 
 T = TypeVar("T")
 

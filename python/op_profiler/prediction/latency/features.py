@@ -174,7 +174,7 @@ def matrix(operators: Sequence[Operator]) -> np.ndarray:
 
 
 def _item_bytes(operator: Operator) -> int:
-    """Bytes of one element of what it reads first, which tells float16 and int8 from float32."""
+    """Bytes of one element of the first input, which distinguishes float16 and int8 from float32."""
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     return cost.size_bytes(dataclasses.replace(tensors[0], shape=(1,))) if tensors else _USUAL_ITEM_BYTES
 

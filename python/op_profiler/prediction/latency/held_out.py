@@ -231,7 +231,7 @@ def _score_operators(found: list[HeldOutNetwork], predictor: str, seconds: float
 
 
 def _columns(examples: Examples) -> dict[str, np.ndarray]:
-    """Sizes of convolutions, one an entry; `conv` says which entries are convolutions."""
+    """Sizes of convolutions, one per entry; `conv` is the mask of entries that are convolutions."""
     query = query_of(examples)
     sizes = {name: np.round(2.0 ** query.column(name)) for name in ("width", "columns", "batch", "reduction", "window")}
     ratio = sizes["reduction"] / np.maximum(sizes["window"], 1) / np.maximum(sizes["columns"], 1)

@@ -18,7 +18,7 @@ from op_profiler.prediction.latency.regression import Boosted
 
 COVERAGE = 0.9
 WITHOUT_LOOPS = "regressed without loops"
-"""Among the tiers of errors: what regressions say of an operator whose loops nobody knows, as where no TVM is."""
+"""Source of an estimate: a regression for an operator whose loops are unknown, for example without TVM."""
 IN_NO_NETWORK = "regressed of no network"
 """Among them: what regressions say of an operator that is like none of a measured network."""
 _ABOVE_LEAST = 0.99

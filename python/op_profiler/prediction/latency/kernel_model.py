@@ -56,7 +56,7 @@ _FARTHEST = 3.0
 _TOGETHER = np.repeat(np.eye(3), (len(TERMS), len(MOVED), _CALLS), axis=0)
 """Devices differ in all instructions, in all that is moved, and in calls, before each cost differs by itself."""
 _NEAR_OTHERS = 0.2
-"""How far costs are from the mean of other devices', on a logarithmic scale, where no kernel tells."""
+"""Prior spread of costs around the mean of other devices, on a logarithmic scale."""
 _NEAR = 0.5
 """How far costs of a kind are from those of all, on a logarithmic scale, where its kernels do not tell."""
 

@@ -41,7 +41,7 @@ _STEPS = ("thread_arithmetic", "thread_shared", "thread_fetches")
 _THREADS_AT_ONCE, _BLOCKS_AT_ONCE, _SHARED_AT_ONCE = 2048, 32, 227 << 10
 """Of a multiprocessor since NVIDIA's Volta; some have less shared memory."""
 _NEAR = 2.0
-"""How far costs are from where the fit begins, on a logarithmic scale, where no kernel tells."""
+"""Prior spread of costs around the start of the fit, on a logarithmic scale."""
 _NEAR_OF_KIND = 0.5
 """The same of costs of a kind, from those of all."""
 _FEWEST_OF_KIND = 60

@@ -13,7 +13,7 @@ from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 from op_profiler.prediction.latency.traffic import PARTS
 
 SLOW = ("scalar_loads", "gathered", "inserted", "selected", "exponentials", "functions", "odd_lanes")
-"""Classes whose part of all instructions is told."""
+"""Instruction classes whose share of all instructions is a column."""
 _COUNTS = [[LOOP_NAMES.index(f"{part}_{name}") for name in CLASSES] for part in PARTS]
 _OTHERS = [at for at, name in enumerate(LOOP_NAMES) if not any(at in columns for columns in _COUNTS)]
 _AT = [CLASSES.index(name) for name in SLOW]

@@ -93,7 +93,7 @@ def _described(line: str, request: ModelRequest) -> ListedModel:
 
 
 def _count(name: str) -> int:
-    """How many models a list of a module has. The module is imported in a process of its own."""
+    """Return the number of models in a list of a module, which is imported in a separate process."""
     with Child(__name__, name) as child:
         told = next(child.events(), None)
     if told is None:

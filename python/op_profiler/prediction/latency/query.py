@@ -237,7 +237,7 @@ def _form(operator: Operator) -> tuple[str, ...]:
 
 
 def _attribute(value: Any) -> str | None:
-    """In a word; None where it says nothing."""
+    """Return it as a word; None if it carries no information."""
     if isinstance(value, str):
         return _DIGITS.sub("", value)
     numbers = np.ravel(value) if np.size(value) else np.zeros(0)

@@ -12,7 +12,7 @@ from op_profiler.analysis.explain.explanation import Cause, Loss
 _OFF = 1.5
 """Such an estimate may be off by this factor each way."""
 _MOST_MORE = 2.0
-"""What the processor takes longer than its model says is put down to the same instructions, up to this factor."""
+"""Largest factor by which time beyond the processor model is attributed to the same instructions."""
 _FULL = 0.95
 _SPILLING = 0.1
 """Share of a loop's instructions that use the stack, from which on spilling slows it."""
