@@ -22,7 +22,7 @@ from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_folder
 
 ABOUT = "about.json"
-"""Written last into the folder of an entry: an object whose ``title`` says what the entry is for."""
+"""Written last into the folder of an entry: an object whose ``title`` describes the entry."""
 KINDS = {
     "built": "built models",
     "relay": "lowered models",

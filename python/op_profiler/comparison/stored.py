@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TWO_SIDED_95 = 1.96
 _EFFICIENCY = 0.37
-"""Of a median absolute deviation: it knows a spread as well as so many times the values know it by their squares."""
+"""Relative efficiency of the median absolute deviation: it needs this many times the values of a standard deviation."""
 _FEWEST_DEGREES = 3.0
 _QUIET = 0.1
 _TOLD_SHIFT = 0.03

@@ -140,7 +140,7 @@ class IRModule(Protocol):
 
 
 class RuntimeDevice(Protocol):
-    """A ``tvm.runtime.Device``; what is told of its kind is told of a GPU."""
+    """A ``tvm.runtime.Device``; the attributes about hardware are those of a GPU."""
 
     @property
     def device_type(self) -> int:

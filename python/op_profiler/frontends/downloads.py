@@ -66,7 +66,7 @@ def download(address: str, *, again: bool = False) -> Path:
 
 
 def _file_name(address: str) -> str:
-    """The last part of an address, which tells what kind of file it is; it may be no name for a file, or be taken.
+    """Return the last part of an address, which shows the kind of file; it may be no valid or unused file name.
 
     Raises:
         ModelError: it is no address.

@@ -130,7 +130,7 @@ FRONTEND = TransformersFrontend()
 
 @functools.cache
 def _configuration_names() -> tuple[str, ...]:
-    """Model types that the installed library knows; empty where there is none."""
+    """Return the model types of the installed library; empty if it is not installed."""
     models = _library_models()
     if models is None:
         return ()

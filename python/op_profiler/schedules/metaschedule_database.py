@@ -23,9 +23,9 @@ from op_profiler.files import atomic_file
 from op_profiler.schedules.records import FUNCTION, Conditions, Record, conditions_of, costs_of, lines_of
 
 ANNOTATION = "op_profiler"
-"""Key of the annotation that says which template and knobs a trace is of (`note_of`)."""
+"""Key of the annotation with the template and knobs of a trace (`note_of`)."""
 OTHER_TEMPLATE = "metaschedule"
-"""Template of a trace that says nothing of that."""
+"""Template of a trace without that annotation."""
 
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
 _NAME = re.compile(r"(\d{1,7})-threads-(\w+)")
@@ -129,7 +129,7 @@ def note_of(template: str, knobs: Mapping[str, int | list[int]]) -> str:
 
 
 def _noted(instructions: Sequence[Any]) -> tuple[str, dict[str, int | list[int]]]:
-    """Template and knobs that a trace says it is of."""
+    """Return the template and knobs in the annotation of a trace."""
     for kind, inputs, attrs, _ in reversed(instructions):
         if kind == "Annotate" and attrs == [ANNOTATION]:
             template, *values = inputs[1].strip('"').split()

@@ -73,7 +73,7 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
 
 
 def check_folder(schedules: str) -> None:
-    """Refuse a folder that is not there: without a word, the compiler's own schedules would be measured.
+    """Refuse a missing folder: otherwise the compiler's own schedules would be measured silently.
 
     Raises:
         UsageError: neither a folder nor ``auto``, ``rule`` or ``none``.

@@ -221,7 +221,7 @@ def costs_of(values: Iterable[Any]) -> tuple[float, ...]:
 
 
 def conditions_of(fields: Any) -> Conditions | None:
-    """What a line says of its conditions; None where it says nothing that is understood."""
+    """Return the conditions of a line; None if it states none that can be parsed."""
     if not isinstance(fields, dict):
         return None
     threads, cache = fields.get("threads"), fields.get("cache")

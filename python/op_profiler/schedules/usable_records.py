@@ -13,11 +13,11 @@ from op_profiler.schedules.record_files import foreign_records, read_records
 from op_profiler.schedules.records import Conditions, Record, choose
 
 _RULED = "rule 2: "
-"""Begins what a build asks for beside a computation that the rule may have a schedule for; with the rule's number."""
+"""Prefix, with the rule's number, of the entry for a computation that the rule may have a schedule for."""
 
 
 def ruled(computation: str) -> str:
-    """What a build asks for beside such a computation."""
+    """Return the entry for a computation, or for other code, that the rule may decide."""
     return f"{_RULED}{computation}"
 
 

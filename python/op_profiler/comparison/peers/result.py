@@ -1,4 +1,4 @@
-"""What a comparison with other runtimes says."""
+"""Results of a comparison with other runtimes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 
 def _clip(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout knows no ``clip`` and would put layout transforms around it."""
+    """ConvertLayout does not support ``clip`` and would put layout transforms around it."""
     relax = load_tvm().relax
     data, *bounds = call.args
     low, high = (float(bound.value) for bound in bounds)
@@ -33,7 +33,7 @@ def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _leaky_relu(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout knows it as little as ``clip``."""
+    """ConvertLayout does not support it either."""
     relax, alpha = load_tvm().relax, float(call.attrs.alpha)
     if not 0 <= alpha <= 1:
         return call

@@ -20,7 +20,7 @@ def vectors_of(target: Target) -> Vectors:
 
 
 def _lanes(target: Target) -> int:
-    """float32 values in a vector. Of all x86 this TVM says 512 bits, whatever the processor has."""
+    """Return the float32 values in a vector. This TVM reports 512 bits for every x86 processor."""
     load_tvm()
     from tvm.target.codegen import llvm_get_vector_width, target_has_features
 

@@ -140,7 +140,7 @@ def attributes(attrs: Any) -> dict[str, Any]:
 
 
 class _Describer:
-    """Walks one fused function and tells its ops to a `Description`."""
+    """Walks one fused function and adds its ops to a `Description`."""
 
     def __init__(self, function: Function, constant: tuple[bool, ...]) -> None:
         self.relay = load_tvm().relay
@@ -191,7 +191,7 @@ class _Describer:
         return united(map(layers.of, [self.calls[self.description.anchor()], *self.calls]))
 
     def operator(self) -> Operator:
-        """All that was told, as an `Operator`."""
+        """Return the `Operator` of everything that was added."""
         function = self.function
         result = function.ret_type if function.ret_type is not None else function.body.checked_type
         return self.description.operator(tensors(result))

@@ -66,7 +66,7 @@ def rebuilt_operator(operator: Operator) -> Occurrence:
 
 
 def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
-    """What the description says, where a tuple has so many fields.
+    """Return the described value if a tuple has so many fields.
 
     Args:
         squeezes: whether a squeeze without an axis drops all axes of length one; else none. Descriptions leave out

@@ -52,7 +52,7 @@ class AutoTvmTask(Task):
         return super().point({name: self._as_listed(name, value) for name, value in knobs.items()}, nearest=nearest)
 
     def _as_listed(self, name: str, value: Any) -> Any:
-        """A space tells the outermost part of its splits as -1, and a default as a number."""
+        """A space has -1 for the outermost part of its splits, and a default has a number."""
         if isinstance(value, list) and name in self.knobs and value not in self.knobs[name]:
             return [-1, *value[1:]]
         return value

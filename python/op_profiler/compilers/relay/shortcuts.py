@@ -63,7 +63,7 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
             self.typed: Node | None = None
 
         def should_run(self, module: IRModule, info: Named) -> bool:
-            """Every pass infers types behind it, and the next one asks for them again."""
+            """Every pass infers types at its end, and the next one at its beginning again."""
             return info.name != "InferType" or self.typed is None or not self.typed.same_as(_only_function(module))
 
         def run_before_pass(self, module: IRModule, info: Named) -> None:

@@ -304,7 +304,7 @@ def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
 
 
 def _add_timing(dataset: Dataset, flat: FlatRow, row: Row) -> None:
-    """The latency of a model, as of the newest row that tells it; what is there with its rounds stays."""
+    """Return the latency of a model from the newest row that has it; a stored latency with its rounds stays."""
     timing = ModelTiming(
         whole_model=Measurement(median_us=flat["whole_model_us"]),
         before_us=None,

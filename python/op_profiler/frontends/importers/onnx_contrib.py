@@ -186,7 +186,7 @@ class ContribRepairs(Rewriting):
 
 
 def _usual_scale(width: int, node: Any) -> float:
-    """What attention multiplies scores by where it is not told, from the size of all its heads."""
+    """Return the default scale of attention scores, from the size of all heads."""
     return float((width // attribute(node, "num_heads", 1)) ** -0.5)
 
 

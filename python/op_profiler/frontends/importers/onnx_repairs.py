@@ -168,7 +168,7 @@ class Repairs(Rewriting):
             raise ModelError(f"{self.name} does not lower: TVM has no converter for {', '.join(foreign)}")
 
     def _broadcast(self, graph: Any, node: Any) -> list[Any]:
-        """Before opset 7 an axis says where the second input's dimensions are. Importers take the last ones."""
+        """Before opset 7, an axis gives the position of the second input's dimensions. Importers take the last ones."""
         axis = attribute(node, "axis", None)
         set_attributes(node, axis=None, broadcast=None, consumed_inputs=None)
         if axis is None:
@@ -185,7 +185,7 @@ class Repairs(Rewriting):
         return [earlier, node]
 
     def _cast(self, graph: Any, node: Any) -> list[Any]:
-        """How a cast to fewer than eight bits rounds, which says nothing of other types."""
+        """Drop the rounding of casts to fewer than eight bits, which has no effect on other types."""
         set_attributes(node, saturate=None, round_mode=None)
         return [node]
 

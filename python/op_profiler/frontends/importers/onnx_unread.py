@@ -143,7 +143,7 @@ def _unread_input(operator: str, values: Iterable[Any], looked_up: set[int], sch
 
 
 def _schema(operator: str, opset: int, domain: str) -> Any:
-    """What ONNX says of an operator; None of another vendor's."""
+    """Return ONNX's schema of an operator; None for another vendor's."""
     try:
         return defs.get_schema(operator, opset, "" if domain == "ai.onnx" else domain)
     except defs.SchemaError:

@@ -36,7 +36,7 @@ def _is_rounded(node: Any) -> bool:
 
 
 def _is_of(value: Any, *kinds: str) -> bool:
-    """Whether a tensor's numbers are of a kind, as far as the trace tells."""
+    """Return whether a tensor's numbers are of a kind, as far as the trace shows."""
     dtype = value.type().dtype() if value.type().kind() == "TensorType" else None
     return str(dtype).removeprefix("torch.").startswith(kinds)
 

@@ -352,7 +352,7 @@ def _inverse(graph: Any, permute: Any) -> Any:
 
 
 def _settle_sizes(graph: Any, view: Any) -> None:
-    """Places that are calculated of sizes, which the trace knows, as numbers: the importer takes no others here."""
+    """Return indices computed from sizes as numbers, which the trace contains: the importer takes no others here."""
     for at, value in enumerate(view.inputs()):
         if at and value.node().kind() != "prim::Constant" and (number := _number(value)) is not None:
             with graph.insert_point_guard(view):

@@ -104,7 +104,7 @@ class _NetworkBuilder:
         return relay.multiply(total, relay.const(1.0 / len(ends)))
 
     def _edges(self) -> list[tuple[int, int]]:
-        """A ring in which each node knows its nearest, with ends moved at random."""
+        """A ring in which each node is connected to its nearest ones, with ends moved at random."""
         edges: set[tuple[int, int]] = set()
         for step in range(1, _NEIGHBOURS // 2 + 1):
             for node in range(_NODES):

@@ -93,7 +93,7 @@ def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Inp
 
 
 def shortened(sequence: int, model: Any) -> int:
-    """A sequence's length, or what the model has positions for, where its configuration says that these are fewer."""
+    """Return the length of a sequence, or the number of positions in the configuration if that is smaller."""
     most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return min(sequence, most) if isinstance(most, int) and most > 0 else sequence
 
@@ -129,7 +129,7 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
 
 
 def _words(config: Any) -> int:
-    """How many there are; of canine, which takes any character, how many it tells apart."""
+    """Return the size of the vocabulary; for canine, which takes any character, the number of hash buckets."""
     found = (getattr(config, name, None) for name in ("vocab_size", "num_hash_buckets"))
     return int(next((size for size in found if size), 0))
 

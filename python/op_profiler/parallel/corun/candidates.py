@@ -133,7 +133,7 @@ def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[Pl
 
 
 def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-    """The stages of a policy, and what it tells of them."""
+    """Return the stages of a policy, and its notes about them."""
     if name == "nash" and explain:
         forks = nash_forks(models.graph, costs, models.cores)
         return tuple(fork.stage for fork in forks), (told(forks),)

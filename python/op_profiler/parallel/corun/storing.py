@@ -64,7 +64,7 @@ def _keys(request: BuildRequest, models: Models, number: int) -> tuple[str, str]
 
 
 def _add_model(dataset: Dataset, base_key: str, key: str, request: BuildRequest, models: Models, number: int) -> None:
-    """A model that is there with all its operators stays as it is: a collection knows more of it."""
+    """A stored model with all its operators stays as it is, because a collection stored more about it."""
     there = dataset.find_model(key)
     if there is not None and there.extracted:
         return

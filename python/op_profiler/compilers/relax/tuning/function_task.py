@@ -76,7 +76,7 @@ class FunctionTask(Task):
         return self.default().knobs if point is None else self.schedule(point).knobs
 
     def _noted(self, knobs: Knobs) -> Any:
-        """A schedule whose trace says which template and knobs it is of."""
+        """Return a schedule whose trace has an annotation with its template and knobs."""
         schedule = self._scheduled(knobs)
         schedule.annotate(schedule.get_sblock("root"), ANNOTATION, note_of(self.spec.template, knobs))
         return schedule

@@ -84,7 +84,7 @@ def _axes(s: Any, tensor: Any, loops: Nest) -> list[Any]:
 
 
 def place(s: Any, where: int, producer: Any, output: Any, outer: Sequence[Any]) -> None:
-    """Compute a stage that feeds the reduction where the knob ``compute_at`` says, in one of the loops `outer`."""
+    """Compute a stage that feeds the reduction where the knob ``compute_at`` puts it, in one of the loops `outer`."""
     if where == INLINE:
         s[producer].compute_inline()
         return

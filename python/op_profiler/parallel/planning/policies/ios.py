@@ -157,7 +157,7 @@ class _StageSearch:
         self._everything = (1 << len(graph)) - 1
 
     def run(self, transitions: int | None) -> bool:
-        """Search; gives up and says False when more than `transitions` are needed."""
+        """Search; give up and return False if more than `transitions` are needed."""
         for done_count in range(len(self._graph)):
             level = sorted(self._waiting[done_count])
             self._waiting[done_count] = set()
