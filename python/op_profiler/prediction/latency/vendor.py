@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,15 @@ from op_profiler.prediction.latency.trees import Trees
 from op_profiler.prediction.sets import aiconfigurator, neusight
 from op_profiler.prediction.sets.kernel_problem import Ensemble, KernelPredictor, KernelSpread
 from op_profiler.prediction.sets.kernels import Kernels, Processor
+from op_profiler.prediction.sets.vendor_groups import copies
 from op_profiler.shipped import shipped_vendor_kernels
 
 COMPILER = "vendor"
 """Stands in a `DeviceName` where others have the compiler of their kernels."""
-HALF_PRODUCT = "float16 product"
+HALF_PRODUCT, HALF_BATCHED = "float16 product", "float16 batched product"
+HALF_ATTENTION, HALF_COPY, SINGLE_COPY = "float16 attention", "float16 copy", "float32 copy"
+Sizes = dict[str, str]
+"""Columns of NeuSight's rows, or the ``bytes`` of a copy."""
 _CONTENTS = "contents.json"
 _NORM = ({"mean"}, {"variance"}, {"subtract", "rsqrt"})
 """Ops of the three operators that a layer norm is lowered to; each gets a third of the time of the vendor's kernel."""
@@ -61,12 +65,18 @@ class VendorPredictor:
     def predict(self, query: Query) -> OperatorPrediction:
         """Predict operators; those whose kind, size or data type the sets lack are unsupported."""
         found = np.full((3, len(query)), np.nan)
-        asked: dict[str, list[tuple[int, dict[str, str], float]]] = {}
-        for at, (group, row, share) in enumerate(map(_kernel, *_described(query))):
+        described = list(zip(*_described(query)))
+        half = any("dtype float16" in words for words, _ in described)
+        kernels = [_kernel(words, features, half=half) for words, features in described]
+        if HALF_ATTENTION in self.predictors:
+            fused = _attention(described)
+            kernels = [fused.get(at, kernel) for at, kernel in enumerate(kernels)]
+        asked: dict[str, list[tuple[int, Sizes, float]]] = {}
+        for at, (group, row, share) in enumerate(kernels):
             if group in self.predictors:
                 asked.setdefault(group, []).append((at, row, share))
-        for group, kernels in asked.items():
-            index, rows, shares = zip(*kernels)
+        for group, parts in asked.items():
+            index, rows, shares = zip(*parts)
             table = self._table(group, list(rows))
             made = self.predictors[group].predict(table)
             times = np.stack([made.latency_us, made.low_us, made.high_us]) * shares
@@ -76,13 +86,22 @@ class VendorPredictor:
         latency, low, high = found
         return OperatorPrediction(latency, low, high, np.where(known, VENDOR, UNSUPPORTED), nothing, nothing)
 
-    def _table(self, group: str, rows: list[dict[str, str]]) -> Kernels:
-        if group != HALF_PRODUCT:
-            sheet = self.sheets["float32"]
-            return neusight.kernels([{**row, "Device": sheet.name, "Latency": "1"} for row in rows], [sheet])
-        columns = {name.lower(): np.array([float(row[name]) for row in rows]) for name in "MNK"}
-        columns |= {"latency": np.ones(len(rows)), "gemm_dtype": np.array(["bfloat16"] * len(rows))}
-        return aiconfigurator.kernels(columns, [self.sheets["float16"]])
+    def _table(self, group: str, rows: list[Sizes]) -> Kernels:
+        sheet = self.sheets[group.split()[0]]
+        one = np.ones(len(rows))
+        if group in (HALF_COPY, SINGLE_COPY):
+            moved = np.array([float(row["bytes"]) for row in rows])
+            return copies(np.maximum(moved, self.least_bytes[group]), [sheet], np.zeros(len(rows), dtype=np.int64), one)
+        if group in (HALF_BATCHED, HALF_ATTENTION):
+            sizes = np.array([[float(row[name]) for name in "BMNK"] for row in rows])
+            whole = group == HALF_ATTENTION
+            moved = aiconfigurator.attention_bytes(sizes) if whole else aiconfigurator.product_bytes(sizes)
+            return aiconfigurator.batched(sizes, moved, sheet, one, products=2 if whole else 1)
+        if group == HALF_PRODUCT:
+            columns = {name.lower(): np.array([float(row[name]) for row in rows]) for name in "MNK"}
+            columns |= {"latency": one, "gemm_dtype": np.array(["bfloat16"] * len(rows))}
+            return aiconfigurator.kernels(columns, [sheet])
+        return neusight.kernels([{**row, "Device": sheet.name, "Latency": "1"} for row in rows], [sheet])
 
 
 def open_vendor(device: str | None) -> VendorPredictor:
@@ -100,6 +119,8 @@ def open_vendor(device: str | None) -> VendorPredictor:
         raise UnknownNameError("device of --kernels vendor", device or "", list(contents["gpus"]))
     sheets = {dtype: Processor(**sheet) for dtype, sheet in contents["gpus"][device.lower()].items()}
     usable = {name: one for name, one in predictors.items() if name.split()[0] in sheets}
+    if HALF_ATTENTION in usable and sheets["float16"] not in usable[HALF_ATTENTION].known:
+        del usable[HALF_ATTENTION]  # a GPU of another generation has another fused kernel, or none
     least = {name: one["least_bytes"] for name, one in contents["groups"].items()}
     return VendorPredictor(_device(device.lower()), usable, sheets, least)
 
@@ -129,6 +150,7 @@ def save(
             "far": None if one.far is None else dataclasses.asdict(one.far),
             "farthest": one.farthest,
             "least_bytes": least_bytes[name],
+            "regressors": len(one.ensemble.pooled),
         }
         members |= {f"{name} {number}.npz": model.to_bytes() for number, model in enumerate(one.ensemble.pooled)}
     sheets = {name: {dtype: dataclasses.asdict(one) for dtype, one in gpu.items()} for name, gpu in gpus.items()}
@@ -149,7 +171,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, KernelPredictor]]:
             contents = json.loads(archive.read(_CONTENTS))
             predictors = {}
             for name, one in contents["groups"].items():
-                members = sorted(member for member in archive.namelist() if member.startswith(f"{name} "))
+                members = [f"{name} {number}.npz" for number in range(one["regressors"])]
                 ensemble = Ensemble([Trees.from_bytes(archive.read(member)) for member in members], {})
                 known = [Processor(**sheet) for sheet in one["known"]]
                 far = None if one["far"] is None else KernelSpread(**one["far"])
@@ -165,29 +187,78 @@ def _described(query: Query) -> tuple[list[frozenset[str]], list[dict[str, float
     return words, [dict(zip(NAMES, row)) for row in query.features.astype(np.float64)]
 
 
-def _kernel(words: frozenset[str], features: Mapping[str, float]) -> tuple[str, dict[str, str], float]:
-    """Group, row of NeuSight's columns, and share of that kernel's time, of an operator; an empty group if there is no
-    such kernel."""
-    rows, columns, depth, batch = (
-        str(round(2 ** features[name])) for name in ("rows", "columns", "reduction", "batch")
-    )
-    product = {"B": batch, "M": rows, "N": columns, "K": depth}
-    flat = {"B": rows, "H": columns}
-    if "dtype float16" in words:
-        return (HALF_PRODUCT if features["is_dense"] else ""), product, 1.0
-    if {word for word in words if word.startswith("dtype ")} != {"dtype float32"}:
-        return "", flat, 1.0
+def _kernel(words: frozenset[str], features: Mapping[str, float], *, half: bool) -> tuple[str, Sizes, float]:
+    """Group, sizes, and share of that kernel's time, of an operator; an empty group if there is no such kernel.
+
+    Args:
+        half: whether the network has operators in float16. Its others are kernels of the same source, since NeuSight's
+            times in float32 contain launches.
+    """
+    batch, rows, columns, depth = (str(size) for size in _sizes(features))
+    product, flat = {"B": batch, "M": rows, "N": columns, "K": depth}, {"B": rows, "H": columns}
+    dtypes = {word for word in words if word.startswith("dtype ")}
+    is_norm = _is_of_norm(words, features)
+    share = 1 / len(_NORM) if is_norm else 1.0
     if features["is_dense"] or features["is_batch_matmul"]:
-        return "float32 product", {"OPName": "linear" if features["is_dense"] else "bmm", **product}, 1.0
+        if "dtype float16" in dtypes:
+            return HALF_PRODUCT if features["is_dense"] else HALF_BATCHED, product, 1.0
+        name = "linear" if features["is_dense"] else "bmm"
+        return "float32 product" if dtypes == {"dtype float32"} else "", {"OPName": name, **product}, 1.0
+    moves = features["is_layout"] or features["is_take"]
+    if moves or (half and (is_norm or features["is_elementwise"] or features["is_softmax"])):
+        return HALF_COPY if half else SINGLE_COPY, {"bytes": str(_moved(features, is_norm=is_norm))}, share
+    if dtypes != {"dtype float32"}:
+        return "", flat, 1.0
     if features["is_softmax"]:
         return "float32 softmax", {"OPName": "softmax", **flat}, 1.0
-    if _is_of_norm(words, features):
-        return "float32 norm", {"OPName": "ln", "B": rows, "H": str(int(columns) * int(depth))}, 1 / len(_NORM)
+    if is_norm:
+        return "float32 norm", {"OPName": "ln", "B": rows, "H": str(int(columns) * int(depth))}, share
     if features["is_elementwise"]:
         two = 2 ** features["input_bytes"] > 1.5 * 2 ** features["output_bytes"]
         name = "gelu" if "erf" in words else "tanh" if "tanh" in words else "add" if two else "relu"
         return "float32 element-wise", {"OPName": name, **flat}, 1.0
     return "", flat, 1.0
+
+
+def _sizes(features: Mapping[str, float]) -> tuple[int, int, int, int]:
+    batch, rows, columns, depth = (round(2 ** features[name]) for name in ("batch", "rows", "columns", "reduction"))
+    return batch, rows, columns, depth
+
+
+def _moved(features: Mapping[str, float], *, is_norm: bool) -> float:
+    """Bytes: all inputs and outputs; of a look-up what it returns, read and written; of a norm its whole kernel."""
+    read, written = 2 ** features["input_bytes"], 2 ** features["output_bytes"]
+    if is_norm:
+        return 2 * max(read, written)
+    return 2 * written if features["is_take"] else read + written
+
+
+def _attention(described: Sequence[tuple[frozenset[str], Mapping[str, float]]]) -> dict[int, tuple[str, Sizes, float]]:
+    """Parts of self-attention in float16, by their number: two products, and what is between them.
+
+    A library computes it in one kernel, of whose time each part gets the same share.
+    """
+    of = [(_sizes(features), features) for _, features in described]
+    products = {
+        sizes: at
+        for at, (sizes, features) in enumerate(of)
+        if features["is_batch_matmul"] and "dtype float16" in described[at][0]
+    }
+    found: dict[int, tuple[str, Sizes, float]] = {}
+    for (batch, rows, columns, depth), first in products.items():
+        second = products.get((batch, rows, depth, columns), first)
+        if rows != columns or second == first:
+            continue
+        between = [
+            at
+            for at, (sizes, features) in enumerate(of)
+            if sizes[1:3] == (batch * rows, columns)
+            and (features["is_softmax"] or features["is_elementwise"] or features["is_layout"])
+        ]
+        sizes = {"B": str(batch), "M": str(rows), "N": str(columns), "K": str(depth)}
+        parts = [first, second, *between]
+        found |= dict.fromkeys(parts, (HALF_ATTENTION, sizes, 1 / len(parts)))
+    return found
 
 
 def _is_of_norm(words: frozenset[str], features: Mapping[str, float]) -> bool:
