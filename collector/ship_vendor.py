@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 from op_profiler.prediction.latency import vendor  # noqa: E402
 from op_profiler.prediction.sets import aiconfigurator, vendor_groups  # noqa: E402
-from op_profiler.prediction.sets.kernel_problem import KernelPredictor, KernelSpread  # noqa: E402
+from op_profiler.prediction.sets.kernel_problem import KernelPredictor  # noqa: E402
 from op_profiler.prediction.sets.kernels import Processor  # noqa: E402
 
 H200_BYTES_PER_US = 4.8e6
@@ -41,9 +41,8 @@ def sheets(sets: Path) -> dict[str, dict[str, Processor]]:
 
 
 def of_other_operators(copies: KernelPredictor, known: KernelPredictor) -> KernelPredictor:
-    """Give the float16 copies, of which one operator was measured, the interval of operators that were left out."""
-    wider = KernelSpread(max(copies.near.quantile, known.near.quantile), max(copies.near.margin, known.near.margin))
-    return dataclasses.replace(copies, near=wider)
+    """Give the float16 copies, which are of one operator, the interval of float32 ones on a GPU that was left out."""
+    return dataclasses.replace(copies, near=known.far, far=None)
 
 
 def main() -> None:
@@ -57,7 +56,7 @@ def main() -> None:
         group = read()
         predictors[name], least[name] = group.fit(_SEED), float(group.table.moved.min())
         print(f"{name}: {len(group.table)} rows, {predictors[name].near}, {predictors[name].far}", flush=True)
-    predictors[vendor.HALF_COPY] = of_other_operators(predictors[vendor.HALF_COPY], predictors[vendor.SINGLE_COPY])
+    predictors[vendor.HALF_COPY] = of_other_operators(predictors[vendor.HALF_COPY], predictors[vendor.ELEMENT_WISE])
     given.out.parent.mkdir(parents=True, exist_ok=True)
     vendor.save(given.out, sheets(given.sets), predictors, least)
     print(f"{given.out}: {given.out.stat().st_size:,} bytes")

@@ -30,7 +30,8 @@ from op_profiler.shipped import shipped_vendor_kernels
 COMPILER = "vendor"
 """Stands in a `DeviceName` where others have the compiler of their kernels."""
 HALF_PRODUCT, HALF_BATCHED = "float16 product", "float16 batched product"
-HALF_ATTENTION, HALF_COPY, SINGLE_COPY = "float16 attention", "float16 copy", "float32 copy"
+HALF_ATTENTION, HALF_COPY = "float16 attention", "float16 copy"
+ELEMENT_WISE = "float32 element-wise"
 Sizes = dict[str, str]
 """Columns of NeuSight's rows, or the ``bytes`` of a copy."""
 _CONTENTS = "contents.json"
@@ -46,7 +47,8 @@ class VendorPredictor:
         device: the GPU.
         predictors: by the name of a group of operators.
         sheets: data sheets of the GPU, by data type.
-        least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate.
+        least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate, except for
+            copies and element-wise operators, whose time is that of their start.
         correlation: 1, because no network of the sets was used: errors of operators are not expected to cancel.
     """
 
@@ -80,7 +82,8 @@ class VendorPredictor:
             table = self._table(group, list(rows))
             made = self.predictors[group].predict(table)
             times = np.stack([made.latency_us, made.low_us, made.high_us]) * shares
-            found[:, index] = np.where(table.moved < self.least_bytes[group], np.nan, times)
+            is_too_small = (table.moved < self.least_bytes[group]) & (group not in (HALF_COPY, ELEMENT_WISE))
+            found[:, index] = np.where(is_too_small, np.nan, times)
         known = np.isfinite(found[0])
         nothing = np.zeros(len(query), dtype=bool)
         latency, low, high = found
@@ -89,9 +92,9 @@ class VendorPredictor:
     def _table(self, group: str, rows: list[Sizes]) -> Kernels:
         sheet = self.sheets[group.split()[0]]
         one = np.ones(len(rows))
-        if group in (HALF_COPY, SINGLE_COPY):
+        if group == HALF_COPY:
             moved = np.array([float(row["bytes"]) for row in rows])
-            return copies(np.maximum(moved, self.least_bytes[group]), [sheet], np.zeros(len(rows), dtype=np.int64), one)
+            return copies(moved, [sheet], np.zeros(len(rows), dtype=np.int64), one)
         if group in (HALF_BATCHED, HALF_ATTENTION):
             sizes = np.array([[float(row[name]) for name in "BMNK"] for row in rows])
             whole = group == HALF_ATTENTION
@@ -206,7 +209,8 @@ def _kernel(words: frozenset[str], features: Mapping[str, float], *, half: bool)
         return "float32 product" if dtypes == {"dtype float32"} else "", {"OPName": name, **product}, 1.0
     moves = features["is_layout"] or features["is_take"]
     if moves or (half and (is_norm or features["is_elementwise"] or features["is_softmax"])):
-        return HALF_COPY if half else SINGLE_COPY, {"bytes": str(_moved(features, is_norm=is_norm))}, share
+        sizes = {"bytes": str(_moved(features, is_norm=is_norm))} if half else {"OPName": "relu", **flat}
+        return HALF_COPY if half else ELEMENT_WISE, sizes, share
     if dtypes != {"dtype float32"}:
         return "", flat, 1.0
     if features["is_softmax"]:
@@ -216,7 +220,7 @@ def _kernel(words: frozenset[str], features: Mapping[str, float], *, half: bool)
     if features["is_elementwise"]:
         two = 2 ** features["input_bytes"] > 1.5 * 2 ** features["output_bytes"]
         name = "gelu" if "erf" in words else "tanh" if "tanh" in words else "add" if two else "relu"
-        return "float32 element-wise", {"OPName": name, **flat}, 1.0
+        return ELEMENT_WISE, {"OPName": name, **flat}, 1.0
     return "", flat, 1.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -143,13 +144,6 @@ def single_operators(folder: Path, group: str) -> Group:
     return Group.of(table, table.sizes[:, 2:], "weights of one size" if "product" in group else "one length of rows")
 
 
-def single_copies(folder: Path) -> Group:
-    """Element-wise operators in float32, of which only the bytes are known: each operator is a site."""
-    table = single_operators(folder, "float32 element-wise").table
-    bytes_only = copies(table.moved, list(table.processors), table.processor, table.time_us)
-    return Group.of(bytes_only, table.kind, "one operator", by_site=True)
-
-
 def single_processors(folder: Path) -> list[Processor]:
     """NeuSight's GPUs of `GPUS`, and an A100 with 40 GB."""
     used = {*GPUS.values(), "NVIDIA A100-PCIE-40GB"}
@@ -160,12 +154,11 @@ def readers(sets: Path) -> dict[str, Callable[[], Group]]:
     """Return what reads each group from the folder of all sets, by the group's name."""
     half, single = sets / "aiconfigurator", sets / "neusight"
     return {
-        "float16 product": lambda: half_products(half),
-        "float16 batched product": lambda: half_batched_products(half),
-        "float16 attention": lambda: half_attention(half),
-        "float16 copy": lambda: half_copies(half),
-        **{name: lambda name=name: single_operators(single, name) for name in _OPERATORS},
-        "float32 copy": lambda: single_copies(single),
+        "float16 product": partial(half_products, half),
+        "float16 batched product": partial(half_batched_products, half),
+        "float16 attention": partial(half_attention, half),
+        "float16 copy": partial(half_copies, half),
+        **{name: partial(single_operators, single, name) for name in _OPERATORS},
     }
 
 
