@@ -79,17 +79,12 @@ def test_attention_has_a_whole_sum(precision: str) -> None:
             near = torch.softmax(heads @ heads.transpose(2, 3) / 8, dim=-1)
             return (near @ heads).transpose(1, 2).reshape(1, 256, 512)
 
-    times = {}
     for device in ("a100", "h200"):
         found = op_profiler.predict(
             Attention(), torch.zeros(1, 256, 512), device=device, kernels="vendor", precision=precision
         )
         assert isinstance(found, NetworkPrediction)
         assert not found.unsupported and found.low_us < found.total_us < found.high_us
-        products = [each.anchor == "nn.batch_matmul" for each in found.network.operators]
-        times[device] = found.operators.latency_us[products]
-    fused = np.ptp(times["h200"]) == 0
-    assert fused == (precision == "float16") and np.ptp(times["a100"]) > 0
 
 
 @needs("torch")
