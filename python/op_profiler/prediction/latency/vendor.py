@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from op_profiler.shipped import shipped_vendor_kernels
 COMPILER = "vendor"
 """Stands in a `DeviceName` where others have the compiler of their kernels."""
 HALF_PRODUCT, HALF_BATCHED = "float16 product", "float16 batched product"
-HALF_ATTENTION, HALF_COPY = "float16 attention", "float16 copy"
+HALF_COPY = "float16 copy"
 ELEMENT_WISE = "float32 element-wise"
 Sizes = dict[str, str]
 """Columns of NeuSight's rows, or the ``bytes`` of a copy."""
@@ -70,9 +70,6 @@ class VendorPredictor:
         described = list(zip(*_described(query)))
         half = any("dtype float16" in words for words, _ in described)
         kernels = [_kernel(words, features, half=half) for words, features in described]
-        if HALF_ATTENTION in self.predictors:
-            fused = _attention(described)
-            kernels = [fused.get(at, kernel) for at, kernel in enumerate(kernels)]
         asked: dict[str, list[tuple[int, Sizes, float]]] = {}
         for at, (group, row, share) in enumerate(kernels):
             if group in self.predictors:
@@ -95,11 +92,8 @@ class VendorPredictor:
         if group == HALF_COPY:
             moved = np.array([float(row["bytes"]) for row in rows])
             return copies(moved, [sheet], np.zeros(len(rows), dtype=np.int64), one)
-        if group in (HALF_BATCHED, HALF_ATTENTION):
-            sizes = np.array([[float(row[name]) for name in "BMNK"] for row in rows])
-            whole = group == HALF_ATTENTION
-            moved = aiconfigurator.attention_bytes(sizes) if whole else aiconfigurator.product_bytes(sizes)
-            return aiconfigurator.batched(sizes, moved, sheet, one, products=2 if whole else 1)
+        if group == HALF_BATCHED:
+            return aiconfigurator.batched(np.array([[float(row[name]) for name in "BMNK"] for row in rows]), sheet, one)
         if group == HALF_PRODUCT:
             columns = {name.lower(): np.array([float(row[name]) for row in rows]) for name in "MNK"}
             columns |= {"latency": one, "gemm_dtype": np.array(["bfloat16"] * len(rows))}
@@ -122,8 +116,6 @@ def open_vendor(device: str | None) -> VendorPredictor:
         raise UnknownNameError("device of --kernels vendor", device or "", list(contents["gpus"]))
     sheets = {dtype: Processor(**sheet) for dtype, sheet in contents["gpus"][device.lower()].items()}
     usable = {name: one for name, one in predictors.items() if name.split()[0] in sheets}
-    if HALF_ATTENTION in usable and sheets["float16"] not in usable[HALF_ATTENTION].known:
-        del usable[HALF_ATTENTION]  # a GPU of another generation has another fused kernel, or none
     least = {name: one["least_bytes"] for name, one in contents["groups"].items()}
     return VendorPredictor(_device(device.lower()), usable, sheets, least)
 
@@ -235,34 +227,6 @@ def _moved(features: Mapping[str, float], *, is_norm: bool) -> float:
     if is_norm:
         return 2 * max(read, written)
     return 2 * written if features["is_take"] else read + written
-
-
-def _attention(described: Sequence[tuple[frozenset[str], Mapping[str, float]]]) -> dict[int, tuple[str, Sizes, float]]:
-    """Parts of self-attention in float16, by their number: two products, and what is between them.
-
-    A library computes it in one kernel, of whose time each part gets the same share.
-    """
-    of = [(_sizes(features), features) for _, features in described]
-    products = {
-        sizes: at
-        for at, (sizes, features) in enumerate(of)
-        if features["is_batch_matmul"] and "dtype float16" in described[at][0]
-    }
-    found: dict[int, tuple[str, Sizes, float]] = {}
-    for (batch, rows, columns, depth), first in products.items():
-        second = products.get((batch, rows, depth, columns), first)
-        if rows != columns or second == first:
-            continue
-        between = [
-            at
-            for at, (sizes, features) in enumerate(of)
-            if sizes[1:3] == (batch * rows, columns)
-            and (features["is_softmax"] or features["is_elementwise"] or features["is_layout"])
-        ]
-        sizes = {"B": str(batch), "M": str(rows), "N": str(columns), "K": str(depth)}
-        parts = [first, second, *between]
-        found |= dict.fromkeys(parts, (HALF_ATTENTION, sizes, 1 / len(parts)))
-    return found
 
 
 def _is_of_norm(words: frozenset[str], features: Mapping[str, float]) -> bool:

@@ -85,41 +85,26 @@ def read_table(folder: Path, system: str, reading: Reading) -> Kernels:
     return kernels({name: column[known] for name, column in columns.items()}, read_processors(folder, system))
 
 
-def batched(
-    sizes: np.ndarray, moved: np.ndarray, processor: Processor, time_us: np.ndarray, *, products: int
-) -> Kernels:
-    """Batched products in bfloat16.
+def batched(sizes: np.ndarray, processor: Processor, time_us: np.ndarray) -> Kernels:
+    """Return batched products in bfloat16.
 
     Args:
         sizes: shape (rows, 4): batch, rows, columns, depth.
-        moved: bytes.
-        products: number of products of these sizes in one kernel.
     """
+    batch, rows, columns, depth = sizes.T
     nothing = np.zeros(len(sizes), dtype=np.int64)
-    flops = 2.0 * products * sizes.prod(axis=1)
+    flops = 2.0 * sizes.prod(axis=1)
     more = np.zeros((len(sizes), 0))
     return Kernels(
         sizes=sizes,
         flops=flops,
-        moved=moved,
+        moved=2 * batch * (rows * depth + columns * depth + rows * columns),
         kind=nothing,
         processor=nothing,
         processors=[processor],
         time_us=time_us,
         more=more,
     )
-
-
-def product_bytes(sizes: np.ndarray) -> np.ndarray:
-    """Bytes that a batched product in bfloat16 moves."""
-    batch, rows, columns, depth = sizes.T
-    return np.asarray(2 * batch * (rows * depth + columns * depth + rows * columns))
-
-
-def attention_bytes(sizes: np.ndarray) -> np.ndarray:
-    """Bytes of queries, keys, values and outputs; `sizes` are those of the product of queries and keys."""
-    batch, rows, columns, depth = sizes.T
-    return np.asarray(4 * batch * (rows + columns) * depth)
 
 
 def read_batched_products(folder: Path, system: str) -> Kernels:
@@ -131,18 +116,7 @@ def read_batched_products(folder: Path, system: str) -> Kernels:
     heads, tokens = (columns[name][kept].astype(np.float64) for name in ("num_heads", "num_tokens"))
     sizes = np.stack([heads, tokens, np.where(first, 512.0, 128.0), np.where(first, 128.0, 512.0)], axis=1)
     times = columns["latency"][kept] * _MS
-    return batched(sizes, product_bytes(sizes), read_processors(folder, system)[0], times, products=1)
-
-
-def read_attention(folder: Path, system: str) -> tuple[Kernels, np.ndarray]:
-    """Return the fused kernels of self-attention without a mask, and the number and size of their heads."""
-    names = ("batch_size", "isl", "num_heads", "head_dim", "latency")
-    columns = read_columns(folder, system, "encoder_attention/encoder_attention", names)
-    batch, length, heads, depth = (columns[name].astype(np.float64) for name in names[:4])
-    sizes = np.stack([batch * heads, length, length, depth], axis=1)
-    times, processor = columns["latency"] * _MS, read_processors(folder, system)[0]
-    table = batched(sizes, attention_bytes(sizes), processor, times, products=2)
-    return table, np.stack([heads, depth], axis=1)
+    return batched(sizes, read_processors(folder, system)[0], times)
 
 
 def held_out_sites(table: Kernels, seed: int) -> np.ndarray:

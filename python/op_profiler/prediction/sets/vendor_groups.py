@@ -108,13 +108,6 @@ def half_batched_products(folder: Path) -> Group:
     return Group.of(_joined(tables), np.concatenate(sites), "one of the two sizes of the weights", by_site=True)
 
 
-def half_attention(folder: Path) -> Group:
-    """Attention of encoders in bfloat16, one fused kernel; an A100 was not measured."""
-    read = [aiconfigurator.read_attention(folder, system) for system in ("h100_sxm", "h200_sxm")]
-    site = np.concatenate([heads for _, heads in read])
-    return Group.of(_joined([table for table, _ in read]), site, "one number and size of heads")
-
-
 def half_copies(folder: Path) -> Group:
     """Kernels that scale a matrix and convert it to fp8; an A100 was not measured."""
     tables, widths = [], []
@@ -156,7 +149,6 @@ def readers(sets: Path) -> dict[str, Callable[[], Group]]:
     return {
         "float16 product": partial(half_products, half),
         "float16 batched product": partial(half_batched_products, half),
-        "float16 attention": partial(half_attention, half),
         "float16 copy": partial(half_copies, half),
         **{name: partial(single_operators, single, name) for name in _OPERATORS},
     }
