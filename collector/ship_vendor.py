@@ -4,7 +4,7 @@
     python collector/ship_vendor.py SETS        folder with neusight and aiconfigurator, which the commands fetch that
                                                 `op-profiler evaluate --set all` prints
 
-First prints the error and the coverage on GEMM sites that were held out, then fits to the rows. Four minutes.
+`benchmarks/vendor_kernels.py` measures its error on sites that are held out. Five minutes.
 """
 
 from __future__ import annotations
@@ -14,80 +14,35 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 from op_profiler.prediction.latency import vendor  # noqa: E402
-from op_profiler.prediction.sets import aiconfigurator, neusight  # noqa: E402
+from op_profiler.prediction.sets import aiconfigurator, vendor_groups  # noqa: E402
 from op_profiler.prediction.sets.kernel_problem import KernelPredictor  # noqa: E402
-from op_profiler.prediction.sets.kernels import Kernels, Processor  # noqa: E402
-from op_profiler.prediction.sets.public_set import Reading  # noqa: E402
+from op_profiler.prediction.sets.kernels import Processor  # noqa: E402
 
-MEASURED = {
-    "a100": "NVIDIA A100 80GB PCIe",
-    "h100": "NVIDIA H100 80GB HBM3",
-    "l4": "NVIDIA L4",
-    "v100": "Tesla V100-PCIE-32GB",
-}
-"""NeuSight's names of GPUs. P4, P100 and T4 are left out: a fit that leaves each GPU out in turn would take long, and
-training and test rows of the P4 are of different states."""
 H200_BYTES_PER_US = 4.8e6
 """By NVIDIA's data sheet; the rest of an H200 is as of an H100. Nobody measured it in float32."""
-GROUPS = {
-    "float32 product": ("linear", "batched product"),
-    "float32 softmax": ("softmax",),
-    "float32 element-wise": ("element-wise",),
-    "float32 norm": ("layer norm",),
-}
-_SEED, _MOST_ROWS = 0, 10_000
+_SEED = 0
 
 
-def single_products(folder: Path) -> Kernels:
-    """Products in bfloat16 on all systems of aiconfigurator."""
-    tables = []
-    for number, system in enumerate(aiconfigurator.TABLES):
-        table = aiconfigurator.read_table(folder, system, Reading())
-        table = table.where(table.kind == 0)
-        tables.append(dataclasses.replace(table, processor=np.full(len(table), number)))
-    joined = {
-        name: np.concatenate([getattr(table, name) for table in tables])
-        for name in ("sizes", "flops", "moved", "kind", "processor", "time_us", "more")
+def sheets(sets: Path) -> dict[str, dict[str, Processor]]:
+    """Data sheets by GPU and data type."""
+    single = {one.name: one for one in vendor_groups.single_processors(sets / "neusight")}
+    gpus = {name: {"float32": single[full]} for name, full in vendor_groups.GPUS.items()}
+    gpus["h200"] = {
+        "float32": dataclasses.replace(gpus["h100"]["float32"], name="H200", bytes_per_us=H200_BYTES_PER_US)
     }
-    return Kernels(**joined, processors=[table.processors[0] for table in tables])
+    for system in aiconfigurator.TABLES:
+        processor = aiconfigurator.read_processors(sets / "aiconfigurator", system)[0]
+        gpus.setdefault(system.split("_")[0], {})["float16"] = processor
+    return dict(sorted(gpus.items()))
 
 
-def rows_of(folder: Path, operators: tuple[str, ...], processors: list[Processor]) -> Kernels:
-    """Training and test rows of NeuSight's operators, at most `_MOST_ROWS`."""
-    rows = []
-    for operator in operators:
-        names, file, _ = neusight.OPERATORS[operator]
-        for part in neusight.rows_of(folder, names, file):
-            rows += Reading().timed(part, "Latency")
-    rows = [
-        row if "M" in row else {name: row[name] for name in ("OPName", "Device", "Latency", "B", "H")} for row in rows
-    ]
-    used = {one.name for one in processors}
-    table = neusight.kernels([row for row in rows if row["Device"] in used], processors)
-    drawn = np.random.default_rng(_SEED).permutation(len(table))[:_MOST_ROWS]
-    return table.where(np.sort(drawn))
-
-
-def score(table: Kernels) -> None:
-    """Print how far off GEMM sites are that were held out."""
-    hidden = aiconfigurator.held_out_sites(table, _SEED)
-    test = table.where(hidden)
-    found = KernelPredictor.fit(table.where(~hidden), _SEED, own=False).predict(test)
-    error = np.abs(found.latency_us / test.time_us - 1)
-    inside = (found.low_us <= test.time_us) & (test.time_us <= found.high_us)
-    for number, processor in enumerate(table.processors):
-        here = test.processor == number
-        print(
-            f"{processor.name}: {here.sum()} rows of held-out sites, median error {np.median(error[here]):.2%}, "
-            f"90th percentile {np.quantile(error[here], 0.9):.1%}, inside the interval {inside[here].mean():.1%}",
-            flush=True,
-        )
+def of_other_operators(copies: KernelPredictor, known: KernelPredictor) -> KernelPredictor:
+    """Give the float16 copies, which are of one operator, the interval of float32 ones on a GPU that was left out."""
+    return dataclasses.replace(copies, near=known.far, far=None)
 
 
 def main() -> None:
@@ -96,26 +51,14 @@ def main() -> None:
     parser.add_argument("sets", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "results/cuda/vendor/kernels.zip")
     given = parser.parse_args()
-    half = single_products(given.sets / "aiconfigurator")
-    score(half)
-    used = {*MEASURED.values(), "NVIDIA A100-PCIE-40GB"}
-    processors = [one for one in neusight.processors_of(given.sets / "neusight") if one.name in used]
-    predictors = {vendor.HALF_PRODUCT: KernelPredictor.fit(half, _SEED, own=False)}
-    least = {vendor.HALF_PRODUCT: float(half.moved.min())}
-    for group, operators in GROUPS.items():
-        table = rows_of(given.sets / "neusight", operators, processors)
-        predictors[group] = KernelPredictor.fit(table, _SEED, own=False)
-        least[group] = float(table.moved.min())
-        print(f"{group}: {len(table)} rows, {predictors[group].near}, {predictors[group].far}", flush=True)
-    sheets = {one.name: one for one in processors}
-    gpus = {name: {"float32": sheets[full]} for name, full in MEASURED.items()}
-    gpus["h200"] = {
-        "float32": dataclasses.replace(gpus["h100"]["float32"], name="H200", bytes_per_us=H200_BYTES_PER_US)
-    }
-    for processor in half.processors:
-        gpus.setdefault(processor.name.split("_")[0], {})["float16"] = processor
+    predictors, least = {}, {}
+    for name, read in vendor_groups.readers(given.sets).items():
+        group = read()
+        predictors[name], least[name] = group.fit(_SEED), float(group.table.moved.min())
+        print(f"{name}: {len(group.table)} rows, {predictors[name].near}, {predictors[name].far}", flush=True)
+    predictors[vendor.HALF_COPY] = of_other_operators(predictors[vendor.HALF_COPY], predictors[vendor.ELEMENT_WISE])
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    vendor.save(given.out, dict(sorted(gpus.items())), predictors, least)
+    vendor.save(given.out, sheets(given.sets), predictors, least)
     print(f"{given.out}: {given.out.stat().st_size:,} bytes")
 
 

@@ -24,11 +24,16 @@ from op_profiler.prediction.latency.trees import Trees
 from op_profiler.prediction.sets import aiconfigurator, neusight
 from op_profiler.prediction.sets.kernel_problem import Ensemble, KernelPredictor, KernelSpread
 from op_profiler.prediction.sets.kernels import Kernels, Processor
+from op_profiler.prediction.sets.vendor_groups import copies
 from op_profiler.shipped import shipped_vendor_kernels
 
 COMPILER = "vendor"
 """Stands in a `DeviceName` where others have the compiler of their kernels."""
-HALF_PRODUCT = "float16 product"
+HALF_PRODUCT, HALF_BATCHED = "float16 product", "float16 batched product"
+HALF_COPY = "float16 copy"
+ELEMENT_WISE = "float32 element-wise"
+Sizes = dict[str, str]
+"""Columns of NeuSight's rows, or the ``bytes`` of a copy."""
 _CONTENTS = "contents.json"
 _NORM = ({"mean"}, {"variance"}, {"subtract", "rsqrt"})
 """Ops of the three operators that a layer norm is lowered to; each gets a third of the time of the vendor's kernel."""
@@ -42,7 +47,8 @@ class VendorPredictor:
         device: the GPU.
         predictors: by the name of a group of operators.
         sheets: data sheets of the GPU, by data type.
-        least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate.
+        least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate, except for
+            copies and element-wise operators, whose time is that of their start.
         correlation: 1, because no network of the sets was used: errors of operators are not expected to cancel.
     """
 
@@ -61,28 +67,38 @@ class VendorPredictor:
     def predict(self, query: Query) -> OperatorPrediction:
         """Predict operators; those whose kind, size or data type the sets lack are unsupported."""
         found = np.full((3, len(query)), np.nan)
-        asked: dict[str, list[tuple[int, dict[str, str], float]]] = {}
-        for at, (group, row, share) in enumerate(map(_kernel, *_described(query))):
+        described = list(zip(*_described(query)))
+        half = any("dtype float16" in words for words, _ in described)
+        kernels = [_kernel(words, features, half=half) for words, features in described]
+        asked: dict[str, list[tuple[int, Sizes, float]]] = {}
+        for at, (group, row, share) in enumerate(kernels):
             if group in self.predictors:
                 asked.setdefault(group, []).append((at, row, share))
-        for group, kernels in asked.items():
-            index, rows, shares = zip(*kernels)
+        for group, parts in asked.items():
+            index, rows, shares = zip(*parts)
             table = self._table(group, list(rows))
             made = self.predictors[group].predict(table)
             times = np.stack([made.latency_us, made.low_us, made.high_us]) * shares
-            found[:, index] = np.where(table.moved < self.least_bytes[group], np.nan, times)
+            is_too_small = (table.moved < self.least_bytes[group]) & (group not in (HALF_COPY, ELEMENT_WISE))
+            found[:, index] = np.where(is_too_small, np.nan, times)
         known = np.isfinite(found[0])
         nothing = np.zeros(len(query), dtype=bool)
         latency, low, high = found
         return OperatorPrediction(latency, low, high, np.where(known, VENDOR, UNSUPPORTED), nothing, nothing)
 
-    def _table(self, group: str, rows: list[dict[str, str]]) -> Kernels:
-        if group != HALF_PRODUCT:
-            sheet = self.sheets["float32"]
-            return neusight.kernels([{**row, "Device": sheet.name, "Latency": "1"} for row in rows], [sheet])
-        columns = {name.lower(): np.array([float(row[name]) for row in rows]) for name in "MNK"}
-        columns |= {"latency": np.ones(len(rows)), "gemm_dtype": np.array(["bfloat16"] * len(rows))}
-        return aiconfigurator.kernels(columns, [self.sheets["float16"]])
+    def _table(self, group: str, rows: list[Sizes]) -> Kernels:
+        sheet = self.sheets[group.split()[0]]
+        one = np.ones(len(rows))
+        if group == HALF_COPY:
+            moved = np.array([float(row["bytes"]) for row in rows])
+            return copies(moved, [sheet], np.zeros(len(rows), dtype=np.int64), one)
+        if group == HALF_BATCHED:
+            return aiconfigurator.batched(np.array([[float(row[name]) for name in "BMNK"] for row in rows]), sheet, one)
+        if group == HALF_PRODUCT:
+            columns = {name.lower(): np.array([float(row[name]) for row in rows]) for name in "MNK"}
+            columns |= {"latency": one, "gemm_dtype": np.array(["bfloat16"] * len(rows))}
+            return aiconfigurator.kernels(columns, [sheet])
+        return neusight.kernels([{**row, "Device": sheet.name, "Latency": "1"} for row in rows], [sheet])
 
 
 def open_vendor(device: str | None) -> VendorPredictor:
@@ -129,6 +145,7 @@ def save(
             "far": None if one.far is None else dataclasses.asdict(one.far),
             "farthest": one.farthest,
             "least_bytes": least_bytes[name],
+            "regressors": len(one.ensemble.pooled),
         }
         members |= {f"{name} {number}.npz": model.to_bytes() for number, model in enumerate(one.ensemble.pooled)}
     sheets = {name: {dtype: dataclasses.asdict(one) for dtype, one in gpu.items()} for name, gpu in gpus.items()}
@@ -149,7 +166,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, KernelPredictor]]:
             contents = json.loads(archive.read(_CONTENTS))
             predictors = {}
             for name, one in contents["groups"].items():
-                members = sorted(member for member in archive.namelist() if member.startswith(f"{name} "))
+                members = [f"{name} {number}.npz" for number in range(one["regressors"])]
                 ensemble = Ensemble([Trees.from_bytes(archive.read(member)) for member in members], {})
                 known = [Processor(**sheet) for sheet in one["known"]]
                 far = None if one["far"] is None else KernelSpread(**one["far"])
@@ -165,29 +182,51 @@ def _described(query: Query) -> tuple[list[frozenset[str]], list[dict[str, float
     return words, [dict(zip(NAMES, row)) for row in query.features.astype(np.float64)]
 
 
-def _kernel(words: frozenset[str], features: Mapping[str, float]) -> tuple[str, dict[str, str], float]:
-    """Group, row of NeuSight's columns, and share of that kernel's time, of an operator; an empty group if there is no
-    such kernel."""
-    rows, columns, depth, batch = (
-        str(round(2 ** features[name])) for name in ("rows", "columns", "reduction", "batch")
-    )
-    product = {"B": batch, "M": rows, "N": columns, "K": depth}
-    flat = {"B": rows, "H": columns}
-    if "dtype float16" in words:
-        return (HALF_PRODUCT if features["is_dense"] else ""), product, 1.0
-    if {word for word in words if word.startswith("dtype ")} != {"dtype float32"}:
-        return "", flat, 1.0
+def _kernel(words: frozenset[str], features: Mapping[str, float], *, half: bool) -> tuple[str, Sizes, float]:
+    """Group, sizes, and share of that kernel's time, of an operator; an empty group if there is no such kernel.
+
+    Args:
+        half: whether the network has operators in float16. Its others are kernels of the same source, since NeuSight's
+            times in float32 contain launches.
+    """
+    batch, rows, columns, depth = (str(size) for size in _sizes(features))
+    product, flat = {"B": batch, "M": rows, "N": columns, "K": depth}, {"B": rows, "H": columns}
+    dtypes = {word for word in words if word.startswith("dtype ")}
+    is_norm = _is_of_norm(words, features)
+    share = 1 / len(_NORM) if is_norm else 1.0
     if features["is_dense"] or features["is_batch_matmul"]:
-        return "float32 product", {"OPName": "linear" if features["is_dense"] else "bmm", **product}, 1.0
+        if "dtype float16" in dtypes:
+            return HALF_PRODUCT if features["is_dense"] else HALF_BATCHED, product, 1.0
+        name = "linear" if features["is_dense"] else "bmm"
+        return "float32 product" if dtypes == {"dtype float32"} else "", {"OPName": name, **product}, 1.0
+    moves = features["is_layout"] or features["is_take"]
+    if moves or (half and (is_norm or features["is_elementwise"] or features["is_softmax"])):
+        sizes = {"bytes": str(_moved(features, is_norm=is_norm))} if half else {"OPName": "relu", **flat}
+        return HALF_COPY if half else ELEMENT_WISE, sizes, share
+    if dtypes != {"dtype float32"}:
+        return "", flat, 1.0
     if features["is_softmax"]:
         return "float32 softmax", {"OPName": "softmax", **flat}, 1.0
-    if _is_of_norm(words, features):
-        return "float32 norm", {"OPName": "ln", "B": rows, "H": str(int(columns) * int(depth))}, 1 / len(_NORM)
+    if is_norm:
+        return "float32 norm", {"OPName": "ln", "B": rows, "H": str(int(columns) * int(depth))}, share
     if features["is_elementwise"]:
         two = 2 ** features["input_bytes"] > 1.5 * 2 ** features["output_bytes"]
         name = "gelu" if "erf" in words else "tanh" if "tanh" in words else "add" if two else "relu"
-        return "float32 element-wise", {"OPName": name, **flat}, 1.0
+        return ELEMENT_WISE, {"OPName": name, **flat}, 1.0
     return "", flat, 1.0
+
+
+def _sizes(features: Mapping[str, float]) -> tuple[int, int, int, int]:
+    batch, rows, columns, depth = (round(2 ** features[name]) for name in ("batch", "rows", "columns", "reduction"))
+    return batch, rows, columns, depth
+
+
+def _moved(features: Mapping[str, float], *, is_norm: bool) -> float:
+    """Bytes: all inputs and outputs; of a look-up what it returns, read and written; of a norm its whole kernel."""
+    read, written = 2 ** features["input_bytes"], 2 ** features["output_bytes"]
+    if is_norm:
+        return 2 * max(read, written)
+    return 2 * written if features["is_take"] else read + written
 
 
 def _is_of_norm(words: frozenset[str], features: Mapping[str, float]) -> bool:

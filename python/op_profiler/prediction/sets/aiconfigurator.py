@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,19 +61,62 @@ def kernels(columns: dict[str, np.ndarray], processors: list[Processor]) -> Kern
     )
 
 
-def read_table(folder: Path, system: str, reading: Reading) -> Kernels:
-    """Return the products of one system, and count rows that are not used in `reading`."""
+def read_columns(folder: Path, system: str, table: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return columns of one table, such as ``gemm/gemm``."""
     import pyarrow.parquet
 
-    path = folder / _SYSTEMS / f"data/{system}/gemm/{TABLES[system]}/gemm_perf.parquet"
-    names = ["gemm_dtype", "m", "n", "k", "latency"]
-    read = pyarrow.parquet.read_table(path, columns=names)
-    columns = {name: read[name].to_numpy() for name in names}
+    kind, name = table.split("/")
+    path = folder / _SYSTEMS / f"data/{system}/{kind}/{TABLES[system]}/{name}_perf.parquet"
+    read = pyarrow.parquet.read_table(path, columns=list(names))
+    return {name: read[name].to_numpy() for name in names}
+
+
+def read_processors(folder: Path, system: str) -> list[Processor]:
+    """Return the data sheets of one system, by data type; the first is that of bfloat16."""
+    text = (folder / _SYSTEMS / f"{system}.yaml").read_text(encoding="utf-8")
+    return processors_of(text, system, *_UNITS[system])
+
+
+def read_table(folder: Path, system: str, reading: Reading) -> Kernels:
+    """Return the products of one system, and count rows that are not used in `reading`."""
+    columns = read_columns(folder, system, "gemm/gemm", ("gemm_dtype", "m", "n", "k", "latency"))
     known = np.isin(columns["gemm_dtype"].astype(str), list(_BYTES)) & (columns["latency"] > 0)
     reading.skipped["no time, or another data type"] += int((~known).sum())
-    text = (folder / _SYSTEMS / f"{system}.yaml").read_text(encoding="utf-8")
-    processors = processors_of(text, system, *_UNITS[system])
-    return kernels({name: column[known] for name, column in columns.items()}, processors)
+    return kernels({name: column[known] for name, column in columns.items()}, read_processors(folder, system))
+
+
+def batched(sizes: np.ndarray, processor: Processor, time_us: np.ndarray) -> Kernels:
+    """Return batched products in bfloat16.
+
+    Args:
+        sizes: shape (rows, 4): batch, rows, columns, depth.
+    """
+    batch, rows, columns, depth = sizes.T
+    nothing = np.zeros(len(sizes), dtype=np.int64)
+    flops = 2.0 * sizes.prod(axis=1)
+    more = np.zeros((len(sizes), 0))
+    return Kernels(
+        sizes=sizes,
+        flops=flops,
+        moved=2 * batch * (rows * depth + columns * depth + rows * columns),
+        kind=nothing,
+        processor=nothing,
+        processors=[processor],
+        time_us=time_us,
+        more=more,
+    )
+
+
+def read_batched_products(folder: Path, system: str) -> Kernels:
+    """Return the batched products of latent attention in bfloat16, of 128 by 512 and 512 by 128 weights a head."""
+    names = ("op_name", "bmm_dtype", "num_tokens", "num_heads", "latency")
+    columns = read_columns(folder, system, "mla_bmm/mla_bmm", names)
+    kept = columns["bmm_dtype"].astype(str) == "bfloat16"
+    first = columns["op_name"][kept].astype(str) == "mla_gen_pre"
+    heads, tokens = (columns[name][kept].astype(np.float64) for name in ("num_heads", "num_tokens"))
+    sizes = np.stack([heads, tokens, np.where(first, 512.0, 128.0), np.where(first, 128.0, 512.0)], axis=1)
+    times = columns["latency"][kept] * _MS
+    return batched(sizes, read_processors(folder, system)[0], times)
 
 
 def held_out_sites(table: Kernels, seed: int) -> np.ndarray:

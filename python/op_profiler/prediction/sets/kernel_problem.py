@@ -119,28 +119,31 @@ class KernelPredictor:
     farthest: float = 1.0
 
     @classmethod
-    def fit(cls, train: Kernels, seed: int, *, own: bool = True) -> KernelPredictor:
+    def fit(
+        cls, train: Kernels, seed: int, *, own: bool = True, parts: list[np.ndarray] | None = None
+    ) -> KernelPredictor:
         """Fit to kernels with a time.
 
         Args:
             seed: of the trees and of the part that is held out.
             own: as for `Ensemble.fit`.
+            parts: masks of rows that are left out in turn to calibrate the interval; default: a random part.
         """
 
         def spread(parts: list[np.ndarray]) -> KernelSpread:
             return _spread(train, parts, seed, own=own)
 
-        near = spread([np.random.default_rng(seed).random(len(train)) < _SHARE])
+        near = spread(parts or [np.random.default_rng(seed).random(len(train)) < _SHARE])
         present = np.unique(train.processor)
         known = [train.processors[number] for number in present]
         ensemble = Ensemble.fit(train, seed, own=own)
         if len(present) < 2:
             return cls(ensemble, known, near, None)
-        parts = [train.processor == processor for processor in present]
+        on = [train.processor == processor for processor in present]
         distances = [
-            _distances(train.where(part), [p for p in known if p is not one]).mean() for part, one in zip(parts, known)
+            _distances(train.where(part), [p for p in known if p is not one]).mean() for part, one in zip(on, known)
         ]
-        return cls(ensemble, known, near, spread(parts), float(np.mean(distances)))
+        return cls(ensemble, known, near, spread(on), float(np.mean(distances)))
 
     def predict(self, test: Kernels) -> LibraryPrediction:
         """Return times in microseconds with 90 % intervals, wider on processors that are unlike the known ones."""

@@ -1,0 +1,169 @@
+"""Groups of vendors' kernels, read from NeuSight and aiconfigurator, that `predict --kernels vendor` is fitted to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from op_profiler.prediction.sets import aiconfigurator, neusight
+from op_profiler.prediction.sets.kernel_problem import KernelPredictor
+from op_profiler.prediction.sets.kernels import Kernels, Processor
+from op_profiler.prediction.sets.public_set import Reading
+
+GPUS = {
+    "a100": "NVIDIA A100 80GB PCIe",
+    "h100": "NVIDIA H100 80GB HBM3",
+    "l4": "NVIDIA L4",
+    "v100": "Tesla V100-PCIE-32GB",
+}
+"""NeuSight's names of GPUs. P4, P100 and T4 are left out: a fit that leaves each GPU out in turn would take long, and
+training and test rows of the P4 are of different states."""
+_OPERATORS = {
+    "float32 product": ("linear", "batched product"),
+    "float32 softmax": ("softmax",),
+    "float32 element-wise": ("element-wise",),
+    "float32 norm": ("layer norm",),
+}
+_SCALED = 3  # bytes that the kernel moves for an element: bfloat16 in, fp8 out
+_MOST_ROWS, _MOST_PRODUCTS = 10_000, 4_000
+_FEW_SITES, _SHARE = 20, 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Kernels of one kind on several GPUs.
+
+    Attributes:
+        table: all rows.
+        site: number of the site of each row; rows of one site have some sizes in common, such as those of the weights.
+        site_name: what a site is.
+        by_site: whether intervals are calibrated on sites that are left out, not on random rows.
+    """
+
+    table: Kernels
+    site: np.ndarray
+    site_name: str
+    by_site: bool = False
+
+    @classmethod
+    def of(cls, table: Kernels, site: np.ndarray, site_name: str, *, by_site: bool = False) -> Group:
+        """Number the sites, which are rows of an array; a negative site is not one, and is never held out."""
+        _, number = np.unique(site, axis=0, return_inverse=True)
+        outside = (site.reshape(len(table), -1) < 0).any(axis=1)
+        return cls(table, np.where(outside, -1, number.ravel()), site_name, by_site)
+
+    def parts(self, seed: int) -> list[np.ndarray]:
+        """Masks of rows to hold out: each site in turn if there are few, or else a tenth of the sites at once."""
+        sites = np.unique(self.site[self.site >= 0])
+        if len(sites) < _FEW_SITES:
+            return [self.site == one for one in sites]
+        drawn = np.random.default_rng(seed).random(len(sites)) < _SHARE
+        return [np.isin(self.site, sites[drawn])]
+
+    def fit(self, seed: int, without: np.ndarray | None = None) -> KernelPredictor:
+        """Fit the predictor to all rows, or to those outside of a mask."""
+        kept = (
+            self
+            if without is None
+            else dataclasses.replace(self, table=self.table.where(~without), site=self.site[~without])
+        )
+        parts = kept.parts(seed) if kept.by_site else None
+        return KernelPredictor.fit(kept.table, seed, own=False, parts=parts)
+
+
+def copies(moved: np.ndarray, processors: list[Processor], processor: np.ndarray, time_us: np.ndarray) -> Kernels:
+    """Kernels that are described by the bytes that they move, and by nothing else."""
+    one = np.ones(len(moved))
+    return Kernels(
+        sizes=np.stack([one, moved, one, one], axis=1),
+        flops=moved,
+        moved=moved,
+        kind=np.zeros(len(moved), dtype=np.int64),
+        processor=processor,
+        processors=processors,
+        time_us=time_us,
+        more=np.zeros((len(moved), 0)),
+    )
+
+
+def half_products(folder: Path) -> Group:
+    """Products in bfloat16."""
+    table = _joined([_products(folder, system) for system in aiconfigurator.TABLES])
+    return Group.of(table, table.sizes[:, 2:], "weights of one size")
+
+
+def half_batched_products(folder: Path) -> Group:
+    """Batched products of latent attention in bfloat16, and some products that are not batched."""
+    tables, sites = [], []
+    for system in aiconfigurator.TABLES:
+        product = _products(folder, system)
+        drawn = np.random.default_rng(0).permutation(len(product))[:_MOST_PRODUCTS]
+        batched = aiconfigurator.read_batched_products(folder, system)
+        tables += [batched, product.where(drawn)]
+        sites += [batched.sizes[:, 2], -np.ones(len(drawn))]
+    return Group.of(_joined(tables), np.concatenate(sites), "one of the two sizes of the weights", by_site=True)
+
+
+def half_copies(folder: Path) -> Group:
+    """Kernels that scale a matrix and convert it to fp8; an A100 was not measured."""
+    tables, widths = [], []
+    for system in ("h100_sxm", "h200_sxm"):
+        columns = aiconfigurator.read_columns(folder, system, "quantize/scale_matrix", ("m", "k", "latency"))
+        moved = _SCALED * columns["m"].astype(np.float64) * columns["k"]
+        processor = aiconfigurator.read_processors(folder, system)[:1]
+        tables.append(copies(moved, processor, np.zeros(len(moved), dtype=np.int64), columns["latency"] * 1e3))
+        widths.append(columns["k"])
+    return Group.of(_joined(tables), np.concatenate(widths), "one length of rows")
+
+
+def single_operators(folder: Path, group: str) -> Group:
+    """Operators in float32, training and test rows, at most `_MOST_ROWS`."""
+    processors = single_processors(folder)
+    used, rows = {one.name for one in processors}, []
+    for operator in _OPERATORS[group]:
+        names, file, _ = neusight.OPERATORS[operator]
+        for part in neusight.rows_of(folder, names, file):
+            rows += Reading().timed(part, "Latency")
+    rows = [
+        row if "M" in row else {name: row[name] for name in ("OPName", "Device", "Latency", "B", "H")} for row in rows
+    ]
+    table = neusight.kernels([row for row in rows if row["Device"] in used], processors)
+    drawn = np.random.default_rng(0).permutation(len(table))[:_MOST_ROWS]
+    table = table.where(np.sort(drawn))
+    return Group.of(table, table.sizes[:, 2:], "weights of one size" if "product" in group else "one length of rows")
+
+
+def single_processors(folder: Path) -> list[Processor]:
+    """NeuSight's GPUs of `GPUS`, and an A100 with 40 GB."""
+    used = {*GPUS.values(), "NVIDIA A100-PCIE-40GB"}
+    return [one for one in neusight.processors_of(folder) if one.name in used]
+
+
+def readers(sets: Path) -> dict[str, Callable[[], Group]]:
+    """Return what reads each group from the folder of all sets, by the group's name."""
+    half, single = sets / "aiconfigurator", sets / "neusight"
+    return {
+        "float16 product": partial(half_products, half),
+        "float16 batched product": partial(half_batched_products, half),
+        "float16 copy": partial(half_copies, half),
+        **{name: partial(single_operators, single, name) for name in _OPERATORS},
+    }
+
+
+def _products(folder: Path, system: str) -> Kernels:
+    table = aiconfigurator.read_table(folder, system, Reading())
+    table = table.where(table.kind == 0)
+    return dataclasses.replace(table, processors=table.processors[:1])
+
+
+def _joined(tables: list[Kernels]) -> Kernels:
+    """Tables of one processor each."""
+    sheets = list(dict.fromkeys(table.processors[0] for table in tables))
+    number = [np.full(len(table), sheets.index(table.processors[0])) for table in tables]
+    names = ("sizes", "flops", "moved", "kind", "time_us", "more")
+    arrays = {name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
+    return Kernels(**arrays, processor=np.concatenate(number), processors=sheets)
