@@ -34,7 +34,7 @@ _FEW_SITES, _SHARE = 20, 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class VendorGroup:
     """Kernels of one kind on several GPUs.
 
     Attributes:
@@ -50,7 +50,7 @@ class Group:
     by_site: bool = False
 
     @classmethod
-    def of(cls, table: Kernels, site: np.ndarray, site_name: str, *, by_site: bool = False) -> Group:
+    def of(cls, table: Kernels, site: np.ndarray, site_name: str, *, by_site: bool = False) -> VendorGroup:
         """Number the sites, which are rows of an array; a negative site is not one, and is never held out."""
         _, number = np.unique(site, axis=0, return_inverse=True)
         outside = (site.reshape(len(table), -1) < 0).any(axis=1)
@@ -90,13 +90,13 @@ def copies(moved: np.ndarray, processors: list[Processor], processor: np.ndarray
     )
 
 
-def half_products(folder: Path) -> Group:
+def half_products(folder: Path) -> VendorGroup:
     """Products in bfloat16."""
     table = _joined([_products(folder, system) for system in aiconfigurator.TABLES])
-    return Group.of(table, table.sizes[:, 2:], "weights of one size")
+    return VendorGroup.of(table, table.sizes[:, 2:], "weights of one size")
 
 
-def half_batched_products(folder: Path) -> Group:
+def half_batched_products(folder: Path) -> VendorGroup:
     """Batched products of latent attention in bfloat16, and some products that are not batched."""
     tables, sites = [], []
     for system in aiconfigurator.TABLES:
@@ -105,10 +105,10 @@ def half_batched_products(folder: Path) -> Group:
         batched = aiconfigurator.read_batched_products(folder, system)
         tables += [batched, product.where(drawn)]
         sites += [batched.sizes[:, 2], -np.ones(len(drawn))]
-    return Group.of(_joined(tables), np.concatenate(sites), "one of the two sizes of the weights", by_site=True)
+    return VendorGroup.of(_joined(tables), np.concatenate(sites), "one of the two sizes of the weights", by_site=True)
 
 
-def half_copies(folder: Path) -> Group:
+def half_copies(folder: Path) -> VendorGroup:
     """Kernels that scale a matrix and convert it to fp8; an A100 was not measured."""
     tables, widths = [], []
     for system in ("h100_sxm", "h200_sxm"):
@@ -117,10 +117,10 @@ def half_copies(folder: Path) -> Group:
         processor = aiconfigurator.read_processors(folder, system)[:1]
         tables.append(copies(moved, processor, np.zeros(len(moved), dtype=np.int64), columns["latency"] * 1e3))
         widths.append(columns["k"])
-    return Group.of(_joined(tables), np.concatenate(widths), "one length of rows")
+    return VendorGroup.of(_joined(tables), np.concatenate(widths), "one length of rows")
 
 
-def single_operators(folder: Path, group: str) -> Group:
+def single_operators(folder: Path, group: str) -> VendorGroup:
     """Operators in float32, training and test rows, at most `_MOST_ROWS`."""
     processors = single_processors(folder)
     used, rows = {one.name for one in processors}, []
@@ -134,7 +134,9 @@ def single_operators(folder: Path, group: str) -> Group:
     table = neusight.kernels([row for row in rows if row["Device"] in used], processors)
     drawn = np.random.default_rng(0).permutation(len(table))[:_MOST_ROWS]
     table = table.where(np.sort(drawn))
-    return Group.of(table, table.sizes[:, 2:], "weights of one size" if "product" in group else "one length of rows")
+    return VendorGroup.of(
+        table, table.sizes[:, 2:], "weights of one size" if "product" in group else "one length of rows"
+    )
 
 
 def single_processors(folder: Path) -> list[Processor]:
@@ -143,7 +145,7 @@ def single_processors(folder: Path) -> list[Processor]:
     return [one for one in neusight.processors_of(folder) if one.name in used]
 
 
-def readers(sets: Path) -> dict[str, Callable[[], Group]]:
+def readers(sets: Path) -> dict[str, Callable[[], VendorGroup]]:
     """Return what reads each group from the folder of all sets, by the group's name."""
     half, single = sets / "aiconfigurator", sets / "neusight"
     return {
