@@ -27,9 +27,6 @@ _LAYER = "op_profiler_layer"
 _GENERATED = re.compile(r"<eval_with_key>[^(]*\((\d+)\): forward")
 _TRACED_FRAME = re.compile(r"^(.+)\((\d+)\): ", re.MULTILINE)
 _EXPORTED_FRAME = re.compile(r'File "(.+)", line (\d+), in ')
-_SCRIPTED_FRAME = re.compile(r'^  File "(.+)", line (\d+)$', re.MULTILINE)
-_LIBRARY = re.compile(r"<|.*/(site|dist)-packages/torch/")
-"""Files that are not the user's, also of the machine that stored a TorchScript file."""
 
 
 @contextlib.contextmanager
@@ -57,7 +54,7 @@ def inline(traced: Any, model: Any) -> dict[str, list[str]]:
         model: what was traced.
 
     Returns:
-        By layer, the lines of the user's code that its operators come from.
+        By layer, the lines of the user's code that its operators come from; of traces and exported programs only.
     """
     import torch
 
@@ -73,11 +70,9 @@ def inline(traced: Any, model: Any) -> dict[str, list[str]]:
         lines = [_users_line(found[::-1]) for found in frames]
     elif called is None:
         layers = [_module_of(node.scopeName()) for node in nodes]
-        lines = [_users_line(_frames(node)) for node in nodes]
-    elif [kind for kind, _, _ in called] == [node.kind() for node in nodes]:
-        layers, lines = ([one[field] for one in called] for field in (1, 2))
+        lines = [_users_line(_TRACED_FRAME.findall(node.sourceRange())) for node in nodes]
     else:
-        layers = []
+        layers = [layer for _, layer in called] if [kind for kind, _ in called] == [n.kind() for n in nodes] else []
     if called is not None and not any(layers):
         return {}  # a file that names no modules
     source_lines: dict[str, list[str]] = {}
@@ -94,42 +89,34 @@ def note_layer(node: Any, scope: str, model: Any) -> None:
     node.s_(_LAYER, _module_of(scope) or _name_of(model))
 
 
-def _called(script: Any) -> list[tuple[str, str, str]]:
-    """Kind, module and source line of each operator of a script that was not inlined; empty where more than modules is
-    called."""
-    found: list[tuple[str, str, str]] = []
+def _called(script: Any) -> list[tuple[str, str]]:
+    """Kind and module of each operator of a script that was not inlined; empty where more than modules is called."""
+    found: list[tuple[str, str]] = []
     modules = dict(script.named_modules(remove_duplicate=False))
 
-    def walk(module: Any, method: str, place: str, called_in: str = "") -> bool:
-        """Whether all that is called is known. `called_in`: the user's line that calls the module."""
+    def walk(module: Any, method: str, place: str) -> bool:
+        """Whether all that is called is known."""
         places = {"self": place}
         graph = module._c._get_method(method).graph
         places[next(iter(graph.inputs())).debugName()] = place
         for node in graph.nodes():
-            line = _users_line(_frames(node)) or called_in
             if node.kind() == "prim::GetAttr":
                 owner = places.get(node.inputsAt(0).debugName())
                 places[node.output().debugName()] = f"{owner}.{node.s('name')}".lstrip(".")
             elif node.kind() == "prim::CallMethod":
                 inner = places.get(node.inputsAt(0).debugName(), "")
-                if not walk(modules[inner], node.s("name"), inner, line):
+                if not walk(modules[inner], node.s("name"), inner):
                     return False
             elif node.kind() in ("prim::CallFunction", "prim::If", "prim::Loop"):
                 return False
             elif not node.kind().startswith("prim::"):
-                found.append((node.kind(), place, line))
+                found.append((node.kind(), place))
         return True
 
     try:
         return found if walk(script, "forward", "") else []
     except (KeyError, RuntimeError):  # it calls what is no module
         return []
-
-
-def _frames(node: Any) -> list[tuple[str, str]]:
-    """File and line number of the calls that a trace saw, innermost first; of a script, those of its node."""
-    text = node.sourceRange()
-    return _TRACED_FRAME.findall(text) or _SCRIPTED_FRAME.findall(text)
 
 
 def _exported_nodes(program: Any, nodes: list[Any]) -> list[Any]:
@@ -152,10 +139,11 @@ def _users_line(frames: Sequence[tuple[str, str]]) -> str:
 
     own = tuple(str(Path(package.__file__ or "").parent) for package in (torch, op_profiler))
     for file, number in frames:
-        if not file.startswith(own) and not _LIBRARY.match(file):
-            roots = ("/", *filter(None, sys.path), str(Path.cwd()))
-            folders = [root for root in roots if Path(file).is_relative_to(root)]
-            return f"{Path(file).relative_to(max(folders, key=len, default=''))}:{number}"
+        if not file.startswith((*own, "<")):
+            folders = [
+                folder for folder in (*sys.path, str(Path.cwd())) if folder and Path(file).is_relative_to(folder)
+            ]
+            return f"{Path(file).relative_to(max(folders, key=len, default='/'))}:{number}"
     return ""
 
 
