@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # other tests run meanwhile: their load leaves nothing out
         against = table._reason_against
         patch.setattr(table, "_reason_against", lambda row, noisy: against({**row, **_QUIET}, noisy=noisy))
-        patch.setattr(examples, "reason_against", lambda row, origin: reason_against({**row, **_QUIET}, origin))
+        patch.setattr(examples, "reason_against", lambda row: reason_against({**row, **_QUIET}))
         yield folder
 
 

@@ -38,4 +38,3 @@ def test_devices_are_those_with_times_that_can_be_used(url: str, example: Any, t
     places: list[dict[str, Any]] = [{"db": url}, {"file": tmp_path / "all.parquet"}]
     for place in places:
         assert {device.processor for device in devices_in(**place)} == {"usable", "sampled"}
-        assert {device.processor for device in devices_in(**place, schedules="tuned")} == {"tuned"}

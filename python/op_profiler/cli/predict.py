@@ -40,6 +40,8 @@ op-profiler predict @candidates.txt --format csv           (one of the above per
 
 op-profiler predict @lines.txt       (a line may be JSON: {"model": "bert", "label": "short", "sequence_length": 64})
 
+op-profiler predict resnet-18 --schedules rule             (the kernels of op-profiler collect --schedules rule)
+
 op-profiler predict resnet-18 --target cuda                (for a GPU, from included data; needs a TVM with CUDA)
 
 op-profiler predict transformers:bert --device h200 --kernels vendor    (kernels of NVIDIA's libraries, without a GPU)

@@ -125,7 +125,7 @@ def _measured(
         target=target,
         compiler=asked.compiler,
         precision=asked.precision,
-        schedules="none",
+        schedules=asked.schedules,
         threads=(threads,),
         check_outputs=asked.check_outputs,
     )
@@ -148,7 +148,7 @@ def _operators(
     estimates = predicted.operators
     columns = (estimates.latency_us, estimates.low_us, estimates.high_us, estimates.tier)
     for operator, middle, low, high, tier in zip(predicted.network.operators, *columns):
-        measured = found.measurements.get(operator.key)
+        measured = found.measurements.get(operator.workload)
         if measured is None or measured.median_us is None or tier == UNSUPPORTED:
             left.append(operator.name)
             continue

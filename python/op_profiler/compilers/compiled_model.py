@@ -164,9 +164,11 @@ class FusedOperators:
     Attributes:
         occurrences: in the order of the calls.
         asked: computations for which the build would query schedule records.
+        by_rule: keys of the operators whose schedules the project's rule would choose.
         notes: notes for the user about the records that it would use.
     """
 
     occurrences: Sequence[Occurrence]
     asked: frozenset[str]
+    by_rule: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()

@@ -358,9 +358,12 @@ class Compiler(RuntimeContract, TuningContract):
             ModelError: the compiler refuses the operator.
         """
 
-    def read_kernel(self, operator: Operator, target: Target) -> Kernel:
+    def read_kernel(self, operator: Operator, target: Target, *, by_rule: bool = False) -> Kernel:
         """Return the loops of an operator's kernel under the schedule that a build would use. It takes some hundredths
         of a second; nothing is run.
+
+        Args:
+            by_rule: a build with ``--schedules rule``.
 
         Raises:
             ModelError: this compiler does not support this, for this operator or at all.

@@ -67,8 +67,13 @@ class Operator:
     bytes_read: int
     bytes_written: int
 
-    @functools.cached_property
+    @property
     def key(self) -> str:
+        """What identifies the operator: its `workload`."""
+        return self.workload
+
+    @functools.cached_property
+    def workload(self) -> str:
         """The workload key: 16 hex digits over op names, shapes, dtypes, layouts, attributes and the constants that
         change the code.
 

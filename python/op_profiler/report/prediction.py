@@ -205,6 +205,7 @@ def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: C
     """Return the source of most of an estimate, its interval in words, and why it is wider than usual."""
     tier = max(tiers, key=lambda name: tiers[name], default="nothing")
     kernels = " (kernels of NVIDIA's libraries, not TVM's)" if chosen.request.kernels == "vendor" else ""
+    kernels += " (kernels by the rule)" if chosen.request.schedules == RULE else ""
     told = f"estimate: mostly {tier}{kernels}, of {chosen.predictor.device.processor}{interval}"
     widened = chosen.widening(threads)
     if widened > 1:
@@ -223,6 +224,7 @@ def _check_command(threads: int, request: PredictRequest) -> str:
         "--importer": (model.importer, AUTO),
         "--compiler": (request.compiler, DEFAULT_COMPILER),
         "--precision": (request.precision, "float32"),
+        "--schedules": (request.schedules, "none"),
         "--device": (request.device, None),
         "--db": (None if request.db is None else without_password(request.db), None),
         "--predictor": (request.predictor, "default"),

@@ -58,6 +58,11 @@ class UsableRecords:
         """This one, whatever its conditions."""
         return cls({record.computation: record}, record.conditions or Conditions(1))
 
+    @classmethod
+    def only_rule(cls) -> UsableRecords:
+        """No record: the rule alone, for any conditions."""
+        return cls({}, Conditions(1), by_rule=True)
+
     def digest(self, asked: Iterable[str]) -> str:
         """16 hex digits of the schedules that computations are given; empty where all have the compiler's own.
 

@@ -172,7 +172,6 @@ def test_devices_are_told_by_the_times_that_can_be_used(
     rows = [of("a"), of("b", error="it crashed"), of("c", origin="tuned"), of("d", model_key=None), of("a", threads=2)]
     monkeypatch.setattr("op_profiler.dataset.formats.parquet.parquet_rows", lambda *_: iter(rows))
     assert [device.key for device in devices_module.devices_in(file=Path("x"))] == ["a"]
-    assert [device.key for device in devices_module.devices_in(file=Path("x"), schedules="tuned")] == ["c"]
 
 
 def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,13 +83,18 @@ class ChosenSchedules:
             te_compiler.select_implementation(call.op, call.attrs, inputs, call.checked_type, target)
 
 
-def weigh_all(occurrences: Iterable[Occurrence], target: Target) -> None:
-    """Make the compiler query the schedule records of all operators as a build does, without compiling them."""
-    with quiet(), chosen_schedules() as choices:
+def weigh_all(occurrences: Iterable[Occurrence], target: Target, *, by_rule: bool) -> ChosenSchedules:
+    """Make the compiler choose the schedules of all operators as a build does, without compiling them.
+
+    Args:
+        by_rule: as of `chosen_schedules`.
+    """
+    with quiet(), chosen_schedules(by_rule=by_rule) as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
             if occurrence.operator.anchor in HEAVY:
                 with contextlib.suppress(Exception):  # whatever TVM raises, it does not build either
                     choices.weigh(occurrence, target)
+    return choices
 
 
 def anchor_call(occurrence: Occurrence) -> Call:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.schedules.schedule import OWN_TEMPLATE
-from op_profiler.schedules.usable_records import ruled
+from op_profiler.schedules.usable_records import UsableRecords, ruled
 from op_profiler.tuning.candidate import TaskSpec
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     )
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
-    from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import TimedModel
     from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
@@ -130,8 +130,9 @@ class RelayCompiler(Compiler):
         Winograd record changes what is lowered; here lowering is made to query all of them."""
         with applied(records) as asked:
             occurrences = lower()
-            weigh_all(occurrences, target)
-        return FusedOperators(occurrences, _all_asked(asked, occurrences, target))
+            choices = weigh_all(occurrences, target, by_rule=records.by_rule)
+        by_rule = {o.operator.key for o in occurrences if choices.schedule_of(o).origin == "rule"}
+        return FusedOperators(occurrences, _all_asked(asked, occurrences, target), frozenset(by_rule))
 
     @interrupts_wait()
     def build(
@@ -268,11 +269,12 @@ class RelayCompiler(Compiler):
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
 
     @interrupts_wait()
-    def read_kernel(self, operator: Operator, target: Target) -> Kernel:
+    def read_kernel(self, operator: Operator, target: Target, *, by_rule: bool = False) -> Kernel:
         """Lower the function that the description stands for, and read its loops or launches."""
         from op_profiler.compilers.relay.read_kernel import read_kernel
 
-        return read_kernel(relay_function(operator), target, self.vector_lanes(target))
+        with applied(UsableRecords.only_rule()) if by_rule else contextlib.nullcontext():
+            return read_kernel(relay_function(operator), target, self.vector_lanes(target))
 
     @interrupts_wait()
     def tunables(

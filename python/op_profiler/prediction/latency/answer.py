@@ -157,7 +157,7 @@ def network_of(
         target=chosen.target,
         compiler=request.compiler,
         precision=request.precision,
-        schedules="none",
+        schedules=request.schedules,
         threads=(0,) if kind_of(chosen.target).on_gpu else (1,),
         check_outputs=request.check_outputs,
     )

@@ -76,21 +76,18 @@ def measure_with(compiler: str, options: str = "") -> str:
     return f"op-profiler collect --compiler {compiler} --modelname ...{options}"
 
 
-def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
+def devices_in(*, db: str | None = None, file: Path | None = None) -> list[DeviceName]:
     """Return the devices with usable times in a dataset, a Parquet file, or both.
-
-    Args:
-        schedules: origin of the schedules, ``default`` or ``tuned``.
 
     Raises:
         DatasetError: the dataset or the file cannot be read.
     """
-    found = list(_of_dataset(db, schedules)) if db is not None else []
+    found = list(_of_dataset(db)) if db is not None else []
     if file is not None:
         known = {device.key for device in found}
         left = _kinds_in(file)
         for row in rows_of_file(file, _COLUMNS):
-            if _kind(row) in left and usable.reason_against(row, schedules) is None:
+            if _kind(row) in left and usable.reason_against(row) is None:
                 left.discard(_kind(row))
                 if row["device_key"] not in known:
                     known.add(row["device_key"])
@@ -132,12 +129,12 @@ def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return machine, row["target"], row.get("compiler")
 
 
-def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:
+def _of_dataset(db: str) -> Iterable[DeviceName]:
     from sqlalchemy import select
 
     from op_profiler.dataset import Dataset, schema
 
-    table, keys = schema.devices, usable.keys_of_devices(schedules)
+    table, keys = schema.devices, usable.keys_of_devices()
     names = {column.name: column.info["flat"] for column in table.c}
     with Dataset.open(db, create=False, read_only=True) as dataset:
         for row in dataset.rows(select(table).where(table.c.key.in_(keys)).order_by(table.c.key)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.devices import DeviceName, device_of, rows_of_file
+from op_profiler.prediction.latency.scheduled import PREDICTED, by_rule
 from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against
 
 COLUMNS = (
@@ -139,6 +141,12 @@ class Examples:
         names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
+    @functools.cached_property
+    def workload(self) -> np.ndarray:
+        """A number for each entry, equal for one operator under all schedules."""
+        _, number = np.unique([operator.workload for operator in self.operators], return_inverse=True)
+        return np.asarray(number.ravel()[self.operator])
+
     def network_runs(self) -> Iterator[np.ndarray]:
         """Yield the entries of each network with a time of the whole model, at each thread count."""
         for model in np.flatnonzero(~self.sampled):
@@ -164,14 +172,12 @@ def load_examples(
     *,
     db: str | None = None,
     file: Path | None = None,
-    schedules: str = "default",
     device: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Examples:
     """Return the usable measurements of a dataset, of a Parquet file of ``op-profiler export``, or of both.
 
     Args:
-        schedules: origin of the schedules, ``default`` or ``tuned``.
         device: key of the device whose rows are used; None for all devices, which share `MOST_ROWS`.
         note: called with a text if only a part of the rows is used because there are too many.
 
@@ -187,20 +193,21 @@ def load_examples(
             wanted = rows_of_file(file, COLUMNS)
             yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
         if db is not None:
-            where = f"origin = '{schedules}'" + (f" and device_key = '{device}'" if device is not None else "")
+            where = " or ".join(f"origin = '{origin}'" for origin in PREDICTED)
+            where = where if device is None else f"({where}) and device_key = '{device}'"
             with Dataset.open(db, create=False, read_only=True) as dataset:
                 yield from flat_rows(dataset, columns=COLUMNS, where=where)
 
-    found = examples_of(rows(), schedules=schedules)
+    found = examples_of(rows())
     if NOT_DRAWN in found.left_out:
         note(f"{len(found):,} measurements are used, and {found.left_out[NOT_DRAWN]:,} are not ({NOT_DRAWN})")
     return found
 
 
-def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
+def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
     """Return the usable measurements among rows of the flat table.
 
-    Not used are failures, checkpoints, rows under background load or with unequal cores, other schedules, and operators
+    Not used are failures, checkpoints, rows under background load or with unequal cores, tuned schedules, and operators
     outside of models, because the caches are in another state there than in a network. Of sweeps, only rows with the
     default settings of the machine are used, and one core set for each model and thread count. If there are more than
     `MOST_ROWS` rows, a random subset of the models is used. If a model computes with denormal numbers in one run, its
@@ -210,8 +217,8 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     denormal: set[str] = set()
     kept = _KeptExamples()
     for row in rows:
-        reason = reason_against(row, schedules)
-        if row["origin"] == schedules and row["model_key"]:
+        reason = reason_against(row)
+        if row["origin"] in PREDICTED and row["model_key"]:
             kept.tell_traffic(row)
         if reason is None:
             kept.add(row)
@@ -233,11 +240,11 @@ class _KeptExamples:
     def __init__(self) -> None:
         self._draws = {sampled: GroupDraw(MOST_ROWS) for sampled in (False, True)}
         self._numbers = array.array("d")
-        self._operators: dict[str, Operator] = {}
-        self._launches: dict[str, int] = {}
+        self._operators: dict[tuple[str, bool], Operator] = {}
+        self._launches: dict[tuple[str, bool], int] = {}
         self._devices: dict[str, DeviceName] = {}
         self._models: dict[str, tuple[str, bool]] = {}
-        self._moved: dict[str, dict[str, tuple[int, int]]] = {}
+        self._moved: dict[str, dict[tuple[str, bool], tuple[int, int]]] = {}
         self._places = [dict[Any, int]() for _ in ("operator", "device", "model", "cores")]
 
     @property
@@ -247,14 +254,12 @@ class _KeptExamples:
 
     def tell_traffic(self, row: Mapping[str, Any]) -> None:
         """Of an operator in a model, also where its time is not used: how many bytes it moves, and how often."""
-        from op_profiler.dataset.formats.flat_table import operator_of_row
-
-        model, key = row["model_key"], row["operator_key"]
+        model, key = row["model_key"], _operator_key(row)
         if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
             return
         if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
             return  # counted with the operators that they stand around: what ships has no rows of them
-        operator = self._operators.get(key) or operator_of_row(dict(row))
+        operator = self._operators.get(key) or _operator_of(row)
         moved = operator.bytes_read + operator.bytes_written
         if row["model_source"] == "sample":
             moved += bytes_written_before(operator, row["model_name"])
@@ -262,19 +267,18 @@ class _KeptExamples:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One more, unless its model is not drawn."""
-        from op_profiler.dataset.formats.flat_table import operator_of_row
-
         draw = self._draws[row["model_source"] == "sample"]
         if not draw.takes(row["model_key"]):
             return
-        if row["operator_key"] not in self._operators:
-            self._operators[row["operator_key"]] = operator_of_row(dict(row))
-            self._launches[row["operator_key"]] = len(row["launches"] or ())
+        operator = _operator_key(row)
+        if operator not in self._operators:
+            self._operators[operator] = _operator_of(row)
+            self._launches[operator] = len(row["launches"] or ())
         if row["device_key"] not in self._devices:
             self._devices[row["device_key"]] = device_of(row)
         if row["model_key"] not in self._models:
             self._models[row["model_key"]] = (row["model_name"], row["model_source"] == "sample")
-        keys = (row["operator_key"], row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
+        keys = (operator, row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
         self._numbers.extend(places.setdefault(key, len(places)) for places, key in zip(self._places, keys))
         self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
@@ -394,6 +398,18 @@ def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, lis
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
     return rank[inverse.reshape(-1)], [items[n] for n in distinct[order]]
+
+
+def _operator_key(row: Mapping[str, Any]) -> tuple[str, bool]:
+    """The operator's key, and whether the rule chose its schedule."""
+    return row["operator_key"], row["origin"] == "rule"
+
+
+def _operator_of(row: Mapping[str, Any]) -> Operator:
+    from op_profiler.dataset.formats.flat_table import operator_of_row
+
+    operator = operator_of_row(dict(row))
+    return by_rule(operator) if row["origin"] == "rule" else operator
 
 
 def _gauge(row: Mapping[str, Any]) -> list[float]:

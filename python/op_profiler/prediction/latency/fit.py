@@ -223,14 +223,15 @@ def fingerprint(examples: Examples) -> str:
 
 
 def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Masks of training and held-out entries: whole models are held out, and their operators wherever they occur."""
+    """Masks of training and held-out entries: whole models are held out, and their operators wherever they occur, under
+    all schedules."""
     order = np.random.default_rng(seed).permutation(len(examples.models))
     fold_of_model = np.empty(len(order), dtype=int)
     fold_of_model[order] = np.arange(len(order)) % folds
     for fold in range(folds):
         held = fold_of_model[examples.model] == fold
         if held.any() and not held.all():
-            yield ~np.isin(examples.operator, np.unique(examples.operator[held])), held
+            yield ~np.isin(examples.workload, np.unique(examples.workload[held])), held
 
 
 def _held_out(

@@ -97,7 +97,7 @@ def evaluate(
         return [_score_networks(found, predictor, seconds), _score_operators(found, predictor, seconds)]
     announce(f"{split}: {predictor}")
     held = held_out(examples, split, seed)
-    train = ~np.isin(examples.operator, np.unique(examples.operator[held]))
+    train = ~np.isin(examples.workload, np.unique(examples.workload[held]))
     fitted = fit(examples.where(train), choice=predictor, seed=seed)
     test = examples.where(held)
     answer = fitted.predict(query_of(test))
@@ -176,18 +176,17 @@ def fitted_without(
         held: mask of the held-out entries.
         others: measurements of other devices, as for `fit`; held-out families and operators are removed from them too.
     """
-    operators = np.unique(examples.operator[held])
-    keys = {examples.operators[at].key for at in operators}
+    workloads = {examples.operators[at].workload for at in np.unique(examples.operator[held])}
     family = families_in([examples, *others])
     held_families = {family[examples.models[at]] for at in np.unique(examples.model[held])}
     gone = {name for name, of in family.items() if of in held_families}
-    taught = [_without(one, keys, gone) for one in others]
-    return fit(examples.where(~np.isin(examples.operator, operators)), choice=predictor, seed=seed, others=taught)
+    taught = [_without(one, workloads, gone) for one in (examples, *others)]
+    return fit(taught[0], choice=predictor, seed=seed, others=taught[1:])
 
 
-def _without(examples: Examples, keys: Set[str], names: Set[str]) -> Examples:
+def _without(examples: Examples, workloads: Set[str], names: Set[str]) -> Examples:
     """What is neither of these operators nor of these models."""
-    operators = np.array([operator.key in keys for operator in examples.operators], dtype=bool)
+    operators = np.array([operator.workload in workloads for operator in examples.operators], dtype=bool)
     models = np.array([name in names for name in examples.models], dtype=bool)
     return examples.where(~operators[examples.operator] & ~models[examples.model])
 

@@ -23,6 +23,7 @@ from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launched import launch_features
+from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.traffic import NAMES, traffic_features
 from op_profiler.shipped import shipped_gpus, shipped_processors
 from op_profiler.targets.target import kind_of, resolve_target, tvm_identity, use_build_for
@@ -39,7 +40,8 @@ _SAID_FROM, _SAID_EACH = 40, 200
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
-    """Return properties of the loops of operators under a target's default schedules, in the columns `columns_of`.
+    """Return properties of the loops of operators on a target, in the columns `columns_of`: under the rule's schedules
+    for operators by rule (`op_profiler.prediction.latency.scheduled`), and under the compiler's own for others.
 
     Returns:
         Shape (operators, columns), float32; NaN if no compiler can read the loops.
@@ -166,7 +168,8 @@ def _asked(operator: Operator, target: str) -> np.ndarray:
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
     # A target that this LLVM does not know has none.
-    return _described(lambda: compiler_in_use().read_kernel(operator, _resolved(target, precision)), target)
+    resolved, by_rule = _resolved(target, precision), isinstance(operator, OperatorByRule)
+    return _described(lambda: compiler_in_use().read_kernel(operator, resolved, by_rule=by_rule), target)
 
 
 @functools.lru_cache(maxsize=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import tempfile
@@ -27,12 +28,15 @@ from op_profiler.frontends import FRONTENDS
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops, loops_of
 from op_profiler.prediction.latency.network import Network
+from op_profiler.prediction.latency.scheduled import OperatorByRule, by_rule
+from op_profiler.schedules.records import RULE
 from op_profiler.targets.target import tvm_identity
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
 """Parts of this package by which a model becomes a network."""
 _LARGEST_BYTES = 1 << 26
 _Result = TypeVar("_Result")
+_BY_RULE = "by_rule"
 _COMPARED_KINDS: set[str] = set()
 """Of nodes, in the models of which this process has compared the outputs."""
 
@@ -210,8 +214,13 @@ def _lower_into(task: _LoweringTask) -> dict[str, object]:
 
 def _lower(request: BuildRequest, compared_kinds: set[str] | None = None) -> LoweredModel:
     model, _, target = load_model(request, compared_kinds=compared_kinds)
-    occurrences = compiler_in_use().operators(model, target, layers=False)
-    operators = tuple(occurrence.operator for occurrence in occurrences)
+    lower = functools.partial(compiler_in_use().operators, model, target, layers=False)
+    if request.schedules == RULE:
+        fused = compiler_in_use().fuse(lower, target, request.usable_records())
+        occurrences, ruled = fused.occurrences, fused.by_rule
+    else:
+        occurrences, ruled = lower(), frozenset[str]()
+    operators = tuple(by_rule(o.operator) if o.operator.key in ruled else o.operator for o in occurrences)
     keep_loops(occurrences, request.target)
     if not operators:
         raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
@@ -226,6 +235,7 @@ def _identity(request: BuildRequest, content: str) -> str:
 
     compiler = tvm_identity(request.target, request.compiler)
     parts = [code_digest(*_GOES_THROUGH), content, request.target, request.precision, compiler, processor_name()]
+    parts.append(request.schedules)
     parts.append(identity_of_loops(request.target))  # which are kept when it is lowered
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
@@ -234,7 +244,10 @@ def _write(model: LoweredModel, path: Path) -> None:
     """Distinct operators, and which of them each call calls; behind a digest. A full disk costs the cache, no more."""
     distinct: dict[str, int] = {}
     calls = [distinct.setdefault(operator.key, len(distinct)) for operator in model.operators]
-    operators = {operator.key: dataclasses.asdict(operator) for operator in model.operators}
+    operators = {
+        operator.key: {**dataclasses.asdict(operator), _BY_RULE: isinstance(operator, OperatorByRule)}
+        for operator in model.operators
+    }
     content = json.dumps(
         {
             "name": model.name,
@@ -259,7 +272,7 @@ def _read(path: Path) -> LoweredModel | None:
     if digest != _digest(content):
         return None
     found: dict[str, Any] = json.loads(content)
-    operators = [build(Operator, operator) for operator in found["operators"]]
+    operators = [build(OperatorByRule if one[_BY_RULE] else Operator, one) for one in found["operators"]]
     return LoweredModel(
         found["name"],
         tuple(operators[call] for call in found["calls"]),

@@ -154,7 +154,7 @@ class NetworkPrediction:
             "operators": [
                 {
                     "name": operator.name,
-                    "operator_key": operator.key,
+                    "operator_key": operator.workload,
                     "anchor": operator.anchor,
                     "calls": int(calls),
                     "latency_us": _number(latency),

@@ -15,6 +15,7 @@ from op_profiler.operators.describe import calls_power
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.features import KINDS, NAMES, matrix, transcendental_work
 from op_profiler.prediction.latency.roofline import Work
+from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 
 SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls")
@@ -213,8 +214,8 @@ def _work(operator: Operator) -> tuple[int, int, int]:
 @functools.lru_cache(maxsize=_KEPT)
 def _words(operator: Operator) -> frozenset[str]:
     """What a predictor has to have seen to know an operator: its ops, the dtypes that it computes with, the heavy op in
-    that dtype, and whether powers are calls: who has seen int8 in a cast knows nothing of a convolution of int8, and
-    who has seen squares nothing of cubes."""
+    that dtype, whether powers are calls, and whether the rule chose its schedule: who has seen int8 in a cast knows
+    nothing of a convolution of int8, and who has seen squares nothing of cubes."""
     dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
     dynamic = any(d < 0 for t in (*operator.inputs, *operator.params, *operator.outputs) for d in t.shape)
     first = operator.inputs[0].dtype if operator.inputs else _USUAL_DTYPE
@@ -225,6 +226,8 @@ def _words(operator: Operator) -> frozenset[str]:
         words.add("dynamic shape")
     if any(map(calls_power, operator.structure.split(";"))):
         words.add("power by a function")
+    if isinstance(operator, OperatorByRule):
+        words.add("schedule by rule")
     return frozenset(words)
 
 

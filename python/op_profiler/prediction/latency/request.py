@@ -23,6 +23,7 @@ _LENGTHS = 4
 """Lengths of the past at which steps of a decoder are predicted."""
 
 Kernels = Literal["tvm", "vendor"]
+PredictedSchedules = Literal["none", "rule"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,13 @@ class PredictRequest:
             least=1,
         ),
     ] = None
+    schedules: Annotated[
+        PredictedSchedules,
+        Option(
+            "Schedules of the kernels. none: the compiler's own. rule: those of op-profiler collect --schedules rule.",
+            MODEL,
+        ),
+    ] = "none"
     check_outputs: CheckOutputsOption = "once"
     precision: Annotated[Precision, Option("Precision: float32, float16 or int8.", DEVICE)] = "float32"
     threads: Annotated[
@@ -164,6 +172,7 @@ class PredictRequest:
                 "--target": self.target,
                 "--db": self.db,
                 "--threads": self.threads,
+                "--schedules": self.schedules != "none",
                 "--prefill": self.prefill,
                 "--predictor": None if self.predictor == "default" else self.predictor,
                 "--compiler": None if self.compiler == DEFAULT_COMPILER else self.compiler,

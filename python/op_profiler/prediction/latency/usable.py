@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.frontends.sample import AROUND_SAMPLED, shares_inputs
 from op_profiler.measure.disturbance import CORES_SLOW, UNSTEADY, cores_were_apart, spoils
 from op_profiler.measure.measurement import RESOURCE_FIELDS
+from op_profiler.prediction.latency.scheduled import PREDICTED
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -21,16 +22,13 @@ DENORMAL = "in a model that computes with denormal numbers"
 SHARED = "sampled with one tensor in place of several inputs"
 
 
-def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
+def reason_against(row: Mapping[str, Any]) -> str | None:
     """Return why a row of the flat table is not used; None if it is used.
 
     A model whose operators write denormal numbers (`op_profiler.collection.denormals`) is not used: operators that read
     these numbers take up to a hundred times as long, and no description of an operator shows that.
-
-    Args:
-        schedules: origin of the schedules, ``default`` or ``tuned``.
     """
-    if row["origin"] != schedules:
+    if row["origin"] not in PREDICTED:
         return f"schedule {row['origin']}"
     if row["error"] is not None or row["median_us"] is None:
         return "failed"
@@ -63,7 +61,7 @@ def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
     return len(set(seen)) < len(seen)
 
 
-def keys_of_devices(schedules: str) -> Select[tuple[str]]:
+def keys_of_devices() -> Select[tuple[str]]:
     """Select the devices with a row that has no `reason_against` it, as far as columns show; JSON details are not
     read."""
     from sqlalchemy import and_, or_, select
@@ -78,7 +76,7 @@ def keys_of_devices(schedules: str) -> Select[tuple[str]]:
         .join(schema.settings, setting.key == row.settings_key)
         .join(schema.models, model.key == row.model_key)
         .join(schema.operators, schema.operators.c.key == row.operator_key)
-        .where(schema.schedules.c.origin == schedules, row.error.is_(None), row.median_us.is_not(None))
+        .where(schema.schedules.c.origin.in_(PREDICTED), row.error.is_(None), row.median_us.is_not(None))
         .where(row.complete, ~row.foreign_load, *(setting[name].is_(None) for name in RESOURCE_FIELDS))
         .where(or_(row.disturbed_by.is_(None), row.disturbed_by == CORES_SLOW))
         .where(or_(model.source != "sample", sampled))

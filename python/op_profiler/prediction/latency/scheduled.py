@@ -1,0 +1,35 @@
+"""`OperatorByRule`: an operator whose schedule the project's rule chooses, for predictors.
+
+A predictor answers for an operator and its schedule: the same operator has other loops, and another time, with the
+compiler's own schedule and by the rule (``--schedules rule``). Tuned schedules are searched for on a machine and are not
+predicted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.usable_records import ruled
+
+PREDICTED = ("default", "rule")
+"""Origins of the schedules whose times predictors learn from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorByRule(Operator):
+    """An operator with the schedule of the rule. To a predictor it is not the operator with the default schedule."""
+
+    @functools.cached_property
+    def key(self) -> str:
+        """16 hex digits over the operator's own key and the number of the rule."""
+        return hashlib.sha256(ruled(self.workload).encode()).hexdigest()[:16]
+
+    __hash__ = Operator.__hash__
+
+
+def by_rule(operator: Operator) -> OperatorByRule:
+    """Return the same operator with the schedule of the rule."""
+    return OperatorByRule(**{field.name: getattr(operator, field.name) for field in dataclasses.fields(Operator)})

@@ -1,0 +1,107 @@
+"""An operator by the rule is another one for predictors than the same operator with the compiler's own schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.kinds.described import described
+from op_profiler.operators.kinds.products import Dense
+from op_profiler.prediction.latency import loops
+from op_profiler.prediction.latency.coverage import Coverage
+from op_profiler.prediction.latency.examples import examples_of
+from op_profiler.prediction.latency.interpolation import families_of
+from op_profiler.prediction.latency.lowered_models import lowered_model
+from op_profiler.prediction.latency.query import Query
+from op_profiler.prediction.latency.scheduled import OperatorByRule, by_rule
+
+from ...command_line import op_profiler
+
+TARGET = "llvm -mcpu=skylake-avx512"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+
+
+def test_it_has_another_key_and_the_same_workload() -> None:
+    operator = described(Dense(197, 64, 64))
+    other = by_rule(operator)
+    assert other.workload == operator.workload == operator.key != other.key
+    assert other == by_rule(operator) != operator
+    assert dataclasses.asdict(other) == dataclasses.asdict(operator)
+    assert isinstance(dataclasses.replace(other, name="another"), OperatorByRule)
+
+
+def test_its_loops_are_those_of_the_rule() -> None:
+    operator = described(Dense(197, 64, 64))  # 197 is a prime: no tile of the compiler divides it
+    own, ruled = loops.loops_of([operator, by_rule(operator)], TARGET)
+    assert np.isfinite(own).all() and np.isfinite(ruled).all()
+    assert (own != ruled).any()
+    np.testing.assert_array_equal(loops.loops_of([by_rule(operator)], TARGET), [ruled])
+
+
+def test_rows_of_both_schedules_are_two_operators_of_two_models(old_row: dict[str, Any]) -> None:
+    other = {"origin": "rule", "model_key": "e" * 16, "median_us": 2.0, "call_overhead_us": 0.0}
+    found = examples_of([old_row | {"median_us": 4.0, "call_overhead_us": 0.0}, old_row | other])
+    assert [type(operator) is OperatorByRule for operator in found.operators] == [False, True]
+    assert found.latency_us.tolist() == [4.0, 2.0] and found.operator.tolist() == [0, 1]
+
+
+def test_neither_is_interpolated_from_the_other_and_a_device_without_the_rule_is_unsure() -> None:
+    operators = [described(Dense(rows, 64, 64)) for rows in range(1, 40)]
+    both = Query.of([*operators, *map(by_rule, operators)])
+    assert len(np.unique(families_of(both))) == 2
+    own, ruled = Query.of(operators), Query.of([by_rule(operator) for operator in operators])
+    assert not Coverage.of(own, [ruled]).outside(own).any()
+    assert Coverage.of(own, [ruled]).outside(ruled).all()
+    assert not Coverage.of(ruled).outside(ruled).any()
+
+
+def test_a_model_is_lowered_for_the_rule_and_kept() -> None:
+    def lowered(schedules: str) -> list[bool]:
+        request = BuildRequest(model=ModelRequest(source="local", name="mlp"), schedules=schedules)
+        return [isinstance(operator, OperatorByRule) for operator in lowered_model(request).operators]
+
+    own, first = lowered("none"), lowered("rule")
+    assert not any(own) and any(first)
+    assert lowered("rule") == first
+
+
+def test_what_was_measured_by_the_rule_is_looked_up_for_the_rule_only(tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'd.db'}"
+    collect = ("collect", "mlp", "--threads", "1", "--db", db, "--include-noisy", "--quiet")
+    for schedules in ("rule", "none"):
+        done = op_profiler(*collect, "--schedules", schedules)
+        assert done.returncode == 0, done.stderr
+
+    def predicted(*options: str) -> dict[str, Any]:
+        done = op_profiler("predict", "mlp", "--db", db, "--format", "json", *options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+    own, ruled = predicted(), predicted("--schedules", "rule")
+    assert own["tiers"] == ruled["tiers"] == {"measured": 1.0}
+    assert own["total_us"] != ruled["total_us"]
+    assert [one["operator_key"] for one in own["operators"]] == [one["operator_key"] for one in ruled["operators"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--compiler", "relax", "--db", "d.db"), "--schedules rule is for --compiler relay"),
+        (("--device", "h200", "--kernels", "vendor"), "leave out --schedules"),
+        (("--device", "h100"), "--schedules rule is for --compiler relay and --target llvm"),
+    ],
+)
+def test_where_no_rule_is_it_is_refused(options: tuple[str, ...], problem: str) -> None:
+    done = op_profiler("predict", "mlp", "--schedules", "rule", *options)
+    assert done.returncode == 2 and problem in done.stderr, done.stderr
