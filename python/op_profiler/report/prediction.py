@@ -26,6 +26,7 @@ from op_profiler.prediction.latency.features import kind_of
 from op_profiler.prediction.latency.operator_predictor import BOUND, UNSUPPORTED, OperatorPredictor
 from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
+from op_profiler.schedules.records import NONE, RULE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -224,7 +225,7 @@ def _check_command(threads: int, request: PredictRequest) -> str:
         "--importer": (model.importer, AUTO),
         "--compiler": (request.compiler, DEFAULT_COMPILER),
         "--precision": (request.precision, "float32"),
-        "--schedules": (request.schedules, "none"),
+        "--schedules": (request.schedules, NONE),
         "--device": (request.device, None),
         "--db": (None if request.db is None else without_password(request.db), None),
         "--predictor": (request.predictor, "default"),
