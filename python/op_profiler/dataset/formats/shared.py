@@ -38,7 +38,7 @@ Rule = Callable[[Any], bool]
 """Returns whether a value is allowed in a cell."""
 
 SHIPPED_ROWS = (
-    "origin = 'default' and complete and error is null and model_key is not null"
+    "origin in ('default', 'rule') and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'copy', 'strided_slice'))"
 )
 """Condition on the flat table: no failures, no tuned schedules, and no operators that only surround sampled ones."""
