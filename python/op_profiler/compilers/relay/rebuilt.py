@@ -60,7 +60,7 @@ def rebuilt_operator(operator: Operator) -> Occurrence:
             cause = cause or error
             continue
         constant = tuple(parameter.name_hint.startswith("p") for parameter in function.params)
-        if describe(function, constant).key == operator.key:
+        if describe(function, constant).key == operator.workload:
             return Occurrence(operator, operator.name, function, constant, "")
     raise ModelError(f"{operator.name} cannot be made again from its description") from cause
 
