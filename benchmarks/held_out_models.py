@@ -71,6 +71,14 @@ class Scored:
         return self.found.prediction.threads
 
     @property
+    def schedules(self) -> str:
+        """``rule`` for a network that was compiled by the project's rule, else ``default``."""
+        from op_profiler.prediction.latency.scheduled import OperatorByRule
+
+        ruled = any(isinstance(operator, OperatorByRule) for operator in self.found.prediction.network.operators)
+        return "rule" if ruled else "default"
+
+    @property
     def error(self) -> float:
         """Signed, relative to the measured time; NaN where an operator has no estimate, and the network no total."""
         return self.found.prediction.total_us / self.found.measured_us - 1
@@ -129,11 +137,12 @@ def scored_group(
 
 
 def once_each(examples: Examples) -> Examples:
-    """Networks alone, each once: its times are geometric means over its runs."""
+    """Networks alone, each once under each kind of schedules: its times are geometric means over its runs."""
     import numpy as np
 
     found = examples.where(~examples.sampled[examples.model])
-    first_of_name = np.array([examples.models.index(name) for name in examples.models])
+    named = list(zip(examples.models, examples.by_rule.tolist()))
+    first_of_name = np.array([named.index(one) for one in named])
     model = first_of_name[found.model]
     _, first, group = np.unique(
         np.stack([model, found.operator, found.threads]), axis=1, return_index=True, return_inverse=True
@@ -163,7 +172,8 @@ def single_runs(examples: Examples, some: Sequence[Scored], processor: str) -> l
             if not math.isfinite(one.error):
                 continue
             said = one.found.prediction
-            mine = (names[examples.model] == said.network.name) & (examples.threads == threads)
+            by_rule = examples.by_rule == (one.schedules == "rule")
+            mine = ((names == said.network.name) & by_rule)[examples.model] & (examples.threads == threads)
             _, first = np.unique(examples.model[mine], return_index=True)
             runs_us = examples.whole_model_us[mine][first]
             apart += list(np.log(runs_us / one.found.measured_us)) if len(runs_us) > 1 else []
@@ -299,15 +309,16 @@ def percent(share: np.floating[Any] | float, digits: int = 1) -> float | None:
 
 def network_rows(some: Sequence[Scored]) -> list[dict[str, Any]]:
     """A row a network and thread count, with both answers."""
-    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+    rows: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     for one in some:
         said = one.found.prediction
-        key = one.processor, said.network.name, one.threads
+        key = one.processor, said.network.name, one.schedules, one.threads
         if one.known == NOTHING:
             rows[key] = {
                 "processor": one.processor,
                 "network": said.network.name,
                 "of": one.of,
+                "schedules": one.schedules,
                 "threads": one.threads,
                 "measured_us": round(one.found.measured_us),
                 "predicted_us": round(said.total_us) if math.isfinite(said.total_us) else None,
@@ -320,12 +331,15 @@ def network_rows(some: Sequence[Scored]) -> list[dict[str, Any]]:
 
 
 def together(some: Sequence[Scored]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows over networks and over their operators, of each processor, set of networks, thread count and knowledge."""
-    kinds = sorted({(one.processor, one.of, one.known, one.threads) for one in some})
+    """Rows over networks and over their operators, of each processor, set of networks, kind of schedules, thread count
+    and knowledge."""
+    names = ("processor", "of", "schedules", "known", "threads")
+    kinds: dict[tuple[Any, ...], list[Scored]] = {}
+    for one in some:
+        kinds.setdefault(tuple(getattr(one, name) for name in names), []).append(one)
     networks, operators = [], []
-    for kind in kinds:
-        mine = [one for one in some if (one.processor, one.of, one.known, one.threads) == kind]
-        head = dict(zip(("processor", "of", "known", "threads"), kind))
+    for kind, mine in sorted(kinds.items()):
+        head = dict(zip(names, kind))
         networks.append(head | over_networks(mine))
         operators.append(head | over_operators(mine))
     return networks, operators
@@ -342,14 +356,16 @@ def by_origin(some: Sequence[Scored]) -> list[dict[str, Any]]:
 
 
 def headline_of(some: Sequence[Scored]) -> str:
-    """Of each processor, both thread counts, where nothing is known: of the test set where there is one."""
+    """Of each processor and kind of schedules, both thread counts, where nothing is known: of the test set where there
+    is one."""
     parts = []
-    for processor in dict.fromkeys(one.processor for one in some):
-        plain = [one for one in some if one.processor == processor and one.known == NOTHING]
+    for processor, schedules in dict.fromkeys((one.processor, one.schedules) for one in some):
+        kind = (processor, schedules, NOTHING)
+        plain = [one for one in some if (one.processor, one.schedules, one.known) == kind]
         mine = [one for one in plain if one.of == TEST] or plain
         whole, operators = over_networks(mine), over_operators(mine)
         parts.append(
-            f"{processor}, {mine[0].of} set: mean error {whole['mean_error_percent']} % over {whole['networks']} "
+            f"{processor}, {mine[0].of} set{' by the rule' if schedules == 'rule' else ''}: mean error {whole['mean_error_percent']} % over {whole['networks']} "
             f"predictions of networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
             f"within 10 %, mean error of operators above 20 us {operators['mean_error_percent']} %"
         )
@@ -360,7 +376,7 @@ def line_of(one: Scored) -> str:
     """A network in one line, as it is printed."""
     said = one.found.prediction
     return (
-        f"{said.network.name:28} {one.of:11} known: {one.known:8} {one.threads} threads "
+        f"{said.network.name:28} {one.of:11} {one.schedules:7} known: {one.known:8} {one.threads} threads "
         f"{one.found.measured_us:9.0f} us {100 * one.error:+6.1f} %{'' if one.holds else '  OUTSIDE'}"
     )
 
@@ -375,7 +391,8 @@ def reached(tables: Tables) -> bool | None:
     processors = dict.fromkeys(row["processor"] for row in rows)
 
     def judged(of: Records, processor: str) -> list[Mapping[str, Any]]:
-        return [row for row in of if row["processor"] == processor and row["of"] == TEST and _is_plain(row)]
+        mine = [row for row in of if row["processor"] == processor and row["of"] == TEST and _is_plain(row)]
+        return [row for row in mine if row.get("schedules", "default") == "default"]
 
     return every(_reached_by(judged(rows, one), judged(operators, one)) for one in processors)
 

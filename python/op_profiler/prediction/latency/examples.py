@@ -18,7 +18,7 @@ from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.devices import DeviceName, device_of, rows_of_file
-from op_profiler.prediction.latency.scheduled import PREDICTED, by_rule
+from op_profiler.prediction.latency.scheduled import PREDICTED, OperatorByRule, by_rule
 from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against
 
 COLUMNS = (
@@ -146,6 +146,14 @@ class Examples:
         """A number for each entry, equal for one operator under all schedules."""
         _, number = np.unique([operator.workload for operator in self.operators], return_inverse=True)
         return np.asarray(number.ravel()[self.operator])
+
+    @functools.cached_property
+    def by_rule(self) -> np.ndarray:
+        """Whether the rule chose schedules of a model's operators; one entry for each of `models`."""
+        ruled = np.array([isinstance(operator, OperatorByRule) for operator in self.operators], dtype=bool)
+        found = np.zeros(len(self.models), dtype=bool)
+        found[self.model[ruled[self.operator]]] = True
+        return found
 
     def network_runs(self) -> Iterator[np.ndarray]:
         """Yield the entries of each network with a time of the whole model, at each thread count."""
