@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _PROCESSOR = "llvm"
 FEWEST = 20
-"""Operators of a machine from which on they change what is predicted for it."""
+"""With fewer measured operators, the predictions for a machine are not changed."""
 
 
 def note_calibration(target: str, db: str, device: str) -> Path:
