@@ -76,13 +76,13 @@ def op_of(function: Any) -> tuple[str, dict[str, Any], list[Number]] | None:
 
 
 def _given(call: Any) -> dict[str, Any]:
-    """Numbers that Relay has as attributes, and Relax as arguments."""
+    """Return the numbers that are attributes of the op in Relay and arguments of the op in Relax."""
     names = _NUMBERS.get(str(call.op.name), ())
     return {name: plain(getattr(value, "fields", value)) for name, value in zip(names, call.args[1:])}
 
 
 def _inside(call: Any, made: Any) -> list[Number]:
-    """As in `op_of`."""
+    """Return the numeric arguments inside the function, as in `op_of`."""
     tvm = load_tvm()
     passed = list(made.args[1].fields)
     op = str(call.op.name).removeprefix("relax.")
