@@ -20,7 +20,7 @@ from op_profiler.dataset.formats.autotvm_templates import (
 
 
 def _tile_of(divisor: int) -> Callable[[int], int]:
-    """Return a function from the height to the tile of TVM's templates for GPUs: 4 for multiples of `divisor`, else 2."""
+    """Return the function from height to tile of TVM's templates for GPUs: 4 for multiples of `divisor`, else 2."""
     return lambda height: 2 if height % divisor else 4
 
 

@@ -90,7 +90,7 @@ def _check_device(dataset: Dataset, device: str) -> None:
 
 
 def _condition(where: str | None, threads: int | None, device: str | None, table: FlatTable) -> str | None:
-    """Return `where` and the conditions of the options; `where` is checked separately, so that it cannot affect them."""
+    """Return `where` and the conditions of the options; `where` is checked separately, so it cannot affect them."""
     parts = [] if where is None else [f"({parse_where(where, table)})"]
     if threads is not None:
         parts.append(f"threads = {threads}")
