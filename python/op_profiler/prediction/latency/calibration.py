@@ -141,7 +141,7 @@ def operators_in(examples: Examples) -> int:
 
 
 def of_this_machine(device: DeviceName) -> bool:
-    """Whether a device is this machine's processor, or its GPU, by its name."""
+    """Return whether a device is this machine's processor, or its GPU, by its name."""
     kind = kind_of(device.target)
     return slug(kind.processor_name()) == slug(device.processor) if kind.on_gpu else is_here(device)
 

@@ -233,7 +233,7 @@ def _moved(features: Mapping[str, float], *, is_norm: bool) -> float:
 
 
 def _is_of_norm(words: frozenset[str], features: Mapping[str, float]) -> bool:
-    """Whether an operator is a part of a norm over the last axis."""
+    """Return whether an operator is a part of a norm over the last axis."""
     names = {word for word in words if not word.startswith("dtype ")}
     if _NORM[2] <= names:
         return bool(features["is_elementwise"])

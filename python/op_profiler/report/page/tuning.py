@@ -111,7 +111,7 @@ def _measured_alone(key: str, device_key: str) -> Select[Any]:
 
 
 class _Times:
-    """What a page shows of the times of one op in isolation; times are added in order of age, the oldest first.
+    """The times of one op in isolation that a page shows; times are added in order of age, the oldest first.
 
     Attributes:
         finished: the latest measurements that are not trials, by template, origin and cache state.
