@@ -56,7 +56,7 @@ class Anchored:
         return self.nest.factors(knobs)
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
-        """Tile, order, vectorize and unroll the anchor, and place its producers; `following` is left as it is."""
+        """Tile, order, vectorize and unroll the anchor, place its producers, and schedule `following` separately."""
         schedule, nest = self.schedule, self.nest
         if nest.producers and knobs["compute_at"] == INLINE:
             schedule.compute_inline(self.feeding[0])

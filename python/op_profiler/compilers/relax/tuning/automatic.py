@@ -1,7 +1,7 @@
 """MetaSchedule's automatic space: the sketches of a function, with the decisions of each as knobs.
 
-A sketch is a trace whose decisions are open. MetaSchedule draws them at random; here they are knobs, so that every tuner
-of this package can search them, in this package's processes and with the same columns in the dataset:
+A sketch is a trace whose decisions are open. MetaSchedule draws them at random; here they are knobs, so that every
+tuner of this package can search them, in this package's processes and with the same columns in the dataset:
 
 ====================  ==========================================================================================
 ``tile_<axis>``       parts that a spatial axis is split into, the outermost first
