@@ -299,7 +299,7 @@ class Compiler(RuntimeContract, TuningContract):
             layers: False: `Occurrence.layers` is not needed and may be empty; tracking it takes time.
 
         Raises:
-            ModelError: the compiler refuses the model.
+            ModelError: the compiler rejects the model.
         """
 
     def operators_of_module(
@@ -346,7 +346,7 @@ class Compiler(RuntimeContract, TuningContract):
             executor: ``graph``, or ``vm`` if shapes are known only at run time.
 
         Raises:
-            ModelError: the compiler refuses the model; the message names the operator if it is known.
+            ModelError: the compiler rejects the model; the message names the operator if it is known.
         """
 
     @abc.abstractmethod
@@ -359,7 +359,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Build `single_operator`; its schedule is under the key of the operator.
 
         Raises:
-            ModelError: the compiler refuses the operator.
+            ModelError: the compiler rejects the operator.
         """
 
     def read_kernel(self, operator: Operator, target: Target) -> Kernel:

@@ -42,7 +42,7 @@ class GridPoint:
         return self.in_channels == _STEM_CHANNELS
 
     def convolution(self) -> Conv2d:
-        """The operator that this point stands for; a fused one adds a residual."""
+        """Return the operator of this point; a fused one adds a residual."""
         return Conv2d(
             batch=self.batch,
             in_channels=self.in_channels,

@@ -1,7 +1,7 @@
 """Writes and reads built models: the virtual machine's code, and kernels as LLVM bitcode, like those of Relay.
 
-Reading needs no linker and no compiler except TVM. Functions are TVM's JSON; nothing that is read executes code of its
-own. Weights are written twice, because the virtual machine's code has them without the names that plans need.
+Reading needs no linker and no compiler except TVM. Functions are TVM's JSON; reading a file executes no code from
+it. Weights are written twice, because the virtual machine's code has them without the names that plans need.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def legalize_ops() -> Any:
 
 @functools.cache
 def note_ops() -> None:
-    """Make `LegalizeOps` set the attribute `_OP` of every function, whoever runs that pass in this process."""
+    """Make `LegalizeOps` set the attribute `_OP` of every function, in all later runs of that pass in this process."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
         legalize = op.get_attr(_LEGALIZE)  # None where it has none; `has_attr` says that it has one all the same

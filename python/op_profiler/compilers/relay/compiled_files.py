@@ -2,7 +2,7 @@
 
 A library is stored as the LLVM bitcode from which TVM's own code generator continues, so reading needs no linker and no
 compiler except TVM. The code of a GPU is stored in the form that the driver loads (PTX or cubin). Functions are TVM's
-JSON; nothing that is read executes code of its own.
+JSON; reading a file executes no code from it.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
 def fuse(
     module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str], *, layers: bool = True
 ) -> list[Occurrence]:
-    """Return the operators that the compiler makes of a module.
+    """Return the operators that the compiler creates from a module.
 
     Args:
         params: weights by the variable of ``main`` to which they are bound.
@@ -204,7 +204,7 @@ def _names_of_ops(module: IRModule) -> Counter[str]:
 def _left_out(names: Counter[str]) -> list[str]:
     """Return the names of useful passes of the compiler that are left out for a module with these operations.
 
-    `SimplifyExpr` infers all types anew at each place that one of its patterns fits, and TVM infers the type of a
+    `SimplifyExpr` infers all types again wherever one of its patterns fits, and TVM infers the type of a
     convolution slowly: with hundreds of them (nasnet) the pass alone takes over a quarter of an hour.
     """
     convolutions = sum(count for name, count in names.items() if "conv" in name)

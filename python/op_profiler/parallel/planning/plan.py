@@ -1,4 +1,4 @@
-"""A plan and its file: when each operator runs, beside which others, on which cores, and with how many threads."""
+"""A plan and its file: when each operator runs, next to which others, on which cores, and with how many threads."""
 
 from __future__ import annotations
 

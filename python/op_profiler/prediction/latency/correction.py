@@ -163,7 +163,7 @@ def _places(query: Query, threads: np.ndarray, shares: np.ndarray, odd: np.ndarr
     """Return the coordinates of operators for each kernel of the Gaussian processes.
 
     Args:
-        odd: as of `_odd_lanes`.
+        odd: result of `_odd_lanes`.
     """
     most = _APART * (query.threads == threads.max()).astype(np.float64)[:, None]
     kinds = query.features[:, _KIND_COLUMNS].astype(np.float64)

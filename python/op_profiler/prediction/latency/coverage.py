@@ -49,7 +49,7 @@ class Coverage:
         """Count the measurements of a device, and those of other devices that regressions are trained on.
 
         Args:
-            main_costs: as of `KernelModel.main_costs`, one per entry of `own`; None if unknown.
+            main_costs: result of `KernelModel.main_costs`, one per entry of `own`; None if unknown.
         """
         mine = operators_with(own)
         taught = sum((operators_with(one) for one in others), mine)
@@ -106,7 +106,7 @@ class Coverage:
         kernels.
 
         Args:
-            main_costs: as of `KernelModel.main_costs`.
+            main_costs: result of `KernelModel.main_costs`.
         """
         few = [bool(self.mainly) and self.mainly.get(cost, 0) < self.least for cost in COSTS]
         return np.asarray(np.array([*few, False])[main_costs])

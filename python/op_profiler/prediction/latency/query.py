@@ -85,7 +85,7 @@ class Query:
 
         Args:
             working_set_bytes: None for `traffic_bytes`, for a model that calls each operator once.
-            loops: as of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
+            loops: result of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
         """
         count = len(operators)
         sets: dict[frozenset[str], int] = {}

@@ -4,7 +4,7 @@ A tile of 6x6 inputs gives 4x4 outputs with 36 instead of 144 multiplications a 
 for Convolutional Neural Networks, 2015). Both transforms are separable, so each is done along one axis after the other.
 The weights are transformed once, while the model is compiled.
 
-Knobs beside those of `Nest`: ``tile_rows``, rows of tiles that pass through all stages together, and ``compute_at``,
+Knobs besides those of `Nest`: ``tile_rows``, rows of tiles that pass through all stages together, and ``compute_at``,
 whether the stages meet block by block (1: padding too, 2: padding at the root) or one after the other (0).
 """
 
