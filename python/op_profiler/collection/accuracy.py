@@ -75,7 +75,7 @@ def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
 
 
 def _comparable(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as they are; of probabilities the logits, since those of random weights are nearly all alike."""
+    """Return both arrays unchanged; for probabilities the logits, because random weights give nearly equal ones."""
     if theirs.ndim == 0 or theirs.shape[-1] < 2 or not all(map(_are_probabilities, (ours, theirs))):
         return ours, theirs
     logits = [np.log(p) for p in (ours, theirs)]
@@ -119,7 +119,7 @@ class References:
             return outputs
 
     def _write(self, outputs: Sequence[np.ndarray]) -> None:
-        """A full disk, or a cache that cannot be written, costs the entry, no more."""
+        """Write the entry; a full disk, or a cache that cannot be written, loses the entry only."""
         with contextlib.suppress(OSError), atomic_file(self._path) as partial, partial.open("wb") as file:
             np.savez(file, *outputs)
 

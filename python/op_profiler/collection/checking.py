@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 100
 _WALKS_OF_A_ROUND = 4
-"""A round takes about as long as this many runs of the model: it is run as a whole, and operator by operator."""
+"""Approximate duration of a round, in runs of the model: it runs as a whole, and operator by operator."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ def _measured(
 def _operators(
     predicted: NetworkPrediction, found: ThreadReport, factor: float, about: dict[str, Any]
 ) -> tuple[list[Check], list[str]]:
-    """The comparisons, and names of operators that cannot be compared."""
+    """Return the comparisons, and the names of operators that cannot be compared."""
     compared, left = [], []
     estimates = predicted.operators
     columns = (estimates.latency_us, estimates.low_us, estimates.high_us, estimates.tier)
@@ -160,7 +160,7 @@ def _operators(
 
 
 def _compared(times: tuple[float, float, float], measured: Measurement, factor: float, about: dict[str, Any]) -> Check:
-    """A prediction (estimate, low, high) beside its measurement; of a lower bound only `low` is finite."""
+    """Compare a prediction (estimate, low, high) with its measurement; for a lower bound only `low` is finite."""
     middle, low, high = times
     us = float(measured.median_us or math.nan)
     bounded = not math.isfinite(high)

@@ -54,10 +54,10 @@ class OperatorsAlone:
             )
 
     def _begin(self) -> bool:
-        """The model, its operators and those that cannot be measured, for the machine that is there.
+        """Find the model and the operators that cannot be measured, for the machine that is open.
 
         Returns:
-            Whether there are thread counts that are still to be measured.
+            Whether thread counts remain to be measured.
         """
         worker = self._worker
         machine = worker.machine()
@@ -72,7 +72,7 @@ class OperatorsAlone:
         return True
 
     def _one(self, occurrence: Occurrence) -> list[OperatorResult]:
-        """One operator; where it takes its machine along twice, that is its result."""
+        """Measure one operator; if it ends the session of its machine twice, that is its result."""
         worker = self._worker
         for _ in range(2):
             try:

@@ -186,7 +186,7 @@ class Studies:
     ] = False
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether any study is requested."""
         return self.tune is not None or self.compare or self.vendor
 
 

@@ -86,7 +86,7 @@ class StoredResults:
         return whole.error is not None or self._covers(timing)
 
     def _disturbed_pair(self, timing: StoredTiming) -> bool:
-        """Whether whole model and operators are both measured again, so that they are a pair."""
+        """Return whether whole model and operators are measured again together, so that they can be compared."""
         disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
         return disturbed and self.request.measuring.remeasure == "noisy" and self._of_another_run(timing)
 

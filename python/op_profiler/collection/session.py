@@ -37,9 +37,9 @@ from op_profiler.targets.machine import Machine, TimedModel
 
 NO_WHOLE = "the runtime there cannot run the model as a whole: there is only the sum of its operators"
 _BATCH_US = 2e4
-"""Of calls between two looks at the clock while energy is measured."""
+"""Duration of the calls between two readings of the energy counter, in microseconds."""
 _LEAST_US = 0.001
-"""What times are stored in steps of; a round that its call cost more than is taken for as long."""
+"""Resolution of stored times; a round that is shorter than the call overhead gets this time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,12 +173,15 @@ class Session:
         return quiet_rounds(samples, noise=noise, target=self.limits.target)
 
     def _unsteady(self, quiet: QuietRounds, median_us: float | None, readings_us: Sequence[float | None]) -> bool:
-        """Whether the rounds lie apart, or the readings before and after from them."""
+        """Return whether the rounds are scattered, or the readings before and after them differ from them."""
         return not quiet.steady or any(apart(reading_us, median_us) for reading_us in readings_us)
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
-        """The state that the run found the machine in, kept for the runs after it; None without a probe, under foreign
-        load, which is no state of the machine, and with resources that the user changed."""
+        """Return the state of the machine during the run, and store it for later runs.
+
+        None without reference kernels, under background load, which is no state of the machine, and with resources that
+        the user changed.
+        """
         probe = self.machine.steadiness_probe()
         changed = self.request.measuring.resources
         if probe is None or not samples.probe_us or any(samples.foreign) or changed:
@@ -192,7 +195,7 @@ class Session:
     def _between_runs(
         self, threads: int, rounds_us: np.ndarray, median_us: float | None, samples: Samples, group: int | None
     ) -> dict[str, Any]:
-        """The fields of `Measurement` about other runs, of an operator; None: of the whole model."""
+        """Return the fields of `Measurement` about other runs for an operator; for the whole model if it is None."""
         state = self._states.get(threads)
         if state is None or (group is not None and len(rounds_us) < samples.rounds):
             return {}
@@ -202,10 +205,10 @@ class Session:
         return dataclasses.asdict(between_runs(rounds_us, samples.window_rounds, state, shares, median_us))
 
     def _measure_energy(self, samples: dict[int, Samples]) -> None:
-        """Energy of the whole model and of each heavy operator, where the machine has a counter.
+        """Measure the energy of the whole model and of each heavy operator, if the machine has a counter.
 
-        A counter moves every few milliseconds at best, so an operator is called many times in a row: its energy is that
-        of hot caches, whatever state its times are of.
+        A counter advances every few milliseconds at best, so an operator is called many times in a row: its energy is
+        that with hot caches, independent of the cache state of its times.
         """
         counter, wanted = self.machine.energy_mj, self.request.measuring.energy
         if wanted == "none" or counter() is None:
@@ -225,7 +228,7 @@ class Session:
         return 1
 
     def _run_for_a_while(self, kernel: int, samples: Samples) -> int:
-        """Call a kernel for some milliseconds, at least twice; how often."""
+        """Call a kernel for some milliseconds, at least twice; return the number of calls, 0 after a failure."""
         times_us = samples.matrix()[:, kernel]
         shortest_us = np.nanmin(times_us) if not np.isnan(times_us).all() else _BATCH_US
         calls = max(int(_BATCH_US / max(shortest_us, 0.1)), 2)
@@ -235,7 +238,7 @@ class Session:
         return all(operator.key in self._known.get(n, {}) for n in self.request.build.threads)
 
     def _settings(self, threads: int) -> Settings:
-        """Asked for, and read back of the pool, which has just run the model with so many threads."""
+        """Return the requested settings, and those read back after a run of the model with this thread count."""
         build = self.request.build
         resources = read_back(of_gpu=build.kind.on_gpu) if build.place is None else {}
         return self.request.settings(
@@ -306,7 +309,7 @@ class Session:
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 
     def _of_model(self, threads: int, whole_us: np.ndarray, samples: Samples, used: np.ndarray) -> Measurement:
-        """What is of the whole model alone; the arguments are as of `_of_operator`."""
+        """Return the measurement of the whole model; arguments as for `_of_operator`."""
         whole = summarize(whole_us[:, None], quiet=used)
         return dataclasses.replace(
             whole,
@@ -318,11 +321,11 @@ class Session:
     def _of_operator(
         self, threads: int, group: int, columns: np.ndarray, samples: Samples, used: np.ndarray
     ) -> Measurement | None:
-        """What is of an operator alone; None where it was not timed.
+        """Return the measurement of an operator; None if it was not timed.
 
         Args:
             columns: times of its kernels, shape (rounds, kernels).
-            used: rounds that medians are of, shape (rounds,).
+            used: mask of the rounds that medians use, shape (rounds,).
         """
         error = self.errors.get(group) or samples.failure(group)
         if error is not None:
@@ -343,13 +346,13 @@ class Session:
         )
 
     def _energies(self, threads: int, group: int | None) -> dict[str, Any]:
-        """The fields of `Measurement` about the energy of an operator; None: of the whole model."""
+        """Return the fields of `Measurement` about the energy of an operator; of the whole model if it is None."""
         energy_mj = self._energy.get((threads, group))
         state: Cache = "model" if group is None else "hot"
         return {"energy_mj": energy_mj, "energy_cache": state if energy_mj is not None else None}
 
     def _sum_us(self, threads: int, results: Sequence[OperatorResult]) -> tuple[float | None, tuple[str, ...]]:
-        """Sum of medians times occurrences, None where one has no time; and the keys of operators without."""
+        """Return the sum of medians times occurrences, None if an operator has no time; and the keys of the latter."""
         times = {key: m.median_us for key, m in self._known.get(threads, {}).items()}
         times |= {r.operator.key: r.measurement.median_us for r in results}
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
@@ -358,7 +361,7 @@ class Session:
         return sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, np.bincount(self.groups))), ()
 
     def _details(self, threads: int, samples: Samples, outcome: Outcome | None) -> dict[str, Any]:
-        """What `ModelTiming` holds of a run beside its times."""
+        """Return the details of a run for `ModelTiming`, besides its times."""
         details: dict[str, Any] = {"rounds": samples.rounds, "running_seconds": self.machine.running_seconds()}
         gap_us = samples.gap_us()
         if gap_us is not None:
@@ -388,7 +391,7 @@ class Session:
 
 
 def _ratios(ratios: np.ndarray) -> dict[str, Any]:
-    """What `ModelTiming.details` hold of the rounds' own ratios."""
+    """Return the entries of `ModelTiming.details` about the ratios of the rounds."""
     return {
         "ratio_per_round": float(np.median(ratios)),
         "ratio_per_round_ci": [end if np.isfinite(end) else None for end in median_interval(ratios)],

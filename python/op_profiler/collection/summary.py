@@ -281,7 +281,7 @@ def attributed(times: list[LayerTime]) -> float | None:
 
 
 def _call_times_us(measurement: Measurement, calls: int) -> list[float]:
-    """The time of each call, so that they add up to the operator's."""
+    """Return the times of the calls, which add up to the time of the operator."""
     if measurement.median_us is None:
         return []
     columns = list(zip(*measurement.samples_us)) if measurement.samples_us else []

@@ -40,10 +40,10 @@ _STAGES_OF_THE_WHOLE = (
     "comparing with float32",
     "measuring",
 )
-"""A crash in one of them leaves the operators, which are measured one by one then."""
+"""Stages in which a crash does not affect single operators, which are then measured one by one."""
 _STUDIES: tuple[Work, ...] = ("tune", "compare", "vendor")
 _TIMES_AS_LONG = {"tune": 6.0}
-"""As measuring the model, of each work that takes longer; roughly, for the progress bar."""
+"""Duration of the studies that take longer than measuring the model, relative to it; estimates for the progress bar."""
 
 
 class Collection:
@@ -100,7 +100,7 @@ class Collection:
         return reports
 
     def _studied(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
-        """A model with default schedules, what the studies find of its heavy operators, and the model as asked for."""
+        """Return the model with default schedules, the results of the studies, and the requested model."""
         without = dataclasses.replace(request.of(schedules=records.NONE), studies=Studies())
         asked = [work for work in _STUDIES if getattr(request.studies, work)]
         again: list[Work] = ["measure"] if request.build.schedules != records.NONE else []
@@ -126,7 +126,7 @@ class Collection:
         return dataclasses.replace(report, base=base, studies=found, stage_seconds=seconds)
 
     def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
-        """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
+        """Run one study; results that were stored before a crash are not computed again."""
         seconds = dict[str, float]()
         for _ in range(_MOST_STUDY_CRASHES):
             outcome = run_worker(task, progress, index, span)
@@ -167,7 +167,7 @@ class Collection:
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
     ) -> WorkerOutcome:
-        """Workers inherit what this process is given; it is restored here, whatever happens to them."""
+        """Run workers with the requested resources, which they inherit; resources are restored in any case."""
         request = task.request
         if request.build.on_host and not request.dry_run and not self._looked_at_load:
             self._looked_at_load = True
@@ -179,7 +179,7 @@ class Collection:
             return WorkerOutcome(error=str(error), code=error.exit_code)
 
     def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
-        """Workers until the task is carried out: a new one after each crash, without the operator that crashed."""
+        """Run workers until the task is done: after each crash a new one, without the operator that crashed."""
         key, seconds = "", dict[str, float]()
         for _ in range(_MOST_CRASHES):
             outcome = run_worker(task, progress, index, span)
@@ -204,7 +204,7 @@ class Collection:
         return outcome
 
     def _report(self, request: CollectRequest, outcome: WorkerOutcome, run_id: str) -> ModelReport:
-        """What the dataset has of this model now; this run measured what is stored under its `run_id`."""
+        """Return the results of the model in the dataset; this run measured those stored under its `run_id`."""
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
@@ -254,7 +254,7 @@ class Collection:
         self.deviation = max((*known, *shares.values()), key=abs, default=None)
 
     def _kept_failures(self, request: CollectRequest, key: str, run_id: str) -> tuple[Failure, ...]:
-        """What failed after a time that is still the one in the dataset."""
+        """Return failures of operators that have an earlier time in the dataset."""
         return tuple(
             f
             for f in self.dataset.failures(key)
@@ -268,14 +268,14 @@ def describe_machine(request: CollectRequest, progress: Progress) -> Device:
     """Return the machine that a request is measured on; if there are several boards, one that is free.
 
     Raises:
-        OpProfilerError: there is none, or it does not answer.
+        OpProfilerError: there is no such machine, or it does not answer.
     """
     (fields,) = _result_of(WorkerTask(request, work="describe"), progress)
     return Device(**fields)
 
 
 def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
-    """What a process answers that measures nothing."""
+    """Return the result of a process that measures nothing."""
     outcome = run_worker(task, progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
@@ -285,13 +285,13 @@ def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
 
 
 def _spans(works: Sequence[Work]) -> list[tuple[float, float]]:
-    """The part of a model's time that each of its works takes, one after the other, from 0 to 1."""
+    """Return the share of each work in a model's time, as begin and end from 0 to 1, one after the other."""
     ends = list(itertools.accumulate(_TIMES_AS_LONG.get(work, 1.0) for work in works))
     return [(begin / ends[-1], end / ends[-1]) for begin, end in zip([0.0, *ends], ends)]
 
 
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
-    """Why a model has no time as a whole, whichever run found that out; None where it has one."""
+    """Return the reason why a model has no time as a whole, from any run; None if it has one."""
     errors = {
         f"measured operator by operator, since {error}" if thread.measurements else f"{count} threads: {error}": None
         for count, thread in threads.items()
@@ -301,6 +301,6 @@ def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
 
 
 def _add(seconds: dict[str, float], more: Mapping[str, float]) -> None:
-    """To the seconds of each stage those of another process."""
+    """Add the seconds of each stage of another process."""
     for stage, spent in more.items():
         seconds[stage] = seconds.get(stage, 0.0) + spent

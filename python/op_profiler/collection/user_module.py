@@ -74,7 +74,7 @@ def measure_module(
 
 
 def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
-    """What is known of it: its tensors and the content of its file; not how much it computes."""
+    """Return the operator with its tensors and the content of its file; the amount of its computation is unknown."""
     specs = [TensorSpec(shape, dtype) for shape, dtype in tensors]
     sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in tensors]
     content = hashlib.sha256(path.read_bytes()).hexdigest()

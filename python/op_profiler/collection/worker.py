@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from op_profiler.targets.machine import LoadedModel, TimedModel
 
 _CHECKPOINT_SECONDS = 1.0
-"""Storing takes a tenth of the time of a window of rounds; a kill costs so much, and one window, at most."""
+"""Time between checkpoints. Storing takes a tenth of a window of rounds; a kill loses this time and one window."""
 
 
 class CollectionWorker(WorkerBase):
@@ -80,7 +80,7 @@ class CollectionWorker(WorkerBase):
         self.announce(done=True)
 
     def _measure_or_study(self) -> None:
-        """What is not in the dataset."""
+        """Measure or study the parts of the request that are not in the dataset."""
         with Dataset.open(self.request.db, was_open=True) as self.dataset:
             self.results = Results(self.dataset, self.task)
             if self.task.work != "measure" or self.task.one_by_one or not self._is_stored():
@@ -107,7 +107,7 @@ class CollectionWorker(WorkerBase):
             self._measure_model()
 
     def _is_stored(self) -> bool:
-        """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
+        """Return whether the dataset has all requested results; the supervisor can check this only for some models."""
         machine = self.request.machine()
         if machine is None:  # asked for once more after compiling, which may take long
             machine = self.machine().device.identity
@@ -120,12 +120,12 @@ class CollectionWorker(WorkerBase):
         return True
 
     def _note(self, *notes: str) -> None:
-        """What the user should know about the model, the build and the records that it was compiled with."""
+        """Announce notes for the user on the model, the build and its schedule records."""
         self.notes += tuple(note for note in notes if note not in self.notes)
         self.announce(notes=list(self.notes))
 
     def _study(self) -> None:
-        """Work whose outcome is a result for the report, beside what it stores."""
+        """Run a study, which also returns a result for the report."""
         kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
         study = kinds[self.task.work](
             self.request,
@@ -157,7 +157,7 @@ class CollectionWorker(WorkerBase):
         self.results.store_operators([o.operator for o in occurrences], layers, self.job.model, self.notes)
 
     def _compile(self) -> CompiledModel:
-        """The built model; notes the schedule and the launches of every operator."""
+        """Return the built model, and store the schedule and the launches of every operator."""
         specs = static_inputs(self.job.model, self.build)
         built = self.job.built
         compiled = built.compiled
@@ -203,7 +203,7 @@ class CollectionWorker(WorkerBase):
                 return
 
     def _give_up(self, error: OpProfilerError) -> None:
-        """The model cannot be measured as a whole."""
+        """Announce that the model cannot be measured as a whole."""
         if self.build.executor == "vm":
             raise error
         self.announce(one_by_one=str(error))
@@ -249,7 +249,7 @@ class CollectionWorker(WorkerBase):
         self.results.keep(session.measure(earlier.samples(session), self._checkpoint))
 
     def _count_what_was_timed(self, count: Count) -> bool:
-        """Take counters that an earlier collection did not ask for; whether there were any to take."""
+        """Read counters that an earlier collection did not request; return whether there were any to read."""
         earlier = self.results.earlier
         threads = [n for n in self.results.request.build.threads if earlier.uncounted(n)]
         if threads:
@@ -261,7 +261,7 @@ class CollectionWorker(WorkerBase):
         self.announce(stage="checking", operator=operator.key)
 
     def _look_at_values(self, loaded: LoadedModel, operators: Sequence[Operator]) -> None:
-        """What the model computes, beside how long it takes: how exact it is, and whether its values make it slow."""
+        """Inspect the values that the model computes: their accuracy, and whether denormal numbers slow it down."""
         self.announce(stage="looking at values")  # of the whole model: a crash is no longer the last kernel's
         if self.build.on_host:  # from a board every tensor would have to be fetched
             self.results.details["denormal"] = denormal_shares(operators, loaded.kernel_outputs())

@@ -107,7 +107,7 @@ def _take(
     index: int,
     span: tuple[float, float],
 ) -> None:
-    """Note one announcement of a worker."""
+    """Store one announcement of a worker in its outcome."""
     if "stage" in event:
         outcome.begin(event["stage"])
         outcome.operator = event.get("operator")

@@ -39,7 +39,7 @@ class BoundKernel(abc.ABC):
 
     @abc.abstractmethod
     def _bind(self) -> tuple[Any, tuple[Any, ...]]:
-        """The C function that makes the call, and its arguments."""
+        """Return the C function that makes the call, and its arguments."""
 
     @property
     @abc.abstractmethod

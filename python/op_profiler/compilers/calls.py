@@ -62,7 +62,7 @@ def call_overhead_us() -> float:
 
 @functools.cache
 def _empty_model() -> tuple[TimedCalls, TimedCalls]:
-    """The kernels of a chain that computes nothing, and what runs them as a model."""
+    """Return the kernels of a chain that computes nothing, and the calls that run the chain as a model."""
     kernels, whole = compiler_in_use().chain("nothing", _EMPTY_KERNELS, "float32")
     return TimedCalls(kernels), TimedCalls([whole])
 

@@ -113,8 +113,8 @@ class CompiledModel:
         """Return `Occurrence.layers` for calls of kernels.
 
         Args:
-            labels: labels of all calls in execution order. Calls with equal labels compute the same, and come in the
-                order of `occurrences`.
+            labels: labels of all calls in execution order. Calls with equal labels compute the same and have the order
+                of `occurrences`.
         """
         waiting: dict[str, list[tuple[str, ...]]] = {}
         for occurrence in self.occurrences:
@@ -143,10 +143,10 @@ class BuiltModel:
 
     Attributes:
         schedules: schedules of the operators in the build, by workload key.
-        asked: computations for which it queried schedule records.
-        refused: those of them whose record did not fit.
+        asked: computations for which the build looked up schedule records.
+        refused: the computations in `asked` whose record did not fit.
         notes: notes for the user about the build and the records that it used.
-        kept: name under which the cache has it (`building.build_cache.read_kept`); empty if the cache does not.
+        kept: name of the build in the cache (`building.build_cache.read_kept`); empty if it is not in the cache.
     """
 
     compiled: CompiledModel
@@ -162,8 +162,8 @@ class FusedOperators:
     """The operators that a build would compile.
 
     Attributes:
-        occurrences: in the order of the calls.
-        asked: computations for which the build would query schedule records.
+        occurrences: the operators in the order of their calls.
+        asked: computations for which the build would look up schedule records.
         by_rule: keys of the operators whose schedules the project's rule would choose.
         notes: notes for the user about the records that it would use.
     """

@@ -74,20 +74,21 @@ class NotKept(ValueError):
 
 
 class Compiler(RuntimeContract, TuningContract):
-    """One compiler. It has no state, and imports nothing heavy before a question needs it; a ``target`` is a
-    `tvm.target.Target`.
+    """One compiler, without state; nothing heavy is imported before a method needs it.
+
+    A ``target`` is a `tvm.target.Target`.
 
     Attributes (beside those of its parts):
-        takes_builds_of_targets: a kind of targets may bring the build of TVM that compiles for it
-            (`TargetKind.tvm_build`); else one build compiles for all of them.
-        pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
-            the way of `ImportedModel.pipeline`.
-        importers: who may read a model for it, `AUTO` first, which is its own choice.
-        linking: package of its TVM with ``cc`` and ``tar``, which make files of compiled code.
-        needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
-        only_calls_tell_loops: a description of an operator does not tell the loops of its kernel, a call in a lowered
-            model does.
-        cuda_runtime: library of CUDA that its TVM runs on GPUs with.
+        takes_builds_of_targets: whether a kind of targets may provide the build of TVM that compiles for it
+            (`TargetKind.tvm_build`); otherwise one build compiles for all kinds.
+        pipelines: names of its pipelines from models to kernels. If there are several, a user's pipeline is accepted
+            too, and `ImportedModel.pipeline` selects one.
+        importers: names of the importers that it supports. `AUTO` is the first one: the compiler chooses the importer.
+        linking: package of its TVM with ``cc`` and ``tar``, which create files of compiled code.
+        needs: what it requires of TVM and how to get it: a sentence for users without a suitable TVM.
+        only_calls_tell_loops: whether the loops of a kernel can be read only from a call in a lowered model, not from
+            the description of the operator.
+        cuda_runtime: CUDA library with which its TVM runs on GPUs.
     """
 
     takes_builds_of_targets: ClassVar[bool] = False
@@ -235,7 +236,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Return a step of a decoder after the tokens of `ModelRequest.past`.
 
         Raises:
-            ModelError: there is no such decoder; this compiler takes none.
+            ModelError: there is no such decoder, or this compiler does not support decoders.
         """
         raise ModelError(f"the compiler {self.name} takes no steps of decoders")
 
@@ -275,15 +276,18 @@ class Compiler(RuntimeContract, TuningContract):
             host: target of this machine's processor, on which int8 is calibrated, wherever the model will run.
 
         Raises:
-            ModelError: it cannot be converted, or this compiler converts none.
+            ModelError: the model cannot be converted, or this compiler does not support the conversion.
         """
         raise ModelError(f"the compiler {self.name} does not convert models to {precision}")
 
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
-        """Merge operators that read the same input into one kernel; return the model and the merged kinds (empty if the
-        compiler cannot merge, or if there is nothing to merge). The merged kinds are part of `content`.
+        """Merge operators that read the same input into one kernel.
 
         The results may differ from the model's in the last digits, because a wider kernel sums in another order.
+
+        Returns:
+            The model, and the merged kinds of operators: empty if the compiler cannot merge, or if there is nothing to
+            merge. The merged kinds are part of `content`.
         """
         return model, ()
 
@@ -295,7 +299,7 @@ class Compiler(RuntimeContract, TuningContract):
             layers: False: `Occurrence.layers` is not needed and may be empty; tracking it takes time.
 
         Raises:
-            ModelError: the compiler refuses the model.
+            ModelError: the compiler rejects the model.
         """
 
     def operators_of_module(
@@ -308,7 +312,7 @@ class Compiler(RuntimeContract, TuningContract):
             weights: names of further variables that stand for weights.
 
         Raises:
-            ModelError: this compiler takes other modules.
+            ModelError: this compiler does not read Relay modules.
         """
         raise ModelError(f"the compiler {self.name} takes no modules of Relay")
 
@@ -320,13 +324,13 @@ class Compiler(RuntimeContract, TuningContract):
             constant: for each of its parameters, whether the model passes a constant (a weight).
 
         Raises:
-            ModelError: this compiler takes other functions.
+            ModelError: this compiler does not read Relay functions.
         """
         raise ModelError(f"the compiler {self.name} takes no functions of Relay")
 
     @abc.abstractmethod
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        """Return the operators under schedule records, and the computations for which a build would query records.
+        """Return the operators under schedule records, and the computations for which a build would look up records.
 
         Args:
             lower: returns operators, as `operators` does.
@@ -342,7 +346,7 @@ class Compiler(RuntimeContract, TuningContract):
             executor: ``graph``, or ``vm`` if shapes are known only at run time.
 
         Raises:
-            ModelError: the compiler refuses the model; the message names the operator if it is known.
+            ModelError: the compiler rejects the model; the message names the operator if it is known.
         """
 
     @abc.abstractmethod
@@ -355,7 +359,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Build `single_operator`; its schedule is under the key of the operator.
 
         Raises:
-            ModelError: the compiler refuses the operator.
+            ModelError: the compiler rejects the operator.
         """
 
     def read_kernel(self, operator: Operator, target: Target, *, by_rule: bool = False) -> Kernel:
@@ -379,7 +383,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Write a built model into an existing folder.
 
         Raises:
-            NotKept: its library is of a kind that has no such form.
+            NotKept: the library has a form that cannot be stored.
             OSError: the disk is full, or a similar error.
         """
 
@@ -391,7 +395,7 @@ class Compiler(RuntimeContract, TuningContract):
             like: the model, if it is known: only its code and its weights are then read, into separate memory.
 
         Raises:
-            NotKept, OSError, ValueError, KeyError, TypeError: they are not.
+            NotKept, OSError, ValueError, KeyError, TypeError: the files do not contain a model that can be read.
         """
 
 

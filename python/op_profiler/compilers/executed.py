@@ -121,13 +121,13 @@ def executed(code: str, lanes: int) -> Executed:
 
 
 def _without_second_halves(instructions: Sequence[str]) -> list[str]:
-    """Without cosines of values whose sine is computed beside it: LLVM computes both by one call."""
+    """Return the instructions without cosines of values whose sine is computed too: LLVM computes both in one call."""
     sines = {_CALLED.split(line)[-1] for line in instructions if "@llvm.sin." in line}
     return [line for line in instructions if not ("@llvm.cos." in line and _CALLED.split(line)[-1] in sines)]
 
 
 def _counted(instruction: str, vector_bits: int) -> Iterator[tuple[str, float]]:
-    """Classes of one instruction, each with its amount."""
+    """Yield the classes of one instruction, each with its amount."""
     said = instruction.split(" = ", 1)[-1]
     operation, _, rest = said.partition(" ")
     if operation in ("tail", "musttail", "notail"):
@@ -206,7 +206,7 @@ def _of_call(rest: str, lanes: int, bits: int, vector_bits: int) -> Iterator[tup
 
 
 def _divisor(rest: str) -> float | None:
-    """A constant that a vector or a value is divided by."""
+    """Return the constant that a vector or a value is divided by; None if the divisor is not constant."""
     found = _CONSTANT_DIVISOR.search(rest)
     return float(found[1]) if found is not None else None
 
@@ -216,7 +216,7 @@ def _is_power_of_two(value: float | None) -> bool:
 
 
 def _function_called(name: str) -> str | None:
-    """One of `FUNCTION_COSTS`, if a call or an intrinsic of this name is of it."""
+    """Return the entry of `FUNCTION_COSTS` for a call or an intrinsic of this name; None if there is none."""
     plain = name.removeprefix("llvm.").partition(".")[0]
     return next((one for one in (plain, plain.removesuffix("f")) if one in FUNCTION_COSTS), None)
 
@@ -227,7 +227,7 @@ def _lanes_of_mask(rest: str) -> int:
 
 
 def _width(rest: str) -> tuple[int, int]:
-    """Lanes and bits of the first type that an instruction names."""
+    """Return the number of lanes and the bits of the first type that an instruction names."""
     found = _TYPE.search(rest)
     if found is None:
         return 1, 64
@@ -236,6 +236,7 @@ def _width(rest: str) -> tuple[int, int]:
 
 
 def _pieces(lanes: int, bits: int, vector_bits: int) -> int:
-    """Instructions that load or store a vector: whole registers, and of the rest one for each power of two."""
+    """Return the number of instructions that load or store a vector: one per full register, and one per power of two of
+    the rest."""
     each = max(vector_bits // bits, 1)
     return lanes // each + (lanes % each).bit_count()

@@ -12,17 +12,17 @@ Graph = dict[str, Any]
 
 
 def _computes(node: dict[str, Any]) -> bool:
-    """Whether a node is the call of a kernel; inputs and reshapes are none."""
+    """Return whether a node is the call of a kernel; inputs and reshapes are not."""
     return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
 
 
 def _count(node: dict[str, Any]) -> int:
-    """How many tensors a node has."""
+    """Return the number of tensors that a node outputs."""
     return int(node.get("attrs", {}).get("num_outputs", 1))
 
 
 def _first_tensors(graph: Graph) -> list[int]:
-    """Of each node the number of its first tensor."""
+    """Return the number of each node's first tensor."""
     return list(itertools.accumulate(map(_count, graph["nodes"]), initial=0))
 
 

@@ -105,7 +105,7 @@ class FrameworkReference(abc.ABC):
 
 
 class NoReference(Exception):
-    """There is nothing to compare a model with; the text is the reason, without a full stop."""
+    """There is no reference to compare a model with; the text is the reason, without a full stop."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,14 +154,14 @@ class ImportedModel:
         params: weights by the name of their parameter of ``main``.
         inputs: the remaining parameters of `main`, in order.
         batch_size: the batch size that the shapes of `inputs` were made with.
-        notes: what the user should know, e.g. that the weights are random.
-        content: fingerprint of what was lowered, see `Frontend.fingerprint`; empty for a model that no source made.
-        content_is_source: the same `content` was made from the same source; not so of a program of the user's, of
-            which only what was lowered is known.
-        reference: the model in its own framework; None where it has none, or where the model comes from the cache.
-        agreement: whether both compute the same, once that is known.
-        source_lines: by layer, the lines of the user's code that call it, such as ``net.py:12``; of torch only.
-        pipeline: that takes it to kernels, see `op_profiler.compilers.pipelines`.
+        notes: notes for the user, e.g. that the weights are random.
+        content: fingerprint of the lowered model, see `Frontend.fingerprint`; empty for a model without a source.
+        content_is_source: whether equal `content` means an equal source. It does not for a program of the user's, whose
+            fingerprint is computed from the lowered model only.
+        reference: the model in its own framework; None if it has none, or if the model comes from the cache.
+        agreement: result of the comparison with `reference`, once it was made.
+        source_lines: for each layer, the lines of the user's code that call it, such as ``net.py:12``; for torch only.
+        pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Ctrl-C while TVM calls back into Python.
 
-A callback from TVM cannot raise `KeyboardInterrupt` through TVM: TVM continues with an incomplete result, and refuses
+A callback from TVM cannot raise `KeyboardInterrupt` through TVM: TVM continues with an incomplete result, and rejects
 the model for a wrong reason.
 """
 

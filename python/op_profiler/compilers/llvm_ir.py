@@ -79,7 +79,7 @@ def functions_of(code: str) -> list[LlvmFunction]:
 
 
 def _texts(code: str) -> Iterator[tuple[str, list[str]]]:
-    """Names and lines; an instruction on several lines becomes one, and marks for debuggers are left out."""
+    """Yield names and lines; an instruction on several lines becomes one line, and debug marks are left out."""
     name = ""
     lines: list[str] = []
     for line in code.split("\n"):
@@ -110,19 +110,19 @@ def _function(name: str, lines: Sequence[str]) -> LlvmFunction:
 
 @dataclasses.dataclass(frozen=True)
 class _Loop:
-    """`body`: labels of its blocks; `latches`: those that jump back to its first one."""
+    """Labels of the blocks of a loop (`body`), and of the blocks that jump back to its first block (`latches`)."""
 
     body: frozenset[str]
     latches: tuple[str, ...]
 
 
 class _Graph:
-    """The blocks of a function and where they lead.
+    """The control flow graph of a function.
 
     Attributes:
         blocks: instructions by label.
-        order: labels so that every block stands behind those that lead to it, jumps back apart.
-        loops: by the label of their first block.
+        order: labels in an order in which every block follows its predecessors, except along jumps back.
+        loops: loops by the label of their first block.
     """
 
     def __init__(self, lines: Sequence[str], *, parallel: bool) -> None:
@@ -153,7 +153,7 @@ class _Graph:
         return []
 
     def _ordered(self) -> tuple[list[str], dict[str, list[str]]]:
-        """Labels in reverse post-order, and the blocks that jump back to each first block of a loop."""
+        """Return the labels in reverse post-order, and the blocks that jump back to the first block of each loop."""
         first = next(iter(self.blocks))
         state, left, backwards = {first: "open"}, [], defaultdict(list)
         path = [(first, iter(self.next[first]))]
@@ -190,7 +190,7 @@ class _Graph:
         return _Loop(frozenset(body), tuple(latches))
 
     def _loops_around(self, label: str) -> list[str]:
-        """First blocks of the loops that a block is in, the outermost first."""
+        """Return the first blocks of the loops that contain a block, the outermost first."""
         found = [head for head, loop in self.loops.items() if label in loop.body]
         return sorted(found, key=lambda head: -len(self.loops[head].body))
 
@@ -222,12 +222,12 @@ class _Graph:
         return successor in self.loops and label in self.loops[successor].latches
 
     def _share(self, label: str, successor: str, among: Sequence[str]) -> float:
-        """Part of a block's runs that go on there: as many as to each other one, but nothing where something failed."""
+        """Return the share of a block's runs that continue at a successor: equal shares, but 0 for failures."""
         taken = [one for one in among if not self._is_aside(label, one)] or among
         return 1.0 / len(taken) if successor in taken else 0.0
 
     def _is_aside(self, label: str, successor: str) -> bool:
-        """Whether it is what runs with too few iterations for LLVM's vectors, or returns what failed."""
+        """Return whether a successor runs only if there are too few iterations for a vector, or returns a failure."""
         branch = _BRANCH.match(self.blocks[label][-1])
         if branch is not None and branch[1].startswith(_TOO_FEW):
             return successor == branch[2]
@@ -235,7 +235,7 @@ class _Graph:
         return successor.startswith(("vec.epilog", "scalar.ph")) or (len(rest) == 1 and rest[0].startswith("ret "))
 
     def _trips(self, head: str) -> float:
-        """Iterations of a loop, each time that it is entered."""
+        """Return the number of iterations of a loop each time it is entered."""
         loop = self.loops[head]
         leaving = [label for label in loop.body if any(s not in loop.body for s in self.next[label])]
         for label in sorted(leaving, key=lambda label: label not in loop.latches):
@@ -248,12 +248,12 @@ class _Graph:
         return _GUESSED_FIRST_TRIPS if head.endswith(_FIRST) else _GUESSED_TRIPS
 
     def _is_main(self, head: str) -> bool:
-        """Whether an outermost loop is no remainder of one that LLVM made vectors of or unrolled."""
+        """Return whether an outermost loop is not the remainder of a vectorized or unrolled loop."""
         vectors = any(other.startswith(_VECTORS) for other in self._outermost)
         return not head.endswith(_FIRST) and (head.startswith(_VECTORS) or not vectors)
 
     def _left_over(self) -> float:
-        """Iterations that a remainder has on average: half of those that one more step of the vectors would do."""
+        """Return the mean number of iterations of a remainder: half of the iterations of one vector step."""
         others = [head for head in self._outermost if not head.endswith(_FIRST)]
         vectors = [head for head in others if _VECTORS in head] or others
         return max(min((self._stride(self.loops[head]) for head in vectors), default=0.0) / 2, 1.0)
@@ -264,7 +264,7 @@ class _Graph:
         return [head for head in self.loops if len(self.around[head]) == 1]
 
     def _counted(self, label: str, loop: _Loop) -> float | None:
-        """Trips by a comparison of the index with a number; None where that is not what a block ends with."""
+        """Return the iterations from a comparison of the index with a constant; None if the block does not end so."""
         branch = _BRANCH.match(self.blocks[label][-1])
         if branch is None:
             return None
@@ -296,10 +296,10 @@ class _Graph:
         return trips if trips >= 1 else None
 
     def _start(self, value: str, behind: frozenset[str] = frozenset()) -> float | None:
-        """Where an index begins: where ways meet, the farthest of them, which did the first iterations.
+        """Return the first value of an index; the largest one, after the first iterations, if several paths meet.
 
         Args:
-            behind: values that were followed already, since an index leads back to itself.
+            behind: values that were followed already, because an index leads back to itself.
         """
         if _NUMBER.match(value):
             return float(value)
@@ -311,7 +311,7 @@ class _Graph:
         return max(known) + added if known else None
 
     def _index(self, value: str) -> tuple[re.Match[str] | None, float]:
-        """The index of a loop that a value is made of, and the number that was added to it."""
+        """Return the index of a loop from which a value is computed, and the constant that was added to it."""
         added = 0.0
         for _ in range(_MOST_STEPS):
             made = self.defined.get(value, "")
@@ -330,13 +330,13 @@ class _Graph:
         return None, added
 
     def _step(self, index: re.Match[str], loop: _Loop) -> float:
-        """What an iteration adds to the index; 0 where that is no number."""
+        """Return the constant that an iteration adds to the index; 0 if it is not constant."""
         nexts = [value for value, source in _INCOMING.findall(index[2]) if source in loop.body]
         found, added = self._index(nexts[0]) if nexts else (None, 0.0)
         return added if found is not None and found[1] == index[1] else 0.0
 
     def _stride(self, loop: _Loop) -> float:
-        """Of a loop whose bounds are no numbers: how many iterations of the source one of it does."""
+        """Return how many iterations of the source one iteration computes, for a loop without constant bounds."""
         found = [1.0]
         for latch in loop.latches:
             branch = _BRANCH.match(self.blocks[latch][-1])

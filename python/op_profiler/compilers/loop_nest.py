@@ -1,5 +1,4 @@
-"""A kernel as plain values: its loops under a schedule, and the instructions that it executes or the launches on a
-GPU."""
+"""A kernel as plain values: its loops under a schedule, and its executed instructions or its launches on a GPU."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ class LoopNest:
     """One statement of a kernel that stores a value, in its loops.
 
     Attributes:
-        loops: from the outermost to the innermost. A loop over several fused axes is represented by one loop per axis.
-            A vectorized loop is the innermost one, because TVM vectorizes every statement in it.
+        loops: loops from the outermost to the innermost. A loop over several fused axes is represented by one loop per
+            axis. A vectorized loop is the innermost one, because TVM vectorizes every statement in it.
         accesses: every read tensor, in the order of the expression, then the written one.
         operations: number of each operation in one iteration: ``add`` (also subtractions, minima and maxima), ``mul``,
             ``div`` (also roots), ``fma`` (multiplications fused with an addition; they also count as ``mul``),

@@ -23,7 +23,7 @@ _NOTHING = frozenset({"likely", "reinterpret"})
 _DIVISIONS = frozenset({"sqrt", "rsqrt"})
 """Calls that are compiled to an instruction of the division unit."""
 _CALLS = {"erf": 1.5, "tanh": 2.0, "pow": 2.5}
-"""Time of a call of the C library in evaluations of exp, on both processors whose times ship."""
+"""Time of a call of the C library in evaluations of exp, on the two processors with included data."""
 
 Expression = int | tuple[Any, ...]
 """An index: a number, ``("v", variable)``, ``("load",)``, or an operator and its arguments."""
@@ -75,8 +75,10 @@ class Statement:
 
 
 class Reader:
-    """Walks the body of a function whose tensors are flat and whose loops still have their annotations. Each object of
-    TVM is visited once, because each visit takes a microsecond."""
+    """Walks the body of a function whose tensors are flat and whose loops still have their annotations.
+
+    Each object of TVM is visited once, because each visit takes a microsecond.
+    """
 
     def __init__(self, language: Language, function: Any) -> None:
         tir = language.tir
@@ -151,7 +153,7 @@ class Reader:
         statement.accesses.append((tensor, argument, written, max(item.bits // 8, 1), math.prod(shape), place))
 
     def _read(self, node: Any, statement: Statement) -> Expression:
-        """A value as an expression; what it reads and computes is noted with the statement."""
+        """Return a value as an expression; its reads and operations are added to the statement."""
         tir = self._language.tir
         operator = self._binary.get(type(node))
         if isinstance(node, tir.IntImm):
@@ -187,7 +189,7 @@ class Reader:
         return 0
 
     def _count(self, node: Any, found: tuple[Any, ...], statement: Statement, first: int) -> None:
-        """One operation of a value; those of indices are no work of their own."""
+        """Count one operation of a value; operations of indices are not counted."""
         if self._places:
             return
         operator = found[0]
@@ -232,13 +234,16 @@ class Reader:
 
 
 def _number(value: Any) -> int:
-    """An extent; 1 where it is known at run time only."""
+    """Return an extent; 1 if it is known only at run time."""
     number = getattr(value, "value", value)
     return number if isinstance(number, int) else 1
 
 
 def _nest(statement: Statement) -> LoopNest:
-    """A loop over fused axes is taken apart where indices divide its variable; strides are differences of indices."""
+    """Return the loop nest of a statement.
+
+    A loop over fused axes is split where indices divide its variable; strides are differences of indices.
+    """
     divisors: dict[int, set[int]] = {}
     for *_, place in statement.accesses:
         _divisors(place, divisors)
@@ -275,7 +280,7 @@ def _nest(statement: Statement) -> LoopNest:
 
 
 def _variables(place: Expression) -> frozenset[int]:
-    """Loop variables in an expression."""
+    """Return the loop variables in an expression."""
     if isinstance(place, int):
         return frozenset()
     if place[0] == "v":
@@ -284,7 +289,7 @@ def _variables(place: Expression) -> frozenset[int]:
 
 
 def _divisors(place: Expression, found: dict[int, set[int]]) -> None:
-    """What the indices divide each variable by."""
+    """Add the numbers by which the indices divide each variable to `found`."""
     if isinstance(place, int) or place[0] == "v":
         return
     if place[0] in ("//", "%") and isinstance(place[2], int) and place[2] > 0:
@@ -298,7 +303,7 @@ def _divisors(place: Expression, found: dict[int, set[int]]) -> None:
 
 
 def _value(place: Expression, variable: int, step: int) -> int:
-    """The index where one variable is `step` and all others are 0."""
+    """Return the index for which one variable is `step` and all others are 0."""
     if isinstance(place, int):
         return place
     if place[0] == "v":

@@ -34,7 +34,7 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
     only_calls = True
 
     def current(nodes: Iterable[Node]) -> tuple[list[Node], bool]:
-        """What the nodes have become, and whether that is something new."""
+        """Return the nodes after replacement, and whether any of them is new."""
         before = list(nodes)
         after = [new.get(node.handle.value, node) for node in before]
         return after, any(one is not other for one, other in zip(after, before))

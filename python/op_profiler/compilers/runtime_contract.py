@@ -64,7 +64,7 @@ class RuntimeContract(abc.ABC):
             blocks: number of the memory block of every tensor; for a view, that of its tensor.
 
         Raises:
-            MeasureError: it runs plans on processors only.
+            MeasureError: this compiler runs plans on processors only.
         """
         raise MeasureError(f"the compiler {self.name} has plans on processors only")
 
@@ -72,7 +72,7 @@ class RuntimeContract(abc.ABC):
         """Return the weights of a built model by name (`PlannedTensor.given`), where the build left them.
 
         Raises:
-            MeasureError: it runs no plans.
+            MeasureError: this compiler does not run plans.
         """
         raise MeasureError(f"the compiler {self.name} runs no plans")
 
@@ -102,7 +102,7 @@ class RuntimeContract(abc.ABC):
         shapes of its actual call.
 
         Raises:
-            MeasureError: the model does not run; the compiler has no such executor.
+            MeasureError: the model does not run, or the compiler has no such executor.
         """
         raise MeasureError(f"the compiler {self.name} measures models of static shapes")
 

@@ -39,7 +39,7 @@ class CallGraph:
 
 @dataclasses.dataclass(frozen=True)
 class _Region:
-    """Calls that read each other, without numbers that are in both graphs; and what has one around them."""
+    """A connected region of calls without numbers that are in both graphs, and the numbers around it."""
 
     members: list[int]
     above: set[int | str]
@@ -75,7 +75,7 @@ def successors(old: CallGraph, new: CallGraph, names: Sequence[Names]) -> dict[i
 def _shared(
     old: CallGraph, olds: list[int], new: CallGraph, news: list[int], names: Sequence[Names]
 ) -> dict[int, Names]:
-    """The names of old calls given to new ones."""
+    """Return the names that new calls get from old ones."""
     found: dict[int, Names] = {}
     olds = [place for place in olds if old.ops[place] not in _COMPUTES_NOTHING]
     left = set(olds)
@@ -97,7 +97,7 @@ def _shared(
 
 
 def _regions(graph: CallGraph, members: Collection[int]) -> list[_Region]:
-    """The connected regions that some calls of a graph make up."""
+    """Return the connected regions of some calls of a graph."""
     region_of: dict[int, _Region] = {}
     for place in sorted(members):
         region = _Region([place], set(), set())
@@ -130,7 +130,7 @@ def _number(graph: CallGraph, place: int) -> int:
 
 
 def _around(boundary: set[int | str], known: Mapping[int, Names]) -> Names:
-    """The names of the calls on one side of a region."""
+    """Return the names of the calls on one side of a region."""
     return united(known.get(number, ()) for number in sorted(n for n in boundary if isinstance(n, int)))
 
 

@@ -44,7 +44,7 @@ class TuningContract(abc.ABC):
             space: one of `spaces`.
 
         Raises:
-            ModelError: it does not tune.
+            ModelError: this compiler does not tune.
         """
         raise ModelError("this compiler does not tune")
 
@@ -73,7 +73,7 @@ class TuningContract(abc.ABC):
         """Return a task with the space of its schedules, for a tuner and for the workers that build its points.
 
         Raises:
-            ModelError: it does not tune.
+            ModelError: this compiler does not tune.
         """
         raise ModelError("this compiler does not tune")
 

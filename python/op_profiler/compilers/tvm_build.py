@@ -89,7 +89,7 @@ def _brought_build() -> BroughtBuild:
 
 
 def _select_build() -> None:
-    """Put the build that ``TVM_HOME`` names, that of a kind of targets, or the compiler's in front of others."""
+    """Put one build in front of others: that of ``TVM_HOME``, that of a kind of targets, or that of the compiler."""
     if _build_in_use() != DEFAULT_BUILD:
         _brought_build().activate_build(cache_folder())
         return

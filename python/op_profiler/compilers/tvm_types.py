@@ -18,7 +18,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Such as ``nn.conv2d`` for an op, ``llvm`` for the kind of a target."""
+        """Name, such as ``nn.conv2d`` for an op, ``llvm`` for the kind of a target."""
 
 
 class Target(Protocol):
@@ -30,14 +30,14 @@ class Target(Protocol):
 
     @property
     def keys(self) -> Sequence[str]:
-        """Families that it belongs to, such as ``cpu`` or ``arm_cpu``."""
+        """Families of the target, such as ``cpu`` or ``arm_cpu``."""
 
     @property
     def attrs(self) -> Mapping[str, Any]:
         """Options by name, such as ``mcpu``."""
 
     def export(self) -> Mapping[str, Any]:
-        """All that it was made of."""
+        """Return all fields from which the target can be created again."""
 
     def __enter__(self) -> Target: ...
 
@@ -49,7 +49,7 @@ class Node(Protocol):
 
     @property
     def checked_type(self) -> Any:
-        """Its type, once types were inferred: of a tensor or of several."""
+        """Type after type inference: of a tensor, or of a tuple."""
 
     @property
     def handle(self) -> Any:
@@ -88,7 +88,7 @@ class Call(Node, Protocol):
 
     @property
     def span(self) -> Any:
-        """Where in the user's model it is from; None where nobody said."""
+        """Position in the user's model; None if the importer did not store one."""
 
 
 class Function(Node, Protocol):
@@ -104,11 +104,11 @@ class Function(Node, Protocol):
 
     @property
     def ret_type(self) -> Any:
-        """Declared type of the result; None where none was declared."""
+        """Declared type of the result; None if none was declared."""
 
     @property
     def attrs(self) -> Any:
-        """A map, or None where it has no attributes."""
+        """Attributes by name; None if there are none."""
 
 
 class IRModule(Protocol):
@@ -116,7 +116,7 @@ class IRModule(Protocol):
 
     @property
     def functions(self) -> Mapping[Any, Any]:
-        """By the ``tvm.ir.GlobalVar`` that calls name."""
+        """Functions by the ``tvm.ir.GlobalVar`` that calls refer to."""
 
     @property
     def type_definitions(self) -> Mapping[Any, Any]:
@@ -124,16 +124,16 @@ class IRModule(Protocol):
 
     @property
     def attrs(self) -> Any:
-        """A map, or None where it has no attributes."""
+        """Attributes by name; None if there are none."""
 
     def __getitem__(self, name: Any) -> Any:
-        """A function, by its name or by its ``tvm.ir.GlobalVar``."""
+        """Return a function, by its name or by its ``tvm.ir.GlobalVar``."""
 
     def get_global_var(self, name: str) -> Any:
         """Return the ``tvm.ir.GlobalVar`` of a function. TVM raises an error if the module has no such function."""
 
     def functions_items(self) -> Sequence[tuple[Any, Any]]:
-        """`functions`, ordered by their names."""
+        """Return `functions`, ordered by their names."""
 
     def update_func(self, variable: Any, function: Any) -> None:
         """Give a function another definition, in place."""
@@ -164,7 +164,7 @@ class RuntimeDevice(Protocol):
 
     @property
     def max_clock_rate(self) -> int:
-        """Kilohertz."""
+        """Maximum clock in kilohertz."""
 
     @property
     def warp_size(self) -> int:
@@ -176,10 +176,10 @@ class RuntimeDevice(Protocol):
 
     @property
     def max_shared_memory_per_block(self) -> int:
-        """Bytes."""
+        """Shared memory of a block, bytes."""
 
     def sync(self, stream: int | None = None) -> None:
-        """Wait for what was launched on a stream; None is the default one."""
+        """Wait for everything launched on a stream; None is the default stream."""
 
     def create_raw_stream(self) -> int:
         """Create a stream and return its handle, which `free_raw_stream` releases."""
@@ -188,7 +188,7 @@ class RuntimeDevice(Protocol):
         """Destroy a stream of `create_raw_stream`."""
 
     def set_raw_stream(self, stream: int | None) -> None:
-        """What this thread launches from now on is launched there."""
+        """Make this thread launch on a stream from now on; None is the default stream."""
 
 
 class DeviceArray(Protocol):
@@ -200,20 +200,20 @@ class DeviceArray(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Such as ``float32``."""
+        """Data type, such as ``float32``."""
 
     @property
     def handle(self) -> Any:
         """A ctypes pointer to its DLTensor."""
 
     def numpy(self) -> np.ndarray:
-        """A copy of its values."""
+        """Return a copy of its values."""
 
     def copyto(self, target: RuntimeDevice | DeviceArray) -> DeviceArray:
-        """A copy of it on a device, or into an array of the same shape."""
+        """Copy the array to a device, or into an array of the same shape; return the copy."""
 
     def copyfrom(self, source: np.ndarray | DeviceArray) -> DeviceArray:
-        """Itself, with the values of another array of the same shape."""
+        """Copy the values of another array of the same shape into this one; return this array."""
 
 
 class PackedFunction(Protocol):
@@ -240,7 +240,7 @@ class RuntimeModule(Protocol):
 
     @property
     def type_key(self) -> str:
-        """Its kind, such as ``llvm``."""
+        """Kind of the module, such as ``llvm``."""
 
     @property
     def imported_modules(self) -> Sequence[RuntimeModule]:
@@ -250,10 +250,10 @@ class RuntimeModule(Protocol):
         """Make the functions of another module available to this one."""
 
     def save(self, path: str, form: str) -> None:
-        """Write it, without linking."""
+        """Write the module to a file, without linking."""
 
     def get_source(self, form: str) -> str:
-        """Its code: ``ll`` or ``asm`` of a processor's, the language of a GPU's."""
+        """Return its code: ``ll`` or ``asm`` of a processor's module, or the source code of a GPU's."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Call `entry_func`."""
@@ -264,10 +264,10 @@ class RuntimeModule(Protocol):
         """Return a compiled function. Raise AttributeError if the module has no function of this name."""
 
     def time_evaluator(self, name: str, device: RuntimeDevice, **options: Any) -> Callable[..., Any]:
-        """A function that times another by the device's own clock; its answer has ``results`` in seconds."""
+        """Return a function that times another one by the device's clock; its result has ``results`` in seconds."""
 
     def export_library(self, path: str, **options: Any) -> None:
-        """Link it into a file."""
+        """Link the module into a file."""
 
 
 class RemoteSession(Protocol):
@@ -277,13 +277,13 @@ class RemoteSession(Protocol):
         """Return a device of the remote machine, such as ``cpu`` 0."""
 
     def get_function(self, name: str) -> PackedFunction:
-        """A function of the runtime over there."""
+        """Return a function of the remote runtime."""
 
     def upload(self, path: str) -> object:
-        """Send a file; it keeps its name."""
+        """Send a file; its name on the remote machine is the same."""
 
     def load_module(self, name: str) -> RuntimeModule:
-        """Load a file that was sent."""
+        """Load a file that was sent before."""
 
 
 class GraphExecutor(Protocol):

@@ -23,7 +23,7 @@ def parse_url(text: str) -> URL:
     """Parse and check the address of a dataset. The path of a SQLite file is accepted as its address.
 
     Raises:
-        UsageError: not an address, or not of a database that is supported.
+        UsageError: the text is not an address, or the database is not supported.
     """
     if is_sqlite_path(text):
         return URL.create("sqlite", database=text)
@@ -45,7 +45,7 @@ def absolute_address(text: str) -> str:
     """Return the address with the absolute path of a SQLite file; a password is kept.
 
     Raises:
-        UsageError: it is no address.
+        UsageError: the text is not an address.
     """
     url = parse_url(text)
     if url.get_backend_name() == "sqlite":

@@ -54,7 +54,7 @@ def check_rows(
     """Return findings in the order of kinds and then of rows; a row may have several.
 
     Args:
-        flops, bytes_moved: of one call, shape (rows,).
+        flops, bytes_moved: amounts of one call, shape (rows,).
         latency_us: shape (rows,), microseconds; NaN, infinite, 0 or negative is a failure.
         identity: shape (rows,), equal for rows that measure the same.
         peak_flops_per_s, peak_bytes_per_s: peaks of the device (with warm caches, of the fastest cache that holds the
@@ -73,7 +73,7 @@ def check_rows(
 
 
 def _too_fast(kind: str, unit: str, rate: np.ndarray, peak: float | None) -> list[Finding]:
-    """Rows above the peak, or above what the table itself makes plausible."""
+    """Return findings for rows above the peak, or above the bound that the table itself gives."""
     known = rate[np.isfinite(rate) & (rate > 0)]
     if peak is not None:
         limit, origin = peak, "the device's peak"
@@ -86,7 +86,7 @@ def _too_fast(kind: str, unit: str, rate: np.ndarray, peak: float | None) -> lis
 
 
 def _units(flops: np.ndarray, bytes_moved: np.ndarray, seconds: np.ndarray) -> list[Finding]:
-    """Rows that would lie where the others do if they were multiplied or divided by 1000."""
+    """Return findings for rows that would fit the others if they were multiplied or divided by 1000."""
     usable = np.flatnonzero(np.isfinite(seconds) & (bytes_moved > 0))
     if len(usable) < MINIMUM_ROWS:
         return []
@@ -107,7 +107,7 @@ def _units(flops: np.ndarray, bytes_moved: np.ndarray, seconds: np.ndarray) -> l
 
 
 def _robust_residual(features: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Distance from a linear fit, in the unit of `values`; what is far off gets little weight in the fit."""
+    """Return the distances from a linear fit, in the unit of `values`; outliers have little weight in the fit."""
     residual = values - np.median(values)
     for _ in range(10):
         scale = max(1.4826 * float(np.median(np.abs(residual))), 1e-3)
@@ -119,7 +119,7 @@ def _robust_residual(features: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _disagreements(latency_us: np.ndarray, identity: np.ndarray, valid: np.ndarray) -> list[Finding]:
-    """Of rows with one identity that differ by more than `DISAGREEMENT`, those away from the middle."""
+    """Return findings for rows with one identity that differ by more than `DISAGREEMENT`: those far from the median."""
     rows = np.flatnonzero(valid)
     if not len(rows):
         return []

@@ -22,7 +22,7 @@ Columns = dict[str, Any]
 T = TypeVar("T")
 
 _BESIDE = ("before_us", "after_us", "sum_of_operators_us", "coverage")
-"""Of the timing of a model, beside the whole model."""
+"""Columns of the timing of a model, besides those of the whole model's measurement."""
 _FACTOR = "factor_"  # stands before the names of the factors among the columns of a schedule
 
 
@@ -83,13 +83,13 @@ def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
 
 @functools.cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """For each field of a dataclass how its value is read; the factors of a schedule are fields of their own."""
+    """Return for each field of a dataclass the function that reads its value; a schedule's factors are separate."""
     hints = typing.get_type_hints(kind)
     return {f.name: _reader(hints[f.name]) for f in dataclasses.fields(kind) if f.name != "factors"}
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """JSON has no tuples; the dataclasses compare and hash by them."""
+    """Return the function that reads a value of a type: JSON has no tuples, but the dataclasses need them."""
     if typing.get_origin(hint) is types.UnionType:
         (read, *_) = map(_reader, typing.get_args(hint))
         return lambda value: None if value is None else read(value)

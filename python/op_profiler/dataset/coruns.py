@@ -27,7 +27,7 @@ def store(connection: Connection, corun: Corun) -> bool:
         Whether it was stored.
 
     Raises:
-        DatasetError: it has no members.
+        DatasetError: the group has no members.
     """
     if not corun.members:
         raise DatasetError("a group that ran side by side was refused: it has no members")
@@ -49,14 +49,14 @@ def store(connection: Connection, corun: Corun) -> bool:
 
 
 def _failure(member: convert.Columns, group: convert.Columns) -> convert.Columns:
-    """What `keep_failures` takes, of a member that may have failed."""
+    """Return the columns that `keep_failures` needs, for a member that may have failed."""
     cause = None if member["error"] is None else cause_of(member["error"])
     shared = {name: group[name] for name in ("key", "device_key", "measured_at")}
     return member | shared | {"complete": True, "error_cause": cause}
 
 
 def _quality(corun: Corun) -> tuple[bool, bool, str]:
-    """Of two groups the larger value is kept: failures last, background load before them, then the newer one."""
+    """Return the quality of a group: failures are lowest, then background load; equal ones are ordered by time."""
     return all(m.error is None for m in corun.members), not corun.foreign_load, corun.measured_at
 
 

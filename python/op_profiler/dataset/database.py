@@ -45,7 +45,7 @@ class OpenDatabase:
             write: may be called more than once, also after its writes were stored.
 
         Raises:
-            DatasetError: the dataset refuses it, or is cut off again and again.
+            DatasetError: the dataset rejects the write, or the connection is lost again and again.
         """
         for left in reversed(range(_TRIES)):
             try:

@@ -1,4 +1,4 @@
-"""Error messages about a database, each with the action that helps."""
+"""Error messages about a database, each with the remedy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def translated(url: URL) -> Iterator[None]:
     """Convert errors of a driver into sentences about the database.
 
     Raises:
-        DatasetError: in place of any error of SQLAlchemy's.
+        DatasetError: in place of any error of SQLAlchemy.
     """
     try:
         yield
@@ -46,7 +46,7 @@ def translated(url: URL) -> Iterator[None]:
 
 
 def _told(url: URL, error: exc.SQLAlchemyError) -> str:
-    """What went wrong with a database and what to do about it."""
+    """Return what went wrong with a database, and what to do about it."""
     detail = str(getattr(error, "orig", None) or error).strip()
     if is_locked(error):
         return f"the dataset {shown(url)} {_LOCKED}"

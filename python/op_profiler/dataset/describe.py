@@ -78,7 +78,7 @@ def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
 
 
 def _uses(model_key: str | None) -> Select[Any]:
-    """Which models call the operators of a model, or (None) all operators."""
+    """Select which models call the operators of a model; of all models for None."""
     link, models = schema.model_operators.c, schema.models
     query = select(link.operator_key, link.occurrences, models.c.name).join(models, models.c.key == link.model_key)
     if model_key is not None:
@@ -110,7 +110,7 @@ def _used(table: Any, column: str, model_key: str | None) -> Select[Any]:
 
 
 def _least_and_most(limits: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Of the loads that were read before and after."""
+    """Return the smallest and the largest background load before or after the measurements."""
     read = [limits[f"{which}_{when}"] for which in ("least", "most") for when in ("before", "after")]
     known = [load for load in read if load is not None]
     return min(known, default=None), max(known, default=None)
@@ -148,13 +148,13 @@ def _schedule(row: Mapping[str, Any]) -> str:
 
 
 def _each(rows: Iterable[Mapping[str, Any]], column: str) -> str:
-    """The distinct values of a column, in order of appearance."""
+    """Return the distinct values of a column, in order of appearance."""
     values = [row[column] for row in rows if row[column] not in (None, "", [])]
     return ", ".join(dict.fromkeys(map(str, values)))
 
 
 def _resources(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Those of `RESOURCE_FIELDS` that were asked for or could be read."""
+    """Return those of `RESOURCE_FIELDS` that were requested or could be read."""
     rows = [
         (name.replace("_", " "), _each(settings, name), _each(settings, effective(name))) for name in RESOURCE_FIELDS
     ]
@@ -171,7 +171,7 @@ def _caches(device: Mapping[str, Any]) -> str:
 
 
 def _bytes(count: int | None) -> str:
-    """A size with a binary prefix; empty caches and memories do not exist, so None means unknown."""
+    """Return a size with a binary prefix; empty for None, which means unknown."""
     if count is None:
         return "unknown"
     size, prefixes = float(count), ["", "Ki", "Mi", "Gi", "Ti"]

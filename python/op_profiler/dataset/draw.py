@@ -1,4 +1,4 @@
-"""`GroupDraw`: keeps a random subset of whole groups of rows from a stream, within a limit of rows."""
+"""`GroupDraw`: selects a random subset of whole groups of rows from a stream, up to a limit of rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _KEPT_OF_MOST = 0.8  # so that rows are rarely let go of, and many at a time
 
 
 class GroupDraw:
-    """A draw of whole groups of rows.
+    """A random selection of whole groups of rows.
 
-    What is compared within a group (the settings of an operator, the operators of a model) can so be compared in the
-    draw too. A group's place follows from its name, like a random number that is the same each time; when there are too
-    many rows, the groups with the last places go. So none is more likely to stay than another, and the same rows give
-    the same draw in whatever order they come. All are kept where they are not too many.
+    Rows of one group (the settings of an operator, the operators of a model) are selected together, so that they can
+    still be compared. The position of a group is a hash of its name; if there are too many rows, the groups with the
+    last positions are discarded. Every group is therefore equally likely to remain, and the same rows give the same
+    selection in any order. If there are few rows, all are selected.
 
     >>> draw = GroupDraw(most=10)
     >>> kept = []
@@ -30,8 +30,8 @@ class GroupDraw:
     (5, 95, 1)
 
     Attributes:
-        most: rows that are kept; where there are more, four fifths of it at most.
-        left_out: rows that are not, so far.
+        most: largest number of selected rows; if there are more rows, at most four fifths of it are selected.
+        left_out: number of rows that are not selected so far.
     """
 
     def __init__(self, most: int) -> None:
@@ -42,11 +42,11 @@ class GroupDraw:
         self._last: list[tuple[int, str]] = []  # the groups, that with the last place first
 
     def wants(self, group: str) -> bool:
-        """Whether rows of a group may be kept, for all that is known so far."""
+        """Return whether rows of a group may be selected, as far as is known now."""
         return group in self._rows or _place(group) < self._end
 
     def takes(self, group: str) -> bool:
-        """Whether one more row is kept. A group that is larger than all that may be kept ends before its end."""
+        """Return whether one more row is selected; a group that is larger than the limit is cut off."""
         known = group in self._rows
         if (known and len(self._rows) == 1 and self._kept >= self.most) or (not known and _place(group) >= self._end):
             self.left_out += 1

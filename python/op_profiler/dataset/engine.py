@@ -25,9 +25,9 @@ from op_profiler.dataset.database_errors import DAMAGED, is_locked, translated
 from op_profiler.errors import DatasetError, MissingPackageError
 
 SERVER_SECONDS = 60
-"""How long to wait for a server that restarts."""
+"""Time limit for waiting for a server that restarts."""
 LOCK_SECONDS = 3600
-"""How long a writer waits for other writers, which may merge or remove millions of rows, or upgrade the tables."""
+"""Time limit for waiting for other writers, which may merge or remove millions of rows, or upgrade the tables."""
 TELL_SECONDS = 30
 """A message is printed after this part of the wait."""
 _AGAIN_SECONDS = 0.2
@@ -52,12 +52,12 @@ def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = Fa
 
     Args:
         create: create the file, its folder and the tables if they are missing (not with `read_only`).
-        read_only: refuse every write; an older version of the tables is then refused too.
+        read_only: reject every write; an older version of the tables is then rejected too.
         was_open: wait for a server that does not answer, because it answered before.
 
     Raises:
         UsageError: the address is not that of a supported database.
-        MissingPackageError: PostgreSQL without psycopg.
+        MissingPackageError: the database is PostgreSQL, and psycopg is not installed.
         DatasetError: it cannot be opened, is not one of op_profiler, or has tables of a newer version.
     """
     url = parse_url(text)
@@ -95,7 +95,7 @@ def _check_file(url: URL, *, create: bool) -> None:
 
 
 def _was_cut_off(path: Path) -> bool:
-    """Whether the file ends inside a page, which SQLite would silently fill up with zeros; and not as it is growing."""
+    """Return whether the file ends inside a page, which SQLite would fill with zeros; False if the file is growing."""
     if not _ends_inside_a_page(path):
         return False
     time.sleep(0.1)
@@ -125,7 +125,7 @@ def close_engine(engine: Engine) -> None:
 
 
 def _engine(url: URL, *, read_only: bool) -> Engine:
-    """One that nobody uses."""
+    """Return an engine that is not in use."""
     if url.get_backend_name() == "sqlite":  # an engine belongs to a file, wherever this process goes meanwhile
         url = _read_only_sqlite(url) if read_only else url.set(database=str(Path(str(url.database)).absolute()))
     return _closed.pop((url, read_only), None) or _new_engine(url, read_only=read_only)
@@ -154,11 +154,11 @@ def _new_engine(url: URL, *, read_only: bool) -> Engine:
 
 
 def _read_only_sqlite(url: URL) -> URL:
-    """The same file, opened without making it.
+    """Return the address that opens the file without creating it.
 
-    A reader of a WAL file makes two files beside it, and takes them away again only if it could also write, so it is
-    allowed to; `_begin_sqlite` sees to it that it does not. In a folder where no file can be made, and where no
-    ``-wal`` file holds changes that the main file lacks, the file is declared immutable, which needs no other file.
+    A reader of a WAL file creates two files next to it, and removes them only if it could also write, so writing is
+    allowed here; `_begin_sqlite` prevents writes. In a folder where no file can be created, and without a ``-wal`` file
+    with changes that the main file lacks, the file is declared immutable, which needs no other file.
     """
     path = Path(str(url.database)).absolute()
     folder_is_writable = os.access(path.parent, os.W_OK)
@@ -199,7 +199,7 @@ def connected(engine: Engine) -> Connection:
     """Open a connection of an engine that was connected before; wait for a server that restarts.
 
     Raises:
-        sqlalchemy.exc.OperationalError: it does not come back within `SERVER_SECONDS`.
+        sqlalchemy.exc.OperationalError: the server does not answer within `SERVER_SECONDS`.
     """
     until = time.monotonic() + SERVER_SECONDS
     while True:
@@ -216,14 +216,14 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
     """Open a transaction with the exclusive right to write; it is rolled back if the block raises.
 
     Raises:
-        sqlalchemy.exc.OperationalError: another process keeps it for `LOCK_SECONDS`; nothing was done.
+        sqlalchemy.exc.OperationalError: another process holds the lock for `LOCK_SECONDS`; nothing was done.
     """
     with contextlib.ExitStack() as stack:
         yield _begun(engine, stack)
 
 
 def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
-    """A connection inside such a transaction, which ends with the stack."""
+    """Return a connection inside such a transaction, which ends with the stack."""
     until, told = time.monotonic() + LOCK_SECONDS, False
     while True:
         connection = connected(engine).execution_options(**{_WRITE: True})
@@ -279,7 +279,7 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
 
 
 def _found_version(connection: Connection) -> int | None:
-    """`migrations.stored_version`, by one statement where the tables were there when this process last looked."""
+    """Return `migrations.stored_version`, by one statement if the tables existed at this process's last look."""
     if connection.get_execution_options().get(_COMPLETE):
         try:
             return migrations.version_of(connection)
@@ -289,7 +289,7 @@ def _found_version(connection: Connection) -> int | None:
 
 
 def _create_or_upgrade(engine: Engine) -> None:
-    """Does nothing to a database that is up to date, but finds out whether it can be written before time is spent."""
+    """Create or upgrade the tables; also checks that an up-to-date database can be written before time is spent."""
     with write_transaction(engine) as connection:
         found = migrations.stored_version(connection)  # another process may have been faster
         if found is None:

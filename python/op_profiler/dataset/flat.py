@@ -153,7 +153,7 @@ COLUMNS: tuple[Column, ...] = tuple(
 
 
 def _joined_by(rows: Table, *keys: str) -> FromClause:
-    """Rows with those of other tables that they refer to."""
+    """Return rows joined with the rows of other tables that they refer to."""
     joined: FromClause = rows
     for key in keys:
         (reference,) = rows.c[key].foreign_keys
@@ -228,7 +228,7 @@ def parse_where(text: str, table: FlatTable = MEASUREMENTS) -> str:
     statements, comments and quoted names are rejected.
 
     Raises:
-        UsageError: there is something else; names the columns.
+        UsageError: the condition contains something else; the message lists the columns.
     """
     tokens = []
     position, text = 0, text.strip()
@@ -322,7 +322,7 @@ def streamed(
     row, and letting the database copy them into every row takes longer than everything else.
 
     Returns:
-        Of each piece the values of the columns, in the order of `wanted`.
+        For each piece, the values of the columns in the order of `wanted`.
 
     Raises:
         UsageError: the condition cannot be used.
@@ -349,8 +349,8 @@ class _Shared:
     """Rows of a table that many rows of a flat table refer to.
 
     Attributes:
-        key: by which they do.
-        columns: those of the wanted ones that come from this table alone.
+        key: key of this table.
+        columns: requested columns that come from this table alone.
     """
 
     def __init__(self, table: Table, flat: FlatTable, wanted: Sequence[Column]) -> None:
@@ -378,7 +378,7 @@ def _tables_of(column: Column) -> set[Any]:
 
 
 def _reference(flat: FlatTable, key: SchemaColumn[Any]) -> ColumnElement[Any]:
-    """Where the rows of a flat table hold the key of another table, so that the database need not look there."""
+    """Return the column of a flat table's rows that contains the key of another table, so that no join is needed."""
     rows = flat.source
     while isinstance(rows, Join):
         rows = rows.left
@@ -387,7 +387,7 @@ def _reference(flat: FlatTable, key: SchemaColumn[Any]) -> ColumnElement[Any]:
 
 
 def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Select[Any]:
-    """A subquery, so that conditions see its columns and nothing else."""
+    """Return the query as a subquery, so that conditions see its columns only."""
     inside = {column.name: column for column in (*table.columns, *wanted)}.values()
     flat = select(*(raw(column).label(column.name) for column in inside)).select_from(table.source).subquery("flat")
     query = select(*(flat.c[column.name] for column in wanted)).order_by(*(flat.c[name] for name in table.order))
@@ -412,6 +412,6 @@ def _parsed(text: str) -> Any:
 
 
 nested = functools.lru_cache(maxsize=10_000)
-"""Of what parses nested values: few distinct ones stand in many rows, and parsing them anew takes longer than all the
-rest."""
+"""Cached parser of nested values: there are few distinct ones in many rows, and parsing them again would take longer
+than everything else."""
 _nested = nested(_parsed)

@@ -124,10 +124,10 @@ def _size_bytes(connection: Connection) -> int:
 
 
 def _counted(table: Table) -> Select[Any]:
-    """How many rows of each kind, by model and device.
+    """Select the number of rows of each kind, by model and device.
 
-    Rows that are alike are counted first, in the order of an index where the table has it: seven conditions on each row
-    would take twice as long.
+    Equal rows are counted first, in the order of an index if the table has one: seven conditions on each row would take
+    twice as long.
     """
     names = ("model_key", "device_key", "complete", "error_cause", "foreign_load", "settled")
     columns = [table.c[name] for name in names]
@@ -151,7 +151,7 @@ def _counted(table: Table) -> Select[Any]:
 
 
 def _by_model(counts: Sequence[Mapping[str, Any]]) -> dict[str | None, collections.Counter[str]]:
-    """The counts of `_counted`, those of several devices together."""
+    """Return the counts of `_counted` by model, summed over devices."""
     found: dict[str | None, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for row in counts:
         found[row["model_key"]].update({name: n for name, n in row.items() if name not in ("model_key", "device_key")})
@@ -208,7 +208,7 @@ def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
     Co-runs are removed if one of their members belongs to the model.
 
     Returns:
-        By table, the rows that went.
+        Number of removed rows by table.
 
     Raises:
         DatasetError: the database fails; then nothing was changed.
@@ -236,7 +236,7 @@ def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
 
 
 def _unused(table: Table) -> Any:
-    """Deletes the rows that no other table refers to."""
+    """Return a statement that deletes the rows to which no other table refers."""
     name = {"operators": "operator_key", "schedules": "schedule_key", "settings": "settings_key"}[table.name]
     users = [other for other in schema.metadata.tables.values() if name in other.c]
     used = [table.c.key.in_(select(other.c[name]).where(other.c[name].is_not(None))) for other in users]

@@ -1,7 +1,7 @@
 """`merge`: adds the rows of several datasets to one.
 
-Rows go into a temporary table in the way that a driver takes them fastest, and from there into their place by one
-statement for thousands. A statement a row, with all that SQLAlchemy does for each, takes several times as long.
+Rows are written into a temporary table in the fastest way of the driver, and from there to their tables by one
+statement per thousands of rows. One statement per row, through SQLAlchemy, takes several times as long.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
     has them.
 
     Returns:
-        By table, the rows that were added, or that took the place of worse ones.
+        Number of rows by table that were added, or that replaced worse ones.
 
     Raises:
         DatasetError: one of the databases fails; then nothing was changed.
@@ -75,10 +75,10 @@ def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
 
 
 def _copy(source: Connection, target: Connection, table: Table, written: collections.Counter[str]) -> None:
-    """The rows of a table, those first that others in it refer to.
+    """Copy the rows of a table; rows that other rows of the table refer to come first.
 
     Args:
-        written: as of `merge`; what this writes is added.
+        written: as in `merge`; the rows that this call writes are added.
     """
     with _temporary(target, table) as staged:
         moved = _moved(target, table, staged)
@@ -92,7 +92,7 @@ def _copy(source: Connection, target: Connection, table: Table, written: collect
 
 
 def _fill_gaps(target: Connection, table: Table, staged: Table) -> None:
-    """What is not known of rows that are there already is taken from the source."""
+    """Complete missing values of existing rows from the source."""
     gaps = [column for column in table.c if column.nullable]
     if not gaps or table in (*_TIMED, schema.failures):
         return
@@ -103,10 +103,10 @@ def _fill_gaps(target: Connection, table: Table, staged: Table) -> None:
 
 
 def _make_whole(target: Connection, staged: Table) -> int:
-    """Models of which a flat table brought a part become those of a source that has all of them.
+    """Replace models of which a flat table contained a part by those of a source that has all of their operators.
 
     Returns:
-        How many of their operators were deleted; the source's are copied next.
+        Number of their operators that were deleted; the operators of the source are copied next.
     """
     table, links = schema.models, schema.model_operators
     whole = and_(table.c.key == staged.c.key, staged.c.extracted, table.c.extracted.is_(false()))
@@ -118,7 +118,7 @@ def _make_whole(target: Connection, staged: Table) -> int:
 
 @contextlib.contextmanager
 def _temporary(target: Connection, table: Table) -> Iterator[Table]:
-    """An empty table with the columns of another one and no conditions; nested values are text in it."""
+    """Create an empty table with the columns of another one and without constraints; its nested values are text."""
     columns = [Column(column.name, _plain(column)) for column in table.c]
     staged = Table(f"staged_{table.name}", MetaData(), *columns, prefixes=["TEMPORARY"])
     staged.create(target)
@@ -131,7 +131,7 @@ def _plain(column: Column[Any]) -> Any:
 
 
 def _stored(table: Table) -> Select[Any]:
-    """The rows of a table; nested values as the text that is stored, which nobody has to parse."""
+    """Select the rows of a table; nested values are the stored text, which is not parsed."""
     return select(*(type_coerce(column, _plain(column)) for column in table.c))
 
 
@@ -148,7 +148,7 @@ def _fill(target: Connection, staged: Table, rows: Sequence[Row[Any]]) -> None:
 
 
 def _moved(target: Connection, table: Table, staged: Table) -> Any:
-    """The statement that brings the rows of a temporary table to their place."""
+    """Return the statement that moves the rows of a temporary table to their table."""
     everything = select(*staged.c).where(text("true"))  # without, SQLite takes ON CONFLICT for the condition of a join
     statement = insert(target, table).from_select([column.name for column in table.c], everything)
     keys = list(table.primary_key.columns)

@@ -81,7 +81,7 @@ def upgrade(connection: Connection, found: int, now: str) -> None:
 
 
 def _add_what_is_missing(connection: Connection) -> None:
-    """Tables and columns that `schema` has and the database has not."""
+    """Add tables and columns that `schema` has and the database does not have."""
     schema.metadata.create_all(connection)
     for table in schema.metadata.sorted_tables:
         present = {column["name"] for column in inspect(connection).get_columns(table.name)}
@@ -92,9 +92,9 @@ def _add_what_is_missing(connection: Connection) -> None:
 
 
 def _allow_unknown_cores(connection: Connection) -> None:
-    """Devices of imported measurements do not say how many cores they have.
+    """Allow NULL for the number of cores, which devices of imported measurements do not have.
 
-    SQLite cannot drop NOT NULL from a column; editing the table's text is the way that its documentation gives for this
+    SQLite cannot drop NOT NULL from a column; its documentation describes editing the text of the table
     (https://sqlite.org/lang_altertable.html, section 7).
     """
     if connection.dialect.name != "sqlite":
@@ -111,7 +111,7 @@ def _allow_unknown_cores(connection: Connection) -> None:
 
 
 def _fill_factors(connection: Connection) -> None:
-    """What a schedule does to the loops, out of its knobs."""
+    """Fill the factors of schedules from their knobs."""
     for key, knobs in connection.execute(text("SELECT key, knobs FROM schedules")).all():
         values = dataclasses.asdict(factors_of_knobs(json.loads(knobs)))
         known = {name: json.dumps(value) for name, value in values.items() if value is not None}
@@ -126,7 +126,7 @@ def _fill_energy_cache(connection: Connection) -> None:
 
 
 def _fill_settled(connection: Connection) -> None:
-    """What the details of a model's timing said moves to a column, and from there to the operators of the same run."""
+    """Move the convergence from the details of a model's timing to a column, and to the operators of the same run."""
     for key, details in connection.execute(text("SELECT key, details FROM model_timings")).all():
         values = json.loads(details)
         if "settled" in values:
@@ -170,13 +170,13 @@ def _fill_failures_of(connection: Connection, table: str, operator: str) -> None
 
 
 def _settle_each_operator(connection: Connection) -> None:
-    """Operators had what holds of their whole run: that all heavy ones had intervals within 1 %."""
+    """Store the convergence of each operator instead of that of its run (all heavy operators within 1 %)."""
     narrow = "ci_low_us IS NOT NULL AND ci_high_us - ci_low_us <= 2 * 0.01 * median_us"
     connection.execute(text(f"UPDATE measurements SET settled = ({narrow}) WHERE settled IS NOT NULL"))
 
 
 def _index_what_is_counted_and_joined(connection: Connection) -> None:
-    """The new indices begin with the columns of those that go."""
+    """Create new indices, whose first columns are those of the removed ones."""
     for table in (schema.measurements, schema.model_timings):
         for index in table.indexes:
             index.create(connection, checkfirst=True)

@@ -36,7 +36,7 @@ def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device
 
     Args:
         key: `keys.put_aside_key` of the model.
-        error: the reason; names the model.
+        error: the reason, with the name of the model.
         device: one of the devices on which it should have been measured.
     """
     row = {

@@ -1,4 +1,4 @@
-"""The rule which of two rows of one measurement is kept, and the storage of failures."""
+"""The rule for which of two rows of one measurement is stored, and the storage of failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def upsert_better(
             machines show.
 
     Returns:
-        Keys of those that were written.
+        Keys of the rows that were written.
     """
     if not rows:
         return set()
@@ -78,7 +78,7 @@ def or_better(
 
 
 def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """The rows in order, cut so that no part has a key twice: PostgreSQL refuses that in one statement."""
+    """Return the rows in order, split so that no part has a key twice, which PostgreSQL rejects in one statement."""
     parts: list[list[Mapping[str, Any]]] = [[]]
     seen: set[str] = set()
     for row in rows:
@@ -114,7 +114,7 @@ def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]], *, 
 
 
 def or_newer(statement: Any, *, newest: bool = False) -> Any:
-    """Return an INSERT of failures; of a failure that exists already, the newer time is kept."""
+    """Return an INSERT of failures; for a failure that exists already, the newer time is stored."""
     table = schema.failures
     newer = None if newest else statement.excluded.failed_at > table.c.failed_at
     values = {name: statement.excluded[name] for name in ("failed_at", "run_id", "machine_state", "settings_key")}

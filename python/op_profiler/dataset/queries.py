@@ -128,14 +128,14 @@ def counts() -> Select[Any]:
 
 
 def _asked_for(resources: Mapping[str, Any] | None) -> ColumnElement[bool]:
-    """Settings with these values, by their names in `Settings`, without a wish for other `RESOURCE_FIELDS`."""
+    """Return the condition that settings request these values, by their names in `Settings`, and no other resources."""
     wanted, columns = resources or {}, schema.settings.c
     left_alone = [columns[name].is_(None) for name in RESOURCE_FIELDS if name not in wanted]
     return and_(*left_alone, *(columns[name] == value for name, value in wanted.items()))
 
 
 def _outside_of_models() -> ColumnElement[bool]:
-    """Measured in no model's context, with the precision and the executor of the model that is asked about."""
+    """Return the condition for measurements outside of models, with the precision and executor of the model."""
     model, wanted = schema.models.c, schema.settings.c
     executor = case((model.executor == "default", "graph"), else_=model.executor)  # in the words of `Settings`
     alike = and_(wanted.precision == model.precision, wanted.executor == executor)
@@ -143,7 +143,7 @@ def _outside_of_models() -> ColumnElement[bool]:
 
 
 def _of_the_build() -> ColumnElement[bool]:
-    """The schedule that the build of the model gave the operator; where that is not known, any that a build gives."""
+    """Return the condition for the schedule of an operator in the model's build; if unknown, of any build."""
     given = schema.model_operators.c.schedule_key
     usual = schema.schedules.c.origin.in_(("default", "tuned"))
     return or_(given == schema.schedules.c.key, and_(given.is_(None), usual))

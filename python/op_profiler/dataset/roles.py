@@ -26,11 +26,11 @@ def allow(db: str, role: str, *, writes: bool) -> str:
         role: name of the role.
 
     Returns:
-        The dataset's address for the role; with the password only where the role was made now.
+        The dataset's address for the role; with the password only if the role was created now.
 
     Raises:
         UsageError: the dataset is not in PostgreSQL.
-        DatasetError: there is none, or the role of `db` may not make roles.
+        DatasetError: there is no dataset, or the role of `db` may not create roles.
     """
     url = parse_url(db)
     if url.get_backend_name() != "postgresql":
@@ -55,6 +55,6 @@ def allow(db: str, role: str, *, writes: bool) -> str:
 
 
 def _hashed(connection: Connection, role: str, password: str) -> str:
-    """As the server keeps it: salted, of hexadecimal digits, letters and signs that need no quotes."""
+    """Return a password's hash in the form that the server stores, whose characters need no quotes."""
     driver: Any = connection.connection.driver_connection
     return str(driver.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode())

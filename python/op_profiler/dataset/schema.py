@@ -41,7 +41,7 @@ def parse_json(text: str, **options: Any) -> Any:
     """Parse the JSON text of a column; `options` of ``json.loads``.
 
     Raises:
-        DatasetError: a disk or another program made something else of it.
+        DatasetError: a disk or another program damaged the text.
     """
     try:
         return json.loads(text, **options)
@@ -73,14 +73,14 @@ class SamplesType(Json):
 
 
 def _column(name: str, kind: Any, doc: str = "", *, flat: str = "", since: int = 1, **options: Any) -> Column[Any]:
-    """A column of a table.
+    """Return a column of a table.
 
     Args:
-        kind: its type in SQL, or the key that it refers to.
-        doc: what it means in the flat tables; empty: it is not there.
-        flat: its name there, where that of the table would not tell.
-        since: the version of the tables that brought it. It may be NULL or has a default, for the rows from before.
-        options: of ``sqlalchemy.Column``.
+        kind: its SQL type, or the key that it refers to.
+        doc: its meaning in the flat tables; empty for a column that is not there.
+        flat: its name in the flat tables, if it differs.
+        since: version of the tables that added it; it may be NULL or has a default for earlier rows.
+        options: options of ``sqlalchemy.Column``.
     """
     return Column(name, kind, doc=doc or None, info={"flat": flat or name, "since": since}, **options)
 
@@ -274,7 +274,7 @@ def _counted_columns() -> list[Column[Any]]:
 
 
 def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
-    """The fields of `Measurement`, and what must hold between them: a time or an error, never a stand-in for a time."""
+    """Return the columns of `Measurement`'s fields, with the constraint that a row has either a time or an error."""
     return [
         _column("samples_us", SamplesType, "of kept rounds, microseconds; row: round, column: call", nullable=False),
         _column("call_overhead_us", Double, "taken off each sample, microseconds", since=5),  # NULL: nothing was

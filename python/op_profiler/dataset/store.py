@@ -50,7 +50,7 @@ class Dataset(OpenDatabase):
         Args:
             url: ``PATH.db``, ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
             create: create the folder, the file and the tables if they are missing; otherwise they must exist.
-            read_only: refuse every write, and create nothing.
+            read_only: reject every write, and create nothing.
             was_open: this process, or the one that started it, had the dataset open before; wait for a server that
                 restarts.
 
@@ -193,7 +193,7 @@ class Dataset(OpenDatabase):
             replace: the measurements were requested again, so every complete time replaces a stored one.
 
         Returns:
-            Keys of the measurements that were stored, as of `keys.measurement_key`.
+            Keys (`keys.measurement_key`) of the measurements that were stored.
         """
         rows = list(rows)
         now, newest = utc_now(), all(row.measured_at is None for row in rows)

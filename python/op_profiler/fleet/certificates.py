@@ -1,4 +1,4 @@
-"""TLS certificates of a cluster: whoever has them may run code on every machine of it."""
+"""TLS certificates of a cluster: anyone who has them may run code on every machine of the cluster."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from op_profiler.fleet.settings import AUTHORITY, KEY, NODE
 
 
 def make(folder: Path, hosts: Sequence[str]) -> None:
-    """Make an authority, and one certificate signed by it for all machines; the authority's own key is thrown away.
+    """Create an authority, and one certificate signed by it for all machines; the authority's key is not stored.
 
     Dask checks that both ends of a connection have a certificate of the authority. It does not check names.
 
     Args:
-        folder: for three files that only their owner can read; copy it to every machine.
+        folder: folder for three files that only their owner can read; copy it to every machine.
         hosts: names or addresses that the certificate is issued to.
 
     Raises:
-        UsageError: the folder has certificates already, or a host is no name of a machine.
-        MissingPackageError: no trustme.
+        UsageError: the folder already has certificates, or a host is not the name of a machine.
+        MissingPackageError: trustme is not installed.
     """
     try:
         import trustme

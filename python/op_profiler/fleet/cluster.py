@@ -28,7 +28,7 @@ _FORMS = (
     "jobs, or kubernetes:FILE for pods"
 )
 Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
-"""By address, their machine and what the scheduler stores about them."""
+"""For each worker by address, its machine and what the scheduler stores about the worker."""
 
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
@@ -43,15 +43,15 @@ class Cluster:
             or ``kubernetes:FILE``.
 
     Raises:
-        UsageError: the address is none.
-        MissingPackageError: no Dask.
-        MeasureError: nobody answers there.
+        UsageError: the address has another form.
+        MissingPackageError: Dask is not installed.
+        MeasureError: no scheduler answers.
 
     Attributes:
-        address: of the scheduler.
-        client: Dask's connection to it; another one after `reconnect`.
-        takes_others: whether workers may join: nobody else has the certificates of a cluster of this machine.
-        left_out: of the workers that were there when `workers` was called, by address why they get nothing of ours.
+        address: address of the scheduler.
+        client: Dask's connection to the scheduler; replaced by `reconnect`.
+        takes_others: whether other workers may join; False for ``local:N``, whose certificates are temporary.
+        left_out: by address, the reason why a worker gets no tasks; for the workers at the last call of `workers`.
     """
 
     def __init__(self, name: str) -> None:
@@ -100,7 +100,7 @@ class Cluster:
             ) from None
 
     def workers(self) -> Workers:
-        """Those of this version of op_profiler."""
+        """Return the workers with this version of op_profiler."""
         known = self.client.scheduler_info(n_workers=-1)["workers"]
         ours: Workers = {}
         self.left_out = {}
@@ -112,7 +112,7 @@ class Cluster:
         return ours
 
     def processing(self) -> dict[str, tuple[str, ...]]:
-        """By the address of a worker, the keys of the requests that it carries out or is to carry out next."""
+        """Return by worker address the keys of the requests that the worker carries out or is assigned to."""
         return {address: tuple(map(str, keys)) for address, keys in self.client.processing().items()}
 
     def events(self, topic: str) -> list[tuple[float, Any]]:
@@ -120,7 +120,7 @@ class Cluster:
         return list(self.client.get_events(topic))
 
     def clients(self) -> set[str]:
-        """Dask's names of those that are connected."""
+        """Return Dask's names of the connected clients."""
 
         def names(dask_scheduler: Any) -> list[str]:
             return list(dask_scheduler.clients)
@@ -136,10 +136,10 @@ class Cluster:
         return str(self.client.dashboard_link) if about.get("dashboard") and settings.has_dashboard() else None
 
     def reconnect(self) -> None:
-        """A client in place of one whose scheduler went away, once that is there again.
+        """Replace the client if its scheduler stopped, as soon as the scheduler answers again.
 
         Raises:
-            MeasureError: it stays away.
+            MeasureError: the scheduler does not answer for a long time.
         """
         if self.client.status == "running":
             return
@@ -165,7 +165,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
-    """A scheduler with its workers, which end with this process."""
+    """Return a scheduler with its workers, which end with this process."""
     kind, _, rest = name.partition(":")
     if kind == "local" and rest.isdecimal() and int(rest) > 0:
         from distributed import LocalCluster

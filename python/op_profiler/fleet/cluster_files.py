@@ -1,4 +1,4 @@
-"""The files that ``--cluster slurm:FILE`` and ``--cluster kubernetes:FILE`` name."""
+"""The files in ``--cluster slurm:FILE`` and ``--cluster kubernetes:FILE``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def read(kind: str, path: Path, example: str) -> dict[str, Any]:
     """Return the settings of a file by name.
 
     Raises:
-        UsageError: it cannot be read, or is no YAML of names and values, as `example` is.
+        UsageError: the file cannot be read, or is not YAML with names and values, as `example` is.
     """
     import yaml
 
@@ -26,10 +26,10 @@ def read(kind: str, path: Path, example: str) -> dict[str, Any]:
 
 
 def take_count(found: dict[str, Any], name: str, path: Path) -> int:
-    """The whole number of a name, which is taken out; 1 where there is none.
+    """Remove an integer from the settings and return it; 1 if the name is missing.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the value is not a positive integer.
     """
     count = found.pop(name, 1)
     if not isinstance(count, int) or count < 1:

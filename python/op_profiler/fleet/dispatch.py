@@ -1,4 +1,4 @@
-"""Hands tasks to the workers of a cluster, and again where one was lost."""
+"""Assigns tasks to the workers of a cluster, and again if a worker was lost."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _MOST_LOST = 20  # workers that died, or were told to end, while they had a task
 class Dispatch:
     """One run of tasks over a cluster.
 
-    A worker that dies costs what it was measuring, and its task goes to another one. A task that took two workers down
-    waits until nothing else is left, and is tried once more, alone; the dataset keeps that (`quarantine`). A worker
-    that was told to end did not die of its task. What a machine measured while it drifted is measured on another one
-    too, where there is one; from then on the others are preferred. A scheduler that is started anew is given again what
-    was not done: what the dataset has by then is not measured again.
+    If a worker dies, the measurement in progress is lost and its task goes to another worker. A task during which two
+    workers died waits until all other tasks have ended, and is then tried once more, alone; the dataset stores this
+    (`quarantine`). A worker that was ended on request did not die because of its task. A measurement on a drifting
+    machine is repeated on another machine, if there is one; from then on, other machines are preferred. If the
+    scheduler is restarted, it gets the unfinished tasks again; results in the dataset are not measured again.
 
     Args:
-        each: every task on every distinct device, in place of on any of its kind.
-        needs: what machines have to have beside the kind of target.
-        total: how many tasks there are; None where that shows later.
+        each: run every task on every distinct device, not on any device of its kind.
+        needs: requirements on machines besides the kind of target.
+        total: number of tasks; None if it is not known in advance.
 
     Attributes:
-        done: of the tasks, for the progress; the caller counts.
+        done: share of the tasks that are done, for the progress; set by the caller.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Dispatch:
         self._task: Task | None = None  # taken, and not among the jobs yet
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Ended]:
-        """Carry out tasks, which are taken as workers become free.
+        """Carry out tasks; a task is taken from the iterator when a worker becomes free.
 
         Raises:
             UsageError: the dataset is a file that not every worker can write.
-            MeasureError: no worker comes that can carry a task out, or the scheduler stays away.
+            MeasureError: no suitable worker connects, or the scheduler does not answer.
         """
         left = iter(tasks)
         if link := self._cluster.dashboard:
@@ -118,7 +118,7 @@ class Dispatch:
                 self._tell(None if self._total is None else self._total * self._jobs_each)
 
     def _hand_out(self, left: Iterator[Task]) -> Iterator[Future[bytes]]:
-        """Enough that no worker waits for this process; a job is taken off a list once the scheduler has it."""
+        """Submit enough jobs that no worker waits; a job is removed from its list after the scheduler has it."""
         while len(self._handed_out) < self._most_out():
             if not self._waiting:
                 self._task = self._task or next(left, None)
@@ -132,11 +132,11 @@ class Dispatch:
             yield future
 
     def _most_out(self) -> int:
-        """Tasks: some for each worker, and for one that comes."""
+        """Return the largest number of submitted tasks: a few for each worker, and for one that may join."""
         return _HANDED_OUT * (len(self._workforce.all()) + 1)
 
     def _jobs_of(self, task: Task | None) -> list[Job]:
-        """A task, or with `each` one for a device."""
+        """Return the job of a task, or with `each` one job per device."""
         if task is None:
             return []
         task = _with_absolute_paths(task)
@@ -172,7 +172,7 @@ class Dispatch:
         return future
 
     def _over(self, future: Future[bytes], job: Job) -> Ended | None:
-        """What came of a job; None where it is to be done again."""
+        """Return the outcome of a job; None if it must be repeated."""
         from distributed import KilledWorker
         from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
@@ -216,13 +216,13 @@ class Dispatch:
         return None
 
     def _given_up(self, job: Job, reason: str) -> Ended:
-        """Report it from this process, because no worker does."""
+        """Report the end of a job from this process, because no worker does."""
         done = events.Done("", job.task.name, 0.0, reason, None)
         self._cluster.client.log_event(events.FINISHED, msgspec.to_builtins(done))
         return Ended(job.index, job.task, error=reason)
 
     def _nobody(self, job: Job) -> Ended | None:
-        """What comes of a job that no worker was there for; None where one is there that was not asked."""
+        """Return the outcome of a job for which no worker was found; None if a suitable worker is connected now."""
         job.stored = frozenset()
         if self._workforce.is_anybody_able(job.needs):
             self._waiting.append(job)
@@ -232,7 +232,7 @@ class Dispatch:
         return self._given_up(job, reason)
 
     def _judged(self, job: Job, finished: work.Finished) -> Ended | None:
-        """The answer to a job; None where it is to be measured on another machine too."""
+        """Return the answer to a job; None if it must be measured on another machine too."""
         machine = finished.machine
         for message in finished.messages:
             self._progress.problem(f"{machine.host}: {message}")
@@ -249,7 +249,7 @@ class Dispatch:
     # What the scheduler is told, and tells
 
     def _tell(self, total: int | None) -> None:
-        """Return the progress of this run, which the scheduler reports on request."""
+        """Log the progress of this run at the scheduler, which reports it on request."""
         self._tell_again = time.monotonic() + _TELL_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
@@ -257,7 +257,7 @@ class Dispatch:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Show what the workers say that they do."""
+        """Show the progress that the workers report."""
 
         def take(event: tuple[float, Any]) -> None:
             doing = msgspec.convert(event[1], events.Doing)
@@ -277,7 +277,7 @@ class Dispatch:
 
     @contextlib.contextmanager
     def _reconnecting(self) -> Iterator[None]:
-        """Connect anew where the scheduler was started again inside the block; what was not done is then done again."""
+        """Connect again if the scheduler was restarted inside the block; unfinished tasks are then repeated."""
         from distributed.comm.core import CommClosedError
 
         try:

@@ -9,20 +9,20 @@ import msgspec
 from op_profiler.measure.turns import WAITING
 
 PROGRESS = "op_profiler-progress"
-"""Dask's topic of events of a moment, a `Doing` each."""
+"""Dask's topic of current activities; each event is a `Doing`."""
 FINISHED = "op_profiler-finished"
-"""Dask's topic of what workers have done, a `Done` each; the scheduler keeps the last ones."""
+"""Dask's topic of finished tasks; each event is a `Done`. The scheduler stores the last ones."""
 RUNS = "op_profiler-runs"
-"""Dask's topic of what clients say of their runs, a `ClientRun` each."""
+"""Dask's topic of the progress of clients; each event is a `ClientRun`."""
 _EVERY_SECONDS = 1.0
 
 
 class Doing(msgspec.Struct, frozen=True):
-    """What a worker is doing.
+    """Current activity of a worker.
 
     Attributes:
-        key: of the task, as Dask names it.
-        text: for people; empty when it begins.
+        key: Dask's key of the task.
+        text: description for users; empty at the start of the task.
     """
 
     key: str
@@ -34,8 +34,8 @@ class Done(msgspec.Struct, frozen=True):
     """A task that ended.
 
     Attributes:
-        host_id: of the machine that did it; empty where none could.
-        error: why it did not do all that was asked for; None where it did.
+        host_id: machine that carried it out; empty if no machine could.
+        error: reason why it is not complete; None if it is.
         deviation: see `work.Finished`.
     """
 
@@ -47,12 +47,12 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class ClientRun(msgspec.Struct, frozen=True):
-    """How far a client is.
+    """Progress of a client.
 
     Attributes:
-        client: Dask's name of it.
-        done: tasks.
-        of: tasks in all; None where that is not known before the end.
+        client: Dask's name of the client.
+        done: number of finished tasks.
+        of: number of all tasks; None if it is not known before the end.
     """
 
     client: str
@@ -61,7 +61,7 @@ class ClientRun(msgspec.Struct, frozen=True):
 
 
 def tell(topic: str, event: Doing | Done) -> None:
-    """Let the scheduler, and whoever listens to it, know; runs in a worker."""
+    """Log an event at the scheduler, which sends it to all listening clients; runs in a worker."""
     from distributed import get_worker
 
     get_worker().log_event(topic, msgspec.to_builtins(event))
@@ -90,21 +90,23 @@ class Announcing:
         return
 
     def note(self, text: str) -> None:
-        """Keep a note in `messages`, which the task returns."""
+        """Add a note to `messages`, which the task returns."""
         self.messages.append(f"note: {text}")
 
     def problem(self, text: str) -> None:
-        """Keep a problem in `messages`, which the task returns."""
+        """Add a problem to `messages`, which the task returns."""
         self.messages.append(text)
 
     def step(self, description: str, done_models: float) -> None:
-        """At most once a second, so that telling it takes no time from what is measured. That it waits for somebody is
-        said once, and may be the last word for long: it is always told."""
+        """Report the current step at most once a second, so that reporting does not disturb measurements.
+
+        A step that waits for another process is always reported, because it is reported once and may last long.
+        """
         if time.monotonic() < self._next and WAITING not in description:
             return
         self._next = time.monotonic() + _EVERY_SECONDS
         self.tell(description)
 
     def tell(self, text: str = "") -> None:
-        """What this worker is doing; empty: it has begun."""
+        """Report what this worker is doing; an empty text means that the task has begun."""
         tell(PROGRESS, Doing(self._key, self._host, text))

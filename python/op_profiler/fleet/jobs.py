@@ -15,10 +15,10 @@ class Ended:
     """A task that is over.
 
     Attributes:
-        index: of the task among those that were handed out; with `each`, of the task and its device.
-        machine: that did it; None where none could.
-        answer: None for a failure.
-        error, error_code: why there is no answer.
+        index: index of the task in the order of submission; with `each`, of the task and its device.
+        machine: machine that carried it out; None if no machine could.
+        answer: None after a failure.
+        error, error_code: reason of the failure, and its exit code.
     """
 
     index: int
@@ -31,16 +31,16 @@ class Ended:
 
 @dataclasses.dataclass
 class Job:
-    """A task on its way.
+    """A task between submission and end.
 
     Attributes:
-        needs: what a worker has to have.
-        stored: machines of which the dataset has it, by `Device.identity`; one of them is enough.
-        deaths: workers that died while they carried it out.
-        lost: workers that died while they had it, though they may not have begun it.
-        told_to_end: workers that ended in order while they had it.
-        drifted: machines that drifted while they did, by `FleetMachine.host_id`.
-        failed_on: machines that it failed on for reasons of their own, likewise.
+        needs: requirements on workers.
+        stored: machines whose result is in the dataset, by `Device.identity`; one of them is enough.
+        deaths: number of workers that died while they carried it out.
+        lost: number of workers that died while they had it, though they may not have begun it.
+        told_to_end: number of workers that were ended on request while they had it.
+        drifted: machines that drifted while they carried it out, by `FleetMachine.host_id`.
+        failed_on: machines on which it failed for reasons of the machine, likewise.
     """
 
     index: int

@@ -24,7 +24,7 @@ _TLS_FOLDER = "/tls"
 _AGAIN_SECONDS = 1.0
 _OPERATOR_SECONDS = 60
 _IDLE_SECONDS = 2 * settings.WAIT_SECONDS
-"""The operator ends a cluster that has had nothing to do for so long: that of a command which was killed."""
+"""Idle time after which the operator ends a cluster, such as that of a command that was killed."""
 
 _PAGES = ["distributed.http.scheduler.prometheus", "distributed.http.health", "op_profiler.fleet.idle_page"]
 _NO_OPERATOR = (
@@ -37,15 +37,16 @@ class KubernetesCluster:
     """A scheduler and workers in pods.
 
     Args:
-        spec: of `cluster_spec`.
-        namespace: that they are in; None for the usual one of who asks.
+        spec: resource from `cluster_spec`.
+        namespace: namespace of the pods; None for the user's default.
 
     Raises:
-        MeasureError: Kubernetes does not answer, refuses them, has no operator, or does not start the scheduler.
+        MeasureError: Kubernetes does not answer, rejects the resource, has no operator, or does not start the
+            scheduler.
 
     Attributes:
-        scheduler_address: as seen from here.
-        security: the certificates of both.
+        scheduler_address: address of the scheduler from this machine.
+        security: certificates of scheduler and workers.
     """
 
     def __init__(self, spec: dict[str, Any], namespace: str | None) -> None:
@@ -65,14 +66,14 @@ class KubernetesCluster:
             raise
 
     def close(self) -> None:
-        """Remove them, where nobody was faster."""
+        """Remove the resource, unless it was removed already."""
         from kr8s import NotFoundError
 
         with _plainly(), contextlib.suppress(NotFoundError):
             self._stack.close()
 
     def _wait_for_scheduler(self, cluster: Any) -> str:
-        """Until a client can reach it; its address."""
+        """Wait until a client can reach the scheduler; return its address."""
         from kr8s.objects import Deployment, Service
 
         def has(one: Any, status: str) -> bool:
@@ -96,15 +97,15 @@ class KubernetesCluster:
 
 
 def kubernetes_cluster(path: Path) -> KubernetesCluster:
-    """A scheduler in a pod, and workers in pods of nodes of their own, which end with this process.
+    """Return a scheduler in a pod, and workers in pods on separate nodes, which end with this process.
 
     Args:
-        path: YAML: ``image``, and what else `cluster_spec` and `KubernetesCluster` take.
+        path: YAML: ``image``, and the other arguments of `cluster_spec` and `KubernetesCluster`.
 
     Raises:
         UsageError: the file cannot be used, or there are no certificates.
-        MissingPackageError: no dask-kubernetes.
-        MeasureError: as of `KubernetesCluster`.
+        MissingPackageError: dask-kubernetes is not installed.
+        MeasureError: as for `KubernetesCluster`.
     """
     options = read("kubernetes", path, "image: registry.lab/op-profiler:1")
     if unknown := sorted(options.keys() - set(_TAKES)):
@@ -129,18 +130,18 @@ def cluster_spec(
     env: dict[str, str] | None = None,
     node_selector: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The resource ``DaskCluster`` that dask-kubernetes' operator makes a scheduler and workers of.
+    """Return the resource ``DaskCluster`` from which dask-kubernetes' operator creates a scheduler and workers.
 
     Args:
-        name: of the cluster, and of the Secret with its certificates.
-        workers: how many. Each gets a node.
-        image: of all pods: Python with this package.
-        resources: that a worker gets, and no other pod of its node, such as ``cpu`` and ``memory``.
+        name: name of the cluster, and of the Secret with its certificates.
+        workers: number of workers; each gets a node.
+        image: image of all pods: Python with this package.
+        resources: resources of a worker, such as ``cpu`` and ``memory``; no other pod of its node gets them.
         env: environment variables of all pods.
-        node_selector: labels of the nodes that workers may be on.
+        node_selector: labels of the nodes for workers.
 
     Raises:
-        MissingPackageError: no dask-kubernetes.
+        MissingPackageError: dask-kubernetes is not installed.
     """
     try:
         from dask_kubernetes.operator import make_cluster_spec
@@ -176,10 +177,10 @@ def cluster_spec(
 
 
 def _complete(pod: dict[str, Any], words: list[str], env: dict[str, str], volumes: dict[str, Any]) -> None:
-    """Have a pod run a command of op-profiler's.
+    """Make a pod run a command of op-profiler.
 
     Args:
-        volumes: by the folders that they are seen in.
+        volumes: volumes by the folder where the pod mounts them.
     """
     (container,) = pod["containers"]
     del container["args"], container["resources"]
@@ -199,12 +200,12 @@ def _from_secret(name: str) -> dict[str, Any]:
 
 
 def _of_node(name: str, path: str) -> dict[str, Any]:
-    """A folder of the node, seen as ``/NAME``."""
+    """Return a volume for a folder of the node, mounted as ``/NAME``."""
     return {f"/{name}": {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}}
 
 
 def _secret(cluster: Any) -> dict[str, Any]:
-    """The certificates, which go where their cluster goes."""
+    """Return the Secret with the certificates, which Kubernetes removes with the cluster."""
     owner = {"apiVersion": cluster.version, "kind": cluster.kind, "name": cluster.name, "uid": cluster.metadata.uid}
     folder = Path(os.environ[settings.TLS])
     names = (settings.AUTHORITY, settings.NODE, settings.KEY)
@@ -229,7 +230,7 @@ def _until(holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
 
 @contextlib.contextmanager
 def _plainly() -> Iterator[None]:
-    """Errors of Kubernetes as ours."""
+    """Convert errors of Kubernetes to errors of this package."""
     import httpx
     import kr8s
 

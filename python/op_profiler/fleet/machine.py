@@ -27,12 +27,12 @@ from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
 TOLD = "op_profiler"
-"""Key of Dask's metadata for what a worker reported when it joined."""
+"""Key of what a worker reported when it joined, in Dask's metadata."""
 
 
 DRIFT = 0.15
-"""Share of its usual time by which a machine's steadiness probe may be off. What a neighbour on a shared host costs is
-10 to 40 % (`measure.steadiness`)."""
+"""Largest deviation of a machine's reference kernels from their usual time, as a share. A neighbour on a shared host
+causes 10 to 40 % (`measure.steadiness`)."""
 
 
 _LAST_PORT = 65535
@@ -50,9 +50,9 @@ class Compiles(msgspec.Struct, frozen=True):
     """A compiler of a machine.
 
     Attributes:
-        tvm: which TVM it is of (`targets.target.tvm_identity`), and for which kind of processors it works.
-        llvm: the target that ``llvm`` alone stands for there, as its LLVM names the processor.
-        code: of this package, that builds go through (`op_profiler.cache.code_digest`).
+        tvm: identity of its TVM (`targets.target.tvm_identity`), and the kind of processors that it runs on.
+        llvm: complete target for ``llvm`` on that machine, with the processor's name in its LLVM.
+        code: digest of the code of this package that determines builds (`op_profiler.cache.code_digest`).
     """
 
     tvm: str
@@ -61,17 +61,16 @@ class Compiles(msgspec.Struct, frozen=True):
 
 
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine that a worker is on.
+    """The machine of a worker.
 
     Attributes:
-        host, host_id: its name, and what tells it from machines of the same name.
-        processor: as the operating system names it.
-        features: of the processor, by the operating system's names.
-        cores, memory_bytes: that a worker may use there.
-        measures: kinds of targets that are measured on it, with `Device.identity` of what they are measured on; of
-            boards that it reaches ``KIND@HOST:PORT`` of their tracker.
-        version: of op_profiler.
-        compilers: by their names, those that are installed; a client does not ask for them.
+        host, host_id: its name, and an identifier that differs between machines of the same name.
+        processor: name of the processor in the operating system.
+        features: features of the processor, by the operating system's names.
+        cores, memory_bytes: number of cores and memory that a worker may use.
+        measures: `Device.identity` of each device by kind of target; for boards, ``KIND@HOST:PORT`` of their tracker.
+        version: version of op_profiler.
+        compilers: installed compilers by name; clients do not need them.
     """
 
     host: str
@@ -86,12 +85,12 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def does(self) -> str:
-        """For people."""
+        """Kinds of targets that the machine measures, as text for users."""
         return f"measures {', '.join(self.measures) or 'boards only'}"
 
 
 def this_machine() -> FleetMachine:
-    """The machine of this process, without its compilers; TVM is not imported."""
+    """Return the machine of this process, without its compilers; TVM is not imported."""
     from distributed.system import memory_limit
 
     from op_profiler.targets.llvm.identity import host_id, processor_features, processor_name
@@ -109,10 +108,10 @@ def this_machine() -> FleetMachine:
 
 
 def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
-    """`FleetMachine.compilers`. TVM is imported by processes of its own, once for a boot.
+    """Return `FleetMachine.compilers` of this machine; separate processes import TVM, once per boot.
 
     Args:
-        say: told which of those that are installed cannot be used, and why.
+        say: called with the reason why an installed compiler cannot be used.
     """
     found = {}
     for name in COMPILERS:
@@ -123,7 +122,7 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
 
 
 def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
-    """The target that ``llvm`` alone stands for; empty where TVM cannot be used."""
+    """Return the complete target for ``llvm``; empty if TVM cannot be used."""
     file = kept_until_boot(tvm)
     with contextlib.suppress(OSError, ValueError):
         return str(json.loads(file.read_text()))
@@ -143,7 +142,7 @@ def boards() -> tuple[str, ...]:
     """Return ``KIND@HOST:PORT`` of the boards that this worker was started with.
 
     Raises:
-        UsageError: one is not of that form, its kind is none of boards, or two are of one kind.
+        UsageError: a board has another form or a kind that is not a board's, or two boards are of one kind.
     """
     told = tuple(filter(None, os.environ.get(settings.BOARDS, "").split(",")))
     keys = [_place_of(board).key for board in told]
@@ -168,10 +167,10 @@ def _place_of(board: str) -> Place:
 
 
 def _measured() -> dict[str, str]:
-    """`FleetMachine.measures`: all that is here, or what this worker was told to measure.
+    """Return `FleetMachine.measures`: everything that is available here, or what this worker was started for.
 
     Raises:
-        UsageError: it was told of what is not here.
+        UsageError: the worker was started for something that is not available here.
     """
     found = {}
     for name in TARGETS:
@@ -190,5 +189,5 @@ def _measured() -> dict[str, str]:
 
 
 def has_drifted(deviation: float | None) -> bool:
-    """Whether a machine is so far off what is usual on it that its times are not of its usual state."""
+    """Return whether a machine deviates so far from its reference state that its times are not comparable."""
     return deviation is not None and abs(deviation) > DRIFT

@@ -1,4 +1,4 @@
-"""What a machine offers and what work needs, as Dask's resources, by which the scheduler assigns work."""
+"""Offers of machines and requirements of tasks as Dask's resources, by which the scheduler assigns tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from op_profiler.errors import UsageError
 from op_profiler.option_values import parse_names
 
 Needs = dict[str, float]
-"""Dask's resources, and how much of each."""
+"""Amounts of Dask's resources by name."""
 
 _MEMORY = "GiB of memory"
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*GiB", re.IGNORECASE)
@@ -18,13 +18,14 @@ _WORD = re.compile(r"[\w.+-]+")
 
 
 def parse_needs(option: str, text: str) -> Needs:
-    """What ``--needs`` asks for.
+    """Return the requirements in ``--needs``.
 
     Args:
-        text: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``60GiB``), by commas.
+        text: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``60GiB``), separated by
+            commas.
 
     Raises:
-        UsageError: one is none of these.
+        UsageError: a part is none of these.
     """
     needs: Needs = {}
     for word in parse_names(option, text):
@@ -40,18 +41,18 @@ def parse_needs(option: str, text: str) -> Needs:
 
 
 def offers(processor: str, features: Sequence[str], memory_bytes: int) -> Needs:
-    """All that can be asked of a machine."""
+    """Return everything that a task can require of a machine, as resources."""
     words = {_has(word) for word in (*_WORD.findall(processor), *features)}
     return {_MEMORY: memory_bytes / 2**30, **dict.fromkeys(words, 1)}
 
 
 def meets(offered: Mapping[str, float], needs: Needs) -> bool:
-    """Whether a worker with some of Dask's resources can be given work."""
+    """Return whether a worker with these resources meets the requirements."""
     return all(offered.get(name, 0) >= amount for name, amount in needs.items())
 
 
 def told(needs: Needs) -> str:
-    """For people: ``measures llvm and has avx512f``."""
+    """Return the requirements as text for users: ``measures llvm and has avx512f``."""
     memory = [f"has {amount:g} {name}" for name, amount in needs.items() if name == _MEMORY]
     return " and ".join([name for name in needs if name != _MEMORY] + memory)
 

@@ -33,17 +33,17 @@ Say = Callable[[str], None]
 
 
 def run_scheduler(host: str, port: int, say: Say) -> None:
-    """Hand out work until this process is asked to end.
+    """Assign tasks to workers until this process is asked to end.
 
     Args:
-        host: address to listen at. Without certificates only this machine's own: whoever reaches a scheduler can run
+        host: address to listen at. Without certificates only this machine's own: anyone who reaches a scheduler can run
             code on every machine of the cluster.
-        say: told where it listens.
+        say: called with the address where the scheduler listens.
 
     Raises:
-        UsageError: an address of IPv6, or another than this machine's without certificates.
-        MeasureError: something else listens there, or the address is not this machine's.
-        MissingPackageError: no Dask.
+        UsageError: the address is IPv6, or of another machine without certificates.
+        MeasureError: another program listens there, or the address is not this machine's.
+        MissingPackageError: Dask is not installed.
     """
     if ":" in host:
         raise UsageError(f"--host {host}: Dask's pages cannot be at an address of IPv6; give one of IPv4, or a name")
@@ -96,17 +96,17 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
 def run_worker(address: str, say: Say, name: str | None = None, *, patience_seconds: float | None = None) -> None:
     """Measure on this machine what a scheduler requests, until this process is asked to end.
 
-    A scheduler that is not there, or goes away, is waited for.
+    It waits for a scheduler that is not running or stops.
 
     Args:
-        say: told what the worker is, and whether it is connected.
-        name: by which whoever started it knows it.
-        patience_seconds: how long a scheduler is waited for; None for no limit.
+        say: called with what the worker measures, and with whether it is connected.
+        name: name of the worker for the process that started it.
+        patience_seconds: time to wait for a scheduler; None for no limit.
 
     Raises:
-        UsageError: no address, ``tls://`` without certificates, or ``tcp://`` of another machine.
-        MeasureError: no scheduler for so long.
-        MissingPackageError: no Dask.
+        UsageError: the address is invalid, ``tls://`` without certificates, or ``tcp://`` of another machine.
+        MeasureError: no scheduler answered in this time.
+        MissingPackageError: Dask is not installed.
     """
     settings.check_address(address)
     settings.configure()
@@ -126,7 +126,7 @@ async def _work(
     told, alone_since = False, time.monotonic()
 
     async def serve(nanny: Nanny) -> None:
-        """Until the scheduler is gone."""
+        """Run until the scheduler stops."""
         nonlocal told, alone_since
         if address.startswith("tcp://"):
             await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
@@ -157,9 +157,9 @@ async def _work(
 
 
 def worker_options(machine: FleetMachine) -> dict[str, Any]:
-    """How Dask starts a worker: one request at a time, and nothing that Dask would do to its memory.
+    """Return Dask's options for a worker: one request at a time, without Dask's memory management.
 
-    A worker is a process that another one watches (Dask's nanny) and starts anew when it dies.
+    A worker is a process that another one (Dask's nanny) watches and restarts when it dies.
     """
     return {
         "nthreads": 1,
@@ -172,10 +172,10 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
 
 
 def _listens(address: str) -> dict[str, Any]:
-    """Where a worker listens: without certificates, whoever reaches it can run code on its machine.
+    """Return where a worker listens: without certificates, anyone who reaches it can run code on its machine.
 
     Raises:
-        UsageError: a scheduler on another machine, which has to reach this worker, and no certificates.
+        UsageError: the scheduler is on another machine, so it has to reach this worker, and there are no certificates.
     """
     if address.startswith("tls://"):
         return {}
@@ -189,7 +189,7 @@ def _listens(address: str) -> dict[str, Any]:
 
 
 def _offers(machine: FleetMachine) -> Needs:
-    """What can be asked of a worker."""
+    """Return the resources of a worker that tasks can require."""
     return {
         **offers(machine.processor, machine.features, machine.memory_bytes),
         settings.MACHINE: 1,
@@ -200,7 +200,7 @@ def _offers(machine: FleetMachine) -> Needs:
 
 
 class _Told:
-    """Answers with what was found out once, when a worker comes."""
+    """Returns the description of the machine, computed once, whenever the worker joins a scheduler."""
 
     def __init__(self, machine: FleetMachine) -> None:
         self._machine = msgspec.to_builtins(machine)
@@ -210,7 +210,7 @@ class _Told:
 
 
 async def _until_told_to_end(other: Coroutine[Any, Any, object]) -> None:
-    """Until ``Ctrl-C`` or ``kill``, or until something else ends."""
+    """Wait for ``Ctrl-C`` or ``kill``, or for another coroutine to end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -220,10 +220,11 @@ async def _until_told_to_end(other: Coroutine[Any, Any, object]) -> None:
 
 
 def check_scheduler(address: str, patience_seconds: float) -> None:
-    """Dask takes the first bytes of whoever answers for a size, and waits for so many, whatever time it was given.
+    """Check that a scheduler answers: Dask interprets the first bytes of any server as a size, and waits for so many
+    bytes without a time limit.
 
     Raises:
-        OSError: nobody answers, or no scheduler: one begins with the size of a short message.
+        OSError: nothing answers, or not a scheduler, whose first bytes are the size of a short message.
     """
     place = urlsplit(address)
     try:
@@ -239,7 +240,7 @@ def machine_of(worker: dict[str, object]) -> FleetMachine:
     """Return what a worker reported, from the metadata of Dask's scheduler.
 
     Raises:
-        OpProfilerError: it is none of op_profiler's, or of another version, which may not know what it is asked for.
+        OpProfilerError: it is not a worker of op_profiler, or of another version, which may not support all requests.
     """
     try:
         machine = msgspec.convert(worker.get(TOLD), FleetMachine)

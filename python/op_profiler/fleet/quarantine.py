@@ -1,4 +1,4 @@
-"""Quarantined requests: they took workers down in an earlier command, and are not carried out again by default."""
+"""Quarantined requests: workers died of them in an earlier command, and they are not carried out again by default."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Quarantine:
-    """What the dataset keeps of a request that took workers down, whichever machine they were on.
+    """The dataset's record of a request of which workers died, on any machine.
 
-    It is told by the content of its model. A model that only lowering tells is not kept.
+    It is identified by the content of its model. A model that must be lowered to be identified is not recorded.
     """
 
     def __init__(self, dataset: Dataset, request: CollectRequest) -> None:
@@ -42,7 +42,7 @@ class Quarantine:
         return None if self._content is None else put_aside_key(self._request.build.base_key(self._content, machine=""))
 
     def reason(self) -> str | None:
-        """Why the request is not to be carried out; None where it is."""
+        """Return the reason why the request is not carried out; None if it is."""
         if not self._kept or self._request.measuring.remeasure in ("failed", "all"):
             return None
         aside = self._kept.get(self._key or "")
@@ -54,7 +54,7 @@ class Quarantine:
         )
 
     def _is_stored(self) -> bool:
-        """Whether this machine needs to measure nothing of it: a command without a cluster did."""
+        """Return whether a command without a cluster has measured all of the request on this machine."""
         machine = self._request.machine()
         if machine is None or self._content is None:
             return False
@@ -62,7 +62,7 @@ class Quarantine:
         return found is not None and found.answered >= set(self._request.build.threads)
 
     def begin(self, deaths: int, progress: Progress) -> None:
-        """Keep that so many workers died of the request, before this one tries it and may die, too."""
+        """Record that so many workers died of the request, before this worker tries it and may die too."""
         if self._key is None:
             return
         build = self._request.build
@@ -77,6 +77,6 @@ class Quarantine:
         self._kept = find_put_aside(self._dataset)
 
     def end(self) -> None:
-        """The request took no worker down this time."""
+        """Remove the record, because the request was carried out without a crash."""
         if self._kept and self._key in self._kept:
             take_back(self._dataset, self._key)

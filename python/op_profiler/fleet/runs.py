@@ -22,7 +22,7 @@ from op_profiler.fleet.tasks import CalibrateTask, CollectTask, CorunTask, Sampl
 from op_profiler.parallel.corun.request import CorunRequest
 
 _MOST_FAILED = 5
-"""Batches one after the other; the next ones will, too."""
+"""Number of consecutive failed batches after which a run ends, because the next ones would fail too."""
 
 
 def collect(
@@ -33,7 +33,7 @@ def collect(
     each: bool = False,
     needs: Needs | None = None,
 ) -> list[ModelReport]:
-    """All that `reports` yields, in the order of the requests."""
+    """Return all reports of `reports`, in the order of the requests."""
     found = reports(cluster, requests, progress, each=each, needs=needs)
     return [report for _, report in sorted(found, key=lambda one: one[0])]
 
@@ -46,19 +46,19 @@ def reports(
     each: bool = False,
     needs: Needs | None = None,
 ) -> Iterator[tuple[int, ModelReport]]:
-    """Carry out requests wherever a machine is free that can, by the rules of `Dispatch`.
+    """Carry out requests on any free machine that can, by the rules of `Dispatch`.
 
     Args:
-        each: every request on every distinct device, in place of on any of its kind.
-        needs: what machines have to have beside the kind of target (`parse_needs`).
+        each: carry out every request on every distinct device, not on any device of its kind.
+        needs: requirements on machines besides the kind of target (`parse_needs`).
 
     Yields:
-        A number by which the reports can be put in order, and the report; as they come. With `each`, one for a request
-        and device. Of a request that could not be carried out, one with an error.
+        A number that gives the order of the reports, and the report, in the order in which they arrive; with `each`,
+        one for each request and device. The report of a request that could not be carried out has an error.
 
     Raises:
         UsageError: the dataset is a file that not every worker can write.
-        MeasureError: no worker comes that can carry a request out, or the scheduler stays away.
+        MeasureError: no suitable worker connects, or the scheduler does not answer.
     """
     dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
     with shown(progress, len(requests)):
@@ -83,16 +83,16 @@ def sample(
     each: bool = False,
     needs: Needs | None = None,
 ) -> SampleReport:
-    """`op_profiler.collection.sampling.run.measure_batches` over a cluster: each batch on one machine.
+    """Run `op_profiler.collection.sampling.run.measure_batches` on a cluster; each batch runs on one machine.
 
     Args:
-        count: hand out no batch when this many operators are measured; None for no limit.
-        budget_seconds: hand out no batch after this time; None for no limit. Batches that are out are finished.
-        each: every batch on every distinct device; `count` is then of all devices together.
-        needs: as of `reports`.
+        count: submit no batch after this many operators were measured; None for no limit.
+        budget_seconds: submit no batch after this time; None for no limit. Submitted batches are finished.
+        each: measure every batch on every distinct device; `count` is then for all devices together.
+        needs: as for `reports`.
 
     Raises:
-        As `reports`; OpProfilerError: batch after batch failed, or gave no operator (`EmptyBatches`).
+        As `reports`; OpProfilerError: several batches failed one after the other, or had no operator (`EmptyBatches`).
     """
     whole, started = SampleReport(ended=""), time.monotonic()
     dispatch = Dispatch(cluster, progress, each=each, needs=needs)
@@ -100,7 +100,7 @@ def sample(
     total = float(count) if count is not None else (budget_seconds or 0.0)
 
     def batches() -> Iterator[SampleTask]:
-        """Until enough are out; fewer operators than expected may come of them."""
+        """Yield batches until enough operators are in progress; a batch may have fewer operators than expected."""
         while not _ended(whole, started, count, budget_seconds):
             if count is not None and whole.operators + sum(out.values()) >= count:
                 return
@@ -128,7 +128,7 @@ def sample(
 
 
 def _ended(whole: SampleReport, started: float, count: int | None, budget_seconds: float | None) -> bool:
-    """Whether a run is over, and note why."""
+    """Return whether a run is over, and record the reason."""
     if not whole.ended and budget_seconds is not None and time.monotonic() - started >= budget_seconds:
         whole.ended = "budget"
     if not whole.ended and count is not None and whole.operators >= count:
@@ -137,10 +137,10 @@ def _ended(whole: SampleReport, started: float, count: int | None, budget_second
 
 
 def _count(whole: SampleReport, ended: Ended, progress: Progress) -> bool:
-    """Add what came of a batch, and tell whether it could be measured; one without operators is behind the last.
+    """Add the result of a batch; return whether it could be measured. A batch without operators is the last one.
 
     Raises:
-        UsageError: what was asked for cannot be measured, by this batch or by any other.
+        UsageError: the request cannot be measured, by this batch or by any other.
     """
     if not isinstance(ended.answer, SampleReport):
         if ended.error_code == UsageError.exit_code:
@@ -164,11 +164,11 @@ def calibrate(
     seed: int,
     needs: Needs | None = None,
 ) -> list[tuple[FleetMachine, Calibrated]]:
-    """Calibrate every distinct machine of a cluster, or (`needs`) those that have something.
+    """Calibrate every distinct machine of a cluster, or with `needs` every machine that meets them.
 
     Raises:
-        DatasetError: too little could be measured on one of them; the others are calibrated all the same.
-        UsageError, MeasureError: as `reports`.
+        DatasetError: too little could be measured on a machine; the others are calibrated nevertheless.
+        UsageError, MeasureError: as for `reports`.
     """
     dispatch = Dispatch(cluster, progress, each=True, needs=needs)
     found: list[tuple[FleetMachine, Calibrated]] = []
@@ -196,10 +196,10 @@ def corun(
     """Run models side by side on machines of a cluster.
 
     Returns:
-        By request, and with `each` by device: the machine, and a `CorunAnswer` or why there is none.
+        For each request, and with `each` for each device: the machine, and a `CorunAnswer` or the reason of a failure.
 
     Raises:
-        UsageError, MeasureError: as `reports`.
+        UsageError, MeasureError: as for `reports`.
     """
     dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
     found: list[Ended] = []

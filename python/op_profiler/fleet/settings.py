@@ -1,4 +1,4 @@
-"""Dask's settings on machines that measure, chosen so that Dask runs as little as possible beside a kernel."""
+"""Dask's settings on machines that measure, chosen so that Dask disturbs kernels as little as possible."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
 TLS = "OP_PROFILER_TLS"
-"""Environment variable: the folder of the certificates of a cluster (`certificates.make`)."""
+"""Environment variable with the folder of a cluster's certificates (`certificates.make`)."""
 
 BOARDS = "OP_PROFILER_BOARDS"
-"""Environment variable of the processes of a worker: its boards, as ``worker --boards`` takes them, by commas."""
+"""Environment variable of a worker's processes: its boards as in ``worker --boards``, separated by commas."""
 
 TARGETS = "OP_PROFILER_TARGETS"
-"""Environment variable of the processes of a worker: kinds of targets that it measures, by commas; unset for all."""
+"""Environment variable of a worker's processes: kinds of targets to measure, separated by commas; unset for all."""
 
 AUTHORITY, NODE, KEY = "authority.pem", "node.pem", "node.key"
 
 WAIT_SECONDS = 300
-"""How long work waits for a worker that can do it; longer than a machine takes to boot."""
+"""Time for which a task waits for a suitable worker; longer than a machine takes to boot."""
 
 MACHINE = "machine"
-"""Dask's resource of which every worker has one: it carries out one request at a time."""
+"""Dask's resource of which every worker has one, so that it carries out one request at a time."""
 
 _DASK = {
     # Its profiler stops the interpreter every 10 ms, and its monitor asks the system twice a second.
@@ -46,10 +46,10 @@ _DASK = {
 
 
 def configure() -> None:
-    """Set Dask up for measuring, in this process and those that it starts.
+    """Configure Dask for measuring, in this process and its child processes.
 
     Raises:
-        MissingPackageError: no Dask.
+        MissingPackageError: Dask is not installed.
     """
     try:
         import dask
@@ -63,30 +63,30 @@ def configure() -> None:
 
 
 def measures(kind: str) -> str:
-    """Dask's resource of workers that measure a kind of targets on their own machine."""
+    """Return Dask's resource of workers that measure a kind of targets on their own machine."""
     return f"measures {kind}"
 
 
 def on_host(host_id: str) -> str:
-    """Dask's resource of the workers on a machine."""
+    """Return Dask's resource of the workers on a machine."""
     return f"is on the machine {host_id}"
 
 
 def has_certificates() -> bool:
-    """Whether the variable names a folder of certificates."""
+    """Return whether the environment variable contains a folder of certificates."""
     return bool(os.environ.get(TLS))
 
 
 def has_dashboard() -> bool:
-    """Whether what Dask shows its pages with is installed."""
+    """Return whether the packages for Dask's dashboard are installed."""
     return importlib.util.find_spec("bokeh") is not None
 
 
 def check_address(address: str) -> None:
-    """Refuse what cannot be where a scheduler listens: it would be waited for without an end.
+    """Reject addresses at which no scheduler can listen: Dask would wait for them without a limit.
 
     Raises:
-        UsageError: neither ``tcp://HOST:PORT`` nor ``tls://HOST:PORT``.
+        UsageError: the address is neither ``tcp://HOST:PORT`` nor ``tls://HOST:PORT``.
     """
     with contextlib.suppress(ValueError):  # a port that is no number
         parts = urlsplit(address)
@@ -98,10 +98,10 @@ def check_address(address: str) -> None:
 
 
 def security(address: str) -> Security | None:
-    """The certificates for an address that begins with ``tls://``; None for others.
+    """Return the certificates for an address that starts with ``tls://``; None for other addresses.
 
     Raises:
-        UsageError: there are none; says how to make them.
+        UsageError: there are no certificates; the message has the command that creates them.
     """
     if not address.startswith("tls://"):
         return None

@@ -26,15 +26,16 @@ _OURS = ("processes", "security", "protocol", "worker_command", "nanny", "n_work
 
 
 def slurm_cluster(path: Path) -> DaskCluster:
-    """A scheduler of this process, and jobs with a worker each, which end with it.
+    """Return a scheduler in this process, and jobs with one worker each, which end with it.
 
     Args:
         path: YAML: ``jobs``, and any other argument of dask-jobqueue's ``SLURMCluster`` (``queue``, ``account``,
             ``walltime``, ``cores``, ``memory``, ``job_extra_directives``, ...).
 
     Raises:
-        UsageError: the file cannot be used, or there are no certificates: jobs come over a network.
-        MissingPackageError: no dask-jobqueue.
+        UsageError: the file cannot be used, or there are no certificates, which jobs need because they connect over a
+            network.
+        MissingPackageError: dask-jobqueue is not installed.
     """
     options = _read(path)
     jobs = take_count(options, "jobs", path)
@@ -53,7 +54,7 @@ def slurm_cluster(path: Path) -> DaskCluster:
 
 
 def _jobs_of_dask() -> Callable[..., DaskCluster]:
-    """dask-jobqueue's cluster of SLURM's jobs. Importing it takes Ctrl-C for itself, so that it is given back."""
+    """Return dask-jobqueue's class for SLURM, and restore the handler of Ctrl-C, which its import replaces."""
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         from dask_jobqueue.slurm import SLURMCluster
@@ -74,7 +75,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run a worker in a job. It ends soon after its scheduler, which is of the command that submitted it."""
+    """Run a worker in a job; it ends soon after its scheduler, which ends with the command that submitted the job."""
     from dask.utils import parse_timedelta
 
     parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""The state of a cluster as plain values: its machines, and what they are doing and have done."""
+"""The state of a cluster as plain values: its machines, and their current and finished tasks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _FAILURES = 5
 
 
 def state_of(address: str) -> dict[str, Any]:
-    """What a cluster is doing.
+    """Return the state of a cluster.
 
     Returns:
-        ``workers``: of each the fields of `FleetMachine`, what it ``does``, where Prometheus reads its ``metrics``, its
-        ``address``, Dask's ``status``, ``tasks`` that are its, and of its machine the tasks that ``finished`` and that
-        ``failed`` among the last ones that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one,
-        and whether that ``drifts``. ``runs``: how much clients have ``done`` of how
-        many, of runs that are not over. ``failures``: the last few ``error``s, with the ``name`` of the task and its
-        ``machine``. ``left_out``: why workers get nothing. ``per_minute``: tasks that ended in the last ten minutes.
-        ``dashboard``: where Dask shows its pages, None without them.
+        ``workers``: for each worker the fields of `FleetMachine`; what it ``does``; the address of its ``metrics`` for
+        Prometheus; its ``address``; Dask's ``status``; its current ``tasks``; the number of ``finished`` and ``failed``
+        tasks of its machine among the last ones that the scheduler stores; the ``deviation`` (`work.Finished`) of the
+        last one, and whether the machine ``drifts``. ``runs``: for each unfinished run of a client, how many tasks are
+        ``done`` and how many there are. ``failures``: the last few ``error``s, with the ``name`` of the task and its
+        ``machine``. ``left_out``: reasons why workers get no tasks. ``per_minute``: rate of tasks that ended in the
+        last ten minutes. ``dashboard``: address of Dask's dashboard; None if it is not installed.
 
     Raises:
         MeasureError: no scheduler answers.
@@ -68,7 +68,7 @@ def state_of(address: str) -> dict[str, Any]:
 
 
 def _past(ended: list[events.Done]) -> dict[str, Any]:
-    """What became of the tasks of a machine, oldest first."""
+    """Return the outcome of the tasks of a machine, given oldest first."""
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None
     return {

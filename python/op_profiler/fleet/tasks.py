@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class _Collecting(msgspec.Struct, frozen=True):
-    """What the collector carries out.
+    """A task that the collector carries out.
 
     Attributes:
-        TRIES: where the machine or the dataset stands in the way; each goes on from what the last one stored.
+        TRIES: number of attempts if the machine or the dataset causes a failure; each continues with what is stored.
     """
 
     TRIES: ClassVar[int] = 3
     request: CollectRequest
 
     def carry_out(self, progress: Progress) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
-        """On this machine: the answer, and `Collection.deviation`."""
+        """Carry out the task on this machine; return the answer and `Collection.deviation`."""
         with Collection(self.request.db) as collection:  # opened when it is needed
             return self._carry_out(collection, progress), collection.deviation
 
@@ -54,7 +54,7 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
     """One model at one precision, with its studies.
 
     Attributes:
-        deaths: workers that it took down in this run.
+        deaths: number of workers that died of it in this run.
     """
 
     ANSWER: ClassVar[type] = ModelReport
@@ -81,7 +81,7 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
     """One batch of a sampling run.
 
     Attributes:
-        number: of the batch in the draw, from 0.
+        number: number of the batch in the draw, from 0.
     """
 
     ANSWER: ClassVar[type] = SampleReport
@@ -94,18 +94,18 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
         return f"{self.draw.label}-{self.number}"
 
     def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
-        """A report of no batches where the draw has no more."""
+        """Measure the batch; return a report without batches if the draw has no more."""
         batches = batch_of(self.draw, self.number)
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
 
 
 _drawn: dict[bytes, tuple[int, Iterator[Batch]]] = {}
-"""Of the draw that this process took a batch of last: how many batches it went through, and those to come. To draw for
-each batch all that come before it would take the square of their number."""
+"""The draw of the last batch of this process: number of batches drawn so far, and the iterator over the next ones.
+Drawing all earlier batches again for each batch would take quadratic time."""
 
 
 def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
-    """A batch of a draw; nothing behind the last."""
+    """Return a batch of a draw; empty after the last batch."""
     name = msgspec.msgpack.encode(draw)
     gone, rest = _drawn.pop(name, (0, None))  # no other thread goes on in it meanwhile
     if rest is None or number < gone:
@@ -117,7 +117,7 @@ def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
 
 
 class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
-    """Return the task that reveals most about a machine, whichever machine runs it."""
+    """Calibration of a machine: the measurements that are most informative about it."""
 
     ANSWER: ClassVar[type] = Calibrated
     budget_seconds: float
@@ -125,11 +125,11 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
 
     @property
     def name(self) -> str:
-        """``calibration``, whichever machine takes the task."""
+        """``calibration``, on every machine."""
         return "calibration"
 
     def _carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
-        """The machine keeps a note of it.
+        """Calibrate this machine, which stores a note of it.
 
         Raises:
             DatasetError: too little could be measured.
@@ -157,11 +157,11 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """As of the others."""
+        """Kinds of targets that are measured on the machine itself."""
         return tuple(kind_of(target).name for target in self.request.targets)
 
     def carry_out(self, progress: Progress) -> tuple[CorunAnswer, None]:
-        """As of the others."""
+        """Run the models in a child process; return the answer, and None because no deviation is measured."""
         return corun_in_child(self.request, lambda text: progress.step(f"{self.name}: {text}", 0.0)), None
 
 

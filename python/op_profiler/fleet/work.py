@@ -1,4 +1,4 @@
-"""Carries out a task on a worker, retries it, and reports what became of it."""
+"""Carries out a task on a worker, retries it, and reports its outcome."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _DATASET_SECONDS = 60
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What became of a task on a machine.
+    """The outcome of a task on a machine.
 
     Attributes:
-        machine: that did it.
-        answer: of the type that the task's `ANSWER` names, encoded; None where it failed.
-        error: why it failed; empty where there is an answer.
-        error_code: of the error, or of what the answer says stood in the way; 0 for nothing.
-        messages: notes and problems on the way.
-        deviation: how far the steadiness probe was off what is usual on this machine, as a share: 0.2 for 20 % slower;
-            None where nothing was measured, or too seldom before to tell.
+        machine: machine that carried it out.
+        answer: encoded answer of the type in the task's `ANSWER`; None after a failure.
+        error: reason of the failure; empty if there is an answer.
+        error_code: exit code of the error, or of an error in the answer; 0 without an error.
+        messages: notes and problems during the task.
+        deviation: deviation of the reference kernels from their usual time on this machine, as a share: 0.2 for 20 %
+            slower; None if nothing was measured, or if there are too few earlier measurements.
     """
 
     machine: FleetMachine
@@ -47,7 +47,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 def dask_setup(worker: Worker) -> None:
-    """Import what a task needs before this worker says that it is there; Dask calls it."""
+    """Import what a task needs before this worker joins the scheduler; called by Dask."""
     FRONTENDS.get("local")
 
     # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
@@ -60,11 +60,11 @@ def dask_setup(worker: Worker) -> None:
 def carry_out(encoded: bytes) -> bytes:
     """Carry out a `Task` on this machine; runs in a worker.
 
-    Both ways are MessagePack, which has the infinities that operators' attributes hold, and from which nothing but
-    these types can be read.
+    Task and result are MessagePack, which supports the infinities in attributes of operators, and which can only be
+    decoded to these types.
 
     Returns:
-        A `Finished`, whether the task could be carried out or not.
+        An encoded `Finished`, whether the task could be carried out or not.
     """
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
     machine, started = this_machine(), time.monotonic()
@@ -92,10 +92,10 @@ def carry_out(encoded: bytes) -> bytes:
 
 
 def _carried_out(task: Task, progress: Announcing) -> tuple[Answer, float | None]:
-    """The answer to a task, and `Finished.deviation`; tried again where the machine or the dataset stood in the way.
+    """Return the answer to a task and `Finished.deviation`; failures of the machine or the dataset are retried.
 
     Raises:
-        OpProfilerError: it cannot work, or the dataset cannot be used.
+        OpProfilerError: the task cannot be carried out, or the dataset cannot be used.
     """
     for left in reversed(range(task.TRIES)):
         try:
@@ -112,8 +112,8 @@ def _carried_out(task: Task, progress: Announcing) -> tuple[Answer, float | None
 
 
 def _for_this_machine(task: Task) -> Task:
-    """On the boards that this worker reaches, and with as many threads as suit the machine, where the client left that
-    open; models side by side find it out themselves."""
+    """Return the task with the boards of this worker and with suitable thread counts for the machine, if the client
+    left these open; co-run tasks choose them themselves."""
     if isinstance(task, CorunTask):
         return task
     build = task.request.build
@@ -123,17 +123,17 @@ def _for_this_machine(task: Task) -> Task:
 
 
 def _problem_of(answer: Answer) -> str | None:
-    """Why an answer is not all that was asked for; None where it is."""
+    """Return the reason why an answer is not complete; None if it is."""
     if isinstance(answer, ModelReport | CorunAnswer):
         return answer.error
     return "; ".join(answer.errors) or None
 
 
 def _wait_for_dataset(db: str) -> None:
-    """Until a server that is started again answers: its clients have used it before.
+    """Wait until a restarted database server answers; clients have used it before.
 
     Raises:
-        DatasetError: it stays away.
+        DatasetError: it does not answer for a long time.
     """
     until = time.monotonic() + _DATASET_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""The workers of a cluster during a run: who is connected, who has drifted, and who may be given which task."""
+"""The workers of a cluster during a run: which are connected, which machines drift, and which may get which task."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CLOSES = "closing-worker"  # that Dask keeps among the events of a worker, by i
 
 
 class Workforce:
-    """Workers that come and go.
+    """The connected workers of a cluster, which may join and leave.
 
     Args:
-        progress: told whom a run waits for, who drifts, and who gets nothing.
+        progress: gets notes about workers that a run waits for, machines that drift, and workers that get no tasks.
 
     Attributes:
         here: `FleetMachine.host_id` of this machine.
@@ -50,7 +50,7 @@ class Workforce:
         self._known_at = -_KNOWN_SECONDS
 
     def _drifting_already(self) -> dict[str, float]:
-        """Machines that drifted when they last measured, for whoever it was."""
+        """Return machines that drifted at their last measurement, for any client, with the end of the mark."""
         ended = [(when, msgspec.convert(event, Done)) for when, event in self._cluster.events(FINISHED)]
         last = {done.host_id: (when, done.deviation) for when, done in ended if done.deviation is not None}
         until = {
@@ -61,7 +61,7 @@ class Workforce:
         return {host: time.monotonic() + seconds for host, seconds in until.items() if seconds > 0}
 
     def all(self) -> Workers:
-        """`Cluster.workers`, as they were a moment ago."""
+        """Return `Cluster.workers`, read at most a moment ago."""
         if time.monotonic() > self._known_at + _KNOWN_SECONDS:
             self._known, self._known_at = self._cluster.workers(), time.monotonic()
             for address, reason in self._cluster.left_out.items():
@@ -71,21 +71,21 @@ class Workforce:
         return self._known
 
     def able(self, needs: Needs) -> dict[str, FleetMachine]:
-        """Those that meet them, by address."""
+        """Return the workers that meet the requirements, by address."""
         return {
             address: machine for address, (machine, about) in self.all().items() if meets(about["resources"], needs)
         }
 
     def is_anybody_able(self, needs: Needs) -> bool:
-        """Whether somebody meets them right now."""
+        """Return whether a worker meets the requirements right now."""
         return any(meets(about["resources"], needs) for _, about in self._cluster.workers().values())
 
     def wait_for(self, needs: Needs) -> None:
-        """Until there is a worker that meets them.
+        """Wait until there is a worker that meets the requirements.
 
         Raises:
-            MeasureError: none came.
-            UsageError: none can come.
+            MeasureError: no such worker connected.
+            UsageError: no such worker can connect.
         """
         noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
         while not self.able(needs):
@@ -104,17 +104,17 @@ class Workforce:
             time.sleep(_AGAIN_SECONDS)
 
     def was_told_to_end(self, address: str) -> bool:
-        """Whether a worker that is gone ended in order: its job's time was over, or its user ended it."""
+        """Return whether a worker ended on request: the time of its job was over, or a user ended it."""
         told = self._cluster.events(address)
         return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in told)
 
     # Those that cannot write a dataset that is a file of this machine
 
     def refuse_strangers(self, db: str) -> None:
-        """Before anything is measured; later they only get nothing.
+        """Reject workers on other machines before anything is measured; later ones only get no tasks.
 
         Raises:
-            UsageError: one is there.
+            UsageError: a worker is on another machine.
         """
         if self._strangers is not None:
             return
@@ -127,7 +127,7 @@ class Workforce:
         self._strangers = set()
 
     def note_strangers(self) -> None:
-        """Say which workers came meanwhile that get nothing."""
+        """Print a note about workers that connected meanwhile and get no tasks."""
         if self._strangers is None:
             return
         for machine, _ in self.all().values():
@@ -141,10 +141,10 @@ class Workforce:
     # Those that others are preferred to, for a while
 
     def has_drifted(self, job: Job, machine: FleetMachine, deviation: float | None) -> bool:
-        """Note how steady a machine was that did a job.
+        """Record the deviation of a machine that carried out a job.
 
         Returns:
-            Whether it drifted, and others are there that do not.
+            Whether the machine drifted, and other machines are connected that do not.
         """
         if not has_drifted(deviation):
             if deviation is not None:
@@ -158,10 +158,10 @@ class Workforce:
         return bool(self.others(job))
 
     def has_failed(self, job: Job, machine: FleetMachine, error_code: int) -> bool:
-        """Note whether a machine could not do a job for a reason of its own: a full disk, a missing package.
+        """Record whether a machine failed for reasons of its own, such as a full disk or a missing package.
 
         Returns:
-            Whether it could not, and others are there that may.
+            Whether it failed so, and other machines are connected that may succeed.
         """
         if error_code not in _OF_THE_MACHINE:
             self._failures.pop(machine.host_id, None)
@@ -176,7 +176,7 @@ class Workforce:
         return len(job.failed_on) < _MOST_MACHINES and bool(self.others(job))
 
     def others(self, job: Job) -> list[str]:
-        """Workers that can do a job, without those that others are preferred to; empty where that is no choice."""
+        """Return the workers for a job, without machines to avoid; empty if none is avoided or no other can do it."""
         avoided = self._avoided(job)
         if not avoided:
             return []
@@ -188,7 +188,7 @@ class Workforce:
         return marked | job.drifted | job.failed_on
 
     def where_it_is_stored(self, job: Job) -> Needs:
-        """One of the machines that only look a job up; any of its kind where these are away, or avoided."""
+        """Return the requirement for one of the machines that have a job's result; empty if none of them is usable."""
         if not job.stored:
             return {}
         avoided = self._avoided(job)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _HERE = "op_profiler.frontends"
 _FILES = (".onnx", ".tflite", ".pt", ".pt2")
-"""Ends of names that are of a file, though it may not be there; no model of ours has such a name."""
+"""Suffixes of model files; a name with one of them is a path even if the file is missing. No other model has them."""
 
 FRONTENDS: Registry[Frontend] = Registry(
     "frontends",
@@ -44,7 +44,11 @@ FRONTENDS: Registry[Frontend] = Registry(
 
 
 def source_and_name(model: str, default: str = "local") -> tuple[str, str]:
-    """Of ``source:name``, an address, a file, ``package.module:function``, or a name of the default source."""
+    """Return the source and the name of a model.
+
+    Args:
+        model: ``source:name``, an address, a file, ``package.module:function``, or a name of the source `default`.
+    """
     source, colon, name = model.partition(":")
     if colon and source in FRONTENDS:
         return source, name

@@ -27,19 +27,20 @@ _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  #
 
 
 def is_address(name: str) -> bool:
-    """Whether a model's name is an http(s) address."""
+    """Return whether a model's name is an http(s) address."""
     return name.lower().startswith(("http://", "https://"))
 
 
 def download(address: str, *, again: bool = False) -> Path:
-    """The file at an address. It is fetched once, kept by its address with the digest of its content, and used from
-    there as long as that fits: what was measured of it needs no network any more.
+    """Return the file at an address, downloaded once and stored in the cache folder with the digest of its content.
+
+    The stored file is used as long as its content has this digest, so no network is needed afterwards.
 
     Args:
-        again: ask the address whether it has changed, and fetch it if so.
+        again: ask the server whether the file has changed, and download it if it has.
 
     Raises:
-        ModelError: the address does not answer, or not with a file; what was kept stays.
+        ModelError: the server does not answer, or not with a file; the stored file is not changed.
     """
     folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
     file, state = folder / _file_name(address), folder / _STATE
@@ -66,10 +67,10 @@ def download(address: str, *, again: bool = False) -> Path:
 
 
 def _file_name(address: str) -> str:
-    """Return the last part of an address, which shows the kind of file; it may be no valid or unused file name.
+    """Return the last part of an address, which shows the kind of file; it may not be a valid or unused file name.
 
     Raises:
-        ModelError: it is no address.
+        ModelError: it is not an address.
     """
     try:
         name = PurePosixPath(urllib.parse.urlsplit(address).path).name
@@ -79,7 +80,7 @@ def _file_name(address: str) -> str:
 
 
 def _kept(file: Path, state: Path) -> dict[str, str] | None:
-    """What is known of a file that was fetched before; None where it is not there whole and as it was."""
+    """Return the stored facts about a downloaded file; None if the file is missing, incomplete or changed."""
     try:
         known = json.loads(state.read_text())
         if isinstance(known, dict) and hash_files([file]) == known.get("sha256"):
@@ -90,7 +91,7 @@ def _kept(file: Path, state: Path) -> dict[str, str] | None:
 
 
 def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> str:
-    """The digest of the file's content; one that broke off is never taken for the model."""
+    """Download a file and return the digest of its content; an incomplete download raises an error."""
     with atomic_file(file) as partial:
         with partial.open("wb") as out:
             _copy(answer, out, _LARGEST_BYTES, address)
@@ -111,13 +112,13 @@ def _copy(source: http.client.HTTPResponse | IO[bytes], out: IO[bytes], limit: i
 
 
 def unpack(archive: Path, digest: str) -> Path:
-    """Folder with the files of a .tar.gz; links, devices and paths that lead out of it are refused.
+    """Return the folder with the unpacked files of a .tar.gz; links, devices and paths outside of it are rejected.
 
     Args:
-        digest: hash of the archive's content, under which it is kept.
+        digest: hash of the archive's content; the files are stored under it.
 
     Raises:
-        ModelError: not an archive, damaged, unsafe or too large.
+        ModelError: the file is not an archive, damaged, unsafe or too large.
     """
     folder = cache_folder() / "archives" / digest
     if folder.is_dir():

@@ -91,10 +91,10 @@ FRONTEND = FileFrontend()
 
 
 def kind_of(name: str) -> Kind:
-    """What a name stands for, by the content of the file; its ending only decides where the content does not.
+    """Return the kind of a model, from the content of the file; the suffix is used only if the content is ambiguous.
 
     Raises:
-        ModelError: no such file, empty, cut off, a pickle, or something else.
+        ModelError: the file is missing, empty, incomplete, a pickle, or of an unknown kind.
     """
     path = Path(name)
     if _FUNCTION.match(name) and not path.exists():
@@ -138,7 +138,7 @@ def _kind_of_zip(path: Path) -> Kind:
 
 
 def source_of(name: str) -> Path:
-    """The source file of the module in ``package.module:function``, found without importing anything.
+    """Return the source file of the module in ``package.module:function`` without importing anything.
 
     Raises:
         ModelError: there is no such module.

@@ -22,7 +22,7 @@ _LATER = {"past": None, "importer": AUTO}  # fields that came later, and what sa
 
 
 def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
-    """16 hex digits over the request, the content of files, and the versions of the packages that read it."""
+    """Return 16 hex digits over the request, the content of files, and the versions of the packages that read them."""
     digest = hashlib.sha256()
     fields = _fields(request)
     if files:
@@ -35,7 +35,7 @@ def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: I
 
 
 def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
-    """The same over what was lowered: graph, shapes and constants. How it was written leaves no trace in it."""
+    """Return 16 hex digits over a lowered model: request, graph, shapes and constants, not the source code."""
     import numpy as np  # most fingerprints are asked for by a process that loads nothing heavy
 
     main = model.mod["main"]
@@ -49,13 +49,14 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
 
 
 def _fields(request: ModelRequest) -> dict[str, Any]:
-    """Of a request; one that came later is left out where it says nothing, since keys that datasets hold stay."""
+    """Return the fields of a request. Fields that were added later are left out if they have their default, so that
+    the keys in existing datasets remain valid."""
     fields = dataclasses.asdict(request)
     return {name: one for name, one in fields.items() if name not in _LATER or one != _LATER[name]}
 
 
 def hash_files(files: Iterable[Path]) -> str:
-    """SHA-256 over the content of files, in order."""
+    """Return the SHA-256 of the content of files, in order."""
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
@@ -65,18 +66,21 @@ def hash_files(files: Iterable[Path]) -> str:
 
 
 def _version(package: str) -> str | None:
-    """Of a package in the environment; a compiler's own packages are no part of a model, and not every process of a
-    command sees them."""
+    """Return the version of an installed package; None if it is not installed.
+
+    The compiler's own packages are ignored: they are not part of a model, and only some processes of a command can
+    import them.
+    """
     own = compiler_in_use().own_packages()
     path = [entry for entry in sys.path if own is None or entry != str(own)]
     return next((found.version for found in metadata.distributions(name=package, path=path)), None)
 
 
 def check_file(path: Path) -> None:
-    """Refuse a model file that is not there or holds nothing.
+    """Reject a model file that is missing or empty.
 
     Raises:
-        ModelError: says which of the two.
+        ModelError: the file is missing or empty; the message names the reason.
     """
     if not path.exists():
         raise ModelError(f"there is no file {path}")

@@ -1,7 +1,7 @@
 """The contract of a model source.
 
-A frontend is stateless: `names`, `default_names` and `check` import nothing heavy and answer within a second, so that a
-wrong name is refused before TVM or torch is loaded. `load` may take minutes and returns an `ImportedModel` that the
+A frontend is stateless: `names`, `default_names` and `check` import nothing heavy and return within a second, so that a
+wrong name is rejected before TVM or torch is loaded. `load` may take minutes and returns an `ImportedModel` that the
 caller owns; it must be deterministic (fixed seeds), so that the same request always gives the same operators.
 """
 
@@ -110,9 +110,9 @@ class Frontend(abc.ABC):
 
     source: ClassVar[str]
     steps_of: ClassVar[str] = ""
-    """Which models have steps: a sentence, where there are some."""
+    """One sentence about the models whose decoder steps can be measured; empty if there are none."""
     has_precisions: ClassVar[bool] = False
-    """Whether each model is of the precision that is asked for already, and is not converted."""
+    """Whether each model already has the requested precision, so that it is not converted."""
 
     @abc.abstractmethod
     def names(self) -> list[str]:

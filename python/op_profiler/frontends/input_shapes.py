@@ -9,15 +9,15 @@ from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 
 INPUT = "data"
-"""The one input of models whose library gives it no name that a user could know."""
+"""Name of the only input of models whose library gives it no name that users know."""
 
 
 def shapes_by_name(request: ModelRequest, known: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shapes of a request by input; those without a name go to the inputs in the model's order.
+    """Return the shapes of a request by input; shapes without a name are assigned to the inputs in the model's order.
 
     Raises:
-        UsageError: more shapes than inputs, names and shapes that do not pair up, a name that no input has or that is
-            there twice, or a size below 1.
+        UsageError: there are more shapes than inputs, the numbers of names and shapes differ, a name is not an input or
+            is given twice, or a size is below 1.
     """
     names, shapes = request.input_names, request.input_shapes
     unknown = [name for name in names if name not in known]
@@ -47,11 +47,11 @@ def free_sizes(shapes: Mapping[str, Sequence[int | None]]) -> str:
 
 @contextlib.contextmanager
 def free_sizes_explained(name: str, shapes: Mapping[str, Sequence[int | None]]) -> Iterator[None]:
-    """Let the error of a model that an importer refuses for its free dimensions name them.
+    """Name the inputs with free dimensions in the error of a model that an importer rejects because of them.
 
     Args:
-        name: of the model.
-        shapes: of its inputs.
+        name: name of the model.
+        shapes: shapes of its inputs.
     """
     try:
         yield
@@ -63,10 +63,10 @@ def free_sizes_explained(name: str, shapes: Mapping[str, Sequence[int | None]]) 
 
 
 def batch_of(request: ModelRequest, shape: Sequence[int]) -> int:
-    """The batch size that a shape of the user's stands for.
+    """Return the batch size in a shape that the user gave.
 
     Raises:
-        UsageError: --batchsize says another one.
+        UsageError: --batchsize has another value.
     """
     if request.batch_size not in (1, shape[0] if shape else 1):
         raise UsageError(f"--inputshape {tuple(shape)} says batch {shape[0]}, --batchsize says {request.batch_size}")

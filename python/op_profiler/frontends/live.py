@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def source_and_name_of(model: LiveModel, inputs: Inputs | None, source: str) -> tuple[str, str]:
-    """A source, and a name of it: of a name or a path, or of a file that the model is written to.
+    """Return the source and name of a model; a model from the caller's Python is first written to a file.
 
     Args:
         model: a name, source:name, a path, a module of torch, or an ``onnx.ModelProto``.
-        source: of a plain name.
-        inputs: of a module, example tensors by place or by name; their shapes are what it is measured with.
+        source: source of a plain name.
+        inputs: example tensors of a module, in order or by name; the model is measured with their shapes.
 
     Raises:
-        UsageError: inputs are missing, or given to what has its own.
+        UsageError: inputs are missing, or are given for a model that has its own.
         ModelError: `torch.export` cannot export the module.
     """
     if _is_a(model, "torch", "nn.Module"):
@@ -55,7 +55,7 @@ def source_and_name_of(model: LiveModel, inputs: Inputs | None, source: str) -> 
 
 
 def _is_a(model: object, package: str, name: str) -> bool:
-    """Whether it is of a class of a package, which is imported already if it is."""
+    """Return whether a model is of a class of a package, without importing the package."""
     found: Any = sys.modules.get(package)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -87,7 +87,7 @@ def _exported(module: torch.nn.Module, inputs: Inputs) -> Path:
 
 @contextlib.contextmanager
 def _evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """As it computes outside of training; each part of it is as before afterwards."""
+    """Put a module and all its parts into evaluation mode inside the block; their modes are restored afterwards."""
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:
@@ -98,7 +98,7 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
 
 
 def _kept(name: str, suffix: str, content: bytes, write: Callable[[Path], object]) -> Path:
-    """The file of a model in the cache folder, by its content, so that the same model has the same file."""
+    """Return the file of a model in the cache folder, named by its content: equal models have one file."""
     digest = hashlib.sha256(content).hexdigest()[:12]
     path = cache_folder() / "live" / digest / f"{''.join(c if c.isalnum() else '_' for c in name)}{suffix}"
     if not path.is_file():

@@ -45,14 +45,14 @@ class LocalFrontend(Frontend):
     source = "local"
 
     def names(self) -> list[str]:
-        """The default models, and those of torchvision, pretrainedmodels and libreyolo where these are installed."""
+        """Return the default models, and those of torchvision, pretrainedmodels and libreyolo if installed."""
         darknet = classifiers.DARKNET_NAMES if classifiers.installed("libreyolo") else ()
         return sorted(
             {*self.default_names(), *classifiers.torchvision_names(), *classifiers.pretrainedmodels_names(), *darknet}
         )
 
     def default_names(self) -> list[str]:
-        """TVM's test networks, the recurrent networks, and one randomly wired network."""
+        """Return TVM's test networks, the recurrent networks, and one randomly wired network."""
         return [*_TESTING, *_RECURRENT, f"{randwire.PREFIX}0"]
 
     def _check(self, request: ModelRequest) -> None:
@@ -76,11 +76,11 @@ class LocalFrontend(Frontend):
         raise UnknownNameError("local model", name, self.names(), hint)
 
     def takes_sequence_length(self, name: str) -> bool:
-        """Only the recurrent networks do."""
+        """Return whether the model is a recurrent network."""
         return name in _RECURRENT
 
     def has_framework(self, request: ModelRequest) -> bool:
-        """Whether torch runs the model; the networks that are written in Relay have no framework."""
+        """Return whether torch runs the model; the networks that are written in Relay have no framework."""
         return bool(_packages(request.name))
 
     def fingerprint(self, request: ModelRequest) -> str:
@@ -108,7 +108,7 @@ FRONTEND = LocalFrontend()
 
 
 def _packages(name: str) -> tuple[str, ...]:
-    """What besides TVM a model is made with: a new version may make another model of the same name."""
+    """Return the packages besides TVM that define a model: a new version may define another model of the same name."""
     if name in _TESTING or name in _RECURRENT or randwire.seed_of(name) is not None:
         return ()
     return ("torch", "torchvision", classifiers.package_of(name))
@@ -144,7 +144,7 @@ def _from_testing(request: ModelRequest) -> ImportedModel:
 
 
 def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
-    """The shape that the user gave, as batch and image; a batch that contradicts --batchsize is refused."""
+    """Return batch and image of the shape that the user gave; raise an error if the batch contradicts --batchsize."""
     shape = request.input_shapes[0]
     usual = _TESTING[request.name][2] or ()
     if len(shape) != len(usual) + 1:
@@ -154,7 +154,7 @@ def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
 
 @interrupts_wait()
 def _recurrent(request: ModelRequest) -> ImportedModel:
-    """One recurrent layer of 128 units, unrolled over the sequence; the last hidden state is the output."""
+    """Return one recurrent layer of 128 units, unrolled over the sequence; the output is the last hidden state."""
     tvm = load_tvm()
     import numpy as np
     from tvm.relay.frontend import common
@@ -195,8 +195,8 @@ def _recurrent(request: ModelRequest) -> ImportedModel:
 
 
 def _pytest_not_needed() -> contextlib.AbstractContextManager[None]:
-    """`tvm.relay.testing` imports pytest for its own tests; its models need neither it nor the tenth of a second it
-    takes, and users need not have it."""
+    """Replace pytest by a stand-in: `tvm.relay.testing` imports it for its own tests, which takes a tenth of a second,
+    and users may not have it."""
     stand_in = types.ModuleType("pytest")
     stand_in.mark = _Anything()  # type: ignore[attr-defined]
     stand_in.fixture = _Anything()  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ def _pytest_not_needed() -> contextlib.AbstractContextManager[None]:
 
 
 class _Anything:
-    """Stands for any decorator of pytest: attributes and calls give itself, a decorated function stays as it is."""
+    """Replaces any decorator of pytest: attributes and calls return the object itself, decorated functions are kept."""
 
     def __getattr__(self, name: str) -> _Anything:
         return self

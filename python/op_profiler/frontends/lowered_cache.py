@@ -27,12 +27,12 @@ _FORMAT = 3  # from 2 on, calls name their layers in their spans; from 3 on, wei
 
 
 def original_model(request: ModelRequest) -> ImportedModel:
-    """The model as its source has it."""
+    """Return the model as its source defines it."""
     return load_cached(FRONTENDS.get(request.source), request)
 
 
 def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
-    """`frontend.load`, or the module that an earlier load of the same content left behind."""
+    """Return the model from the cache if the same content was lowered before, otherwise from `frontend.load`."""
     content = frontend.fingerprint(request)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         model = _lowered(frontend, request)

@@ -21,11 +21,11 @@ class RemoteOnnxFrontend(Frontend):
     source = "remoteonnx"
 
     def names(self) -> list[str]:
-        """Names of the graphs that the onnx package brings."""
+        """Return the names of the graphs that the onnx package contains."""
         return sorted(_shipped_graphs())
 
     def default_names(self) -> list[str]:
-        """All of `names`."""
+        """Return `names`."""
         return self.names()
 
     def _check(self, request: ModelRequest) -> None:
@@ -51,11 +51,12 @@ class RemoteOnnxFrontend(Frontend):
         return fingerprint(request, packages=("onnx",), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Download or unpack where needed, and import the one graph.
+        """Download or unpack the file if necessary, and import the graph.
 
         Raises:
             UnknownNameError, MissingPackageError: as `check`.
-            ModelError: the download fails, the archive has not one graph, or an operator is not supported.
+            ModelError: the download fails, the archive does not have exactly one graph, or an operator is not
+                supported.
         """
         from op_profiler.frontends.importers import onnx as onnx_importer
 
@@ -69,7 +70,7 @@ FRONTEND = RemoteOnnxFrontend()
 
 @functools.cache
 def _shipped_graphs() -> dict[str, Path]:
-    """Real networks inside the onnx package (weights are constants made by the graph), by name."""
+    """Return real networks inside the onnx package by name; their weights are constants that the graph computes."""
     spec = importlib.util.find_spec("onnx")
     if spec is None or not spec.origin:
         return {}
@@ -86,10 +87,10 @@ def _file_of(name: str) -> Path:
 
 
 def _graph_in(archive: Path) -> Path:
-    """The one .onnx of an archive.
+    """Return the only .onnx of an archive.
 
     Raises:
-        ModelError: it holds none, or several.
+        ModelError: the archive has none, or several.
     """
     folder = downloads.unpack(archive, hash_files([archive]))
     graphs = sorted(f for f in folder.rglob("*.onnx") if not f.name.startswith("._"))  # macOS adds those

@@ -1,11 +1,11 @@
 """Batches of sampled operators, and the models that they are measured as (``op-profiler sample`` writes them).
 
-An operator's time depends on what its neighbours leave in the caches, so sampled operators are not run alone and hot:
-a batch of them becomes one model, in which each operator follows an operation that has just written its input, and
-finds its weights where the rest of the batch left them, which is how operators meet their tensors in a network. Batches
-differ in size, and with them in how much of their weights the caches can hold.
+An operator's time depends on what its neighbours leave in the caches, so sampled operators are not measured in
+isolation with warm caches: a batch of them becomes one model. In it, each operator follows an operation that has just
+written its input, and finds its weights where the rest of the batch left them, as in a network. Batches differ in size,
+and so in how much of their weights the caches can hold.
 
-The file of a batch holds fused functions as the compiler made them, in TVM's own JSON, one JSON object a line.
+The file of a batch contains fused functions in TVM's own JSON, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from op_profiler.operators.operator import Operator
 
 _FORMAT = "op_profiler sampled operators 1"
 _OF_ACTIVATIONS = ("float", "int8", "uint8")
-"""Starts of dtypes of what operators write for each other; other integers may be places in a table."""
+"""Prefixes of the dtypes of tensors that operators write for each other; other integers may be indices into a table."""
 AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["copy"], ["strided_slice"])
-"""Fused ops of what a batch puts before and behind each of its operators."""
+"""Fused ops that a batch puts before and after each of its operators."""
 _BRANCHING = frozenset(
     (
         *("erf", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
@@ -43,9 +43,9 @@ _BRANCHING = frozenset(
 ns where a thousand of them repeat, and 2.5 ns where all are 0.3 (measured by hand, 2026-11-28)."""
 _NAME = re.compile(r"[\w.-]+")
 _APART = "-apart-"
-"""In the names of batches in which each tensor has memory of its own. Before, those of one shape shared it."""
+"""Part of the names of batches in which each tensor has separate memory; in older batches, equal shapes shared it."""
 CACHED = "-cached"
-"""In the labels of batches that are so small that their weights stay in the second-level cache."""
+"""Part of the labels of batches that are so small that their weights stay in the second-level cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Sampled:
     """A fused function to measure.
 
     Attributes:
-        function: in TVM's JSON.
+        function: fused function in TVM's JSON.
         constant: for each of its parameters, whether a model passes a constant.
     """
 
@@ -62,34 +62,34 @@ class Sampled:
 
 
 def name_of_batch(label: str, digest: str) -> str:
-    """A name for a batch, by what decides its content."""
+    """Return the name of a batch from its label and the digest of its content."""
     return f"{label}{_APART}{digest}"
 
 
 def shares_inputs(name: str) -> bool:
-    """Whether the inputs of one shape of a batch's operators may have been one tensor."""
+    """Return whether operators of a batch may share one input tensor for inputs of equal shape."""
     return _APART not in name
 
 
 def stays_cached(name: str) -> bool:
-    """Whether the weights of a batch's operators stay in the second-level cache."""
+    """Return whether the weights of a batch's operators stay in the second-level cache."""
     return CACHED in name
 
 
 def bytes_written_before(operator: Operator, batch: str) -> int:
-    """Bytes of an operator's inputs that the operations before it in a batch of some name write.
+    """Return the bytes of an operator's inputs that the previous operations in a batch of this name write.
 
-    Places in tables are inputs of the model: nothing writes them.
+    Indices into tables are inputs of the model, so no operation writes them.
     """
     written = [one for one in operator.inputs if one.dtype.startswith(_OF_ACTIVATIONS)]
     return sum(map(size_bytes, set(written) if shares_inputs(batch) else written))
 
 
 def batch_path(name: str) -> Path:
-    """Where the batch of a name is kept.
+    """Return the path of the batch with a name.
 
     Raises:
-        ModelError: no name of a batch.
+        ModelError: it is not the name of a batch.
     """
     if not _NAME.fullmatch(name):
         raise ModelError(f"{name!r} is no name of a batch of sampled operators")
@@ -99,12 +99,12 @@ def batch_path(name: str) -> Path:
 def write_batch(
     name: str, batch: Sequence[Sampled], asked: Iterable[str] = (), refused: Sequence[str] = (), *, steps: int = 1
 ) -> None:
-    """Keep a batch; whole or not at all.
+    """Store a batch, completely or not at all.
 
     Args:
-        asked: the computations that it asked schedule records of when it was made.
-        refused: why operators are not in it that were to be.
-        steps: how often all of them run, one after the other, in one run of the model.
+        asked: computations for which schedule records were looked up when the batch was created.
+        refused: reasons why requested operators are not in the batch.
+        steps: how often all operators run, one after the other, in one run of the model.
     """
     path = batch_path(name)
     about: dict[str, object] = {"format": _FORMAT, "tvm": load_tvm().__version__, "asked": sorted(asked)}
@@ -118,7 +118,7 @@ def write_batch(
 
 
 def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:
-    """Names of batches that begin so, and the computations that each asked schedule records of."""
+    """Yield the names of stored batches with a prefix, and the computations for which each looked up records."""
     for path in sorted((cache_folder() / "samples").glob(f"{start}*.jsonl")):
         try:
             with path.open() as file:
@@ -129,16 +129,16 @@ def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def refused_by(name: str) -> list[str]:
-    """Why operators are not in a batch that were to be."""
+    """Return the reasons why requested operators are not in a batch."""
     with batch_path(name).open() as file:
         return [str(reason) for reason in json.loads(file.readline()).get("refused", [])]
 
 
 def read_batch(name: str) -> tuple[list[Sampled], int]:
-    """The functions of a batch, and how often all of them run in one run of the model.
+    """Return the functions of a batch, and how often all of them run in one run of the model.
 
     Raises:
-        ModelError: there is no such batch, or it is of another version of TVM.
+        ModelError: there is no such batch, or it was created by another version of TVM.
     """
     path = batch_path(name)
     check_file(path)
@@ -155,13 +155,13 @@ def read_batch(name: str) -> tuple[list[Sampled], int]:
 
 
 class SampleFrontend(Frontend):
-    """Batches that ``op-profiler sample`` made; no source that a user names."""
+    """Batches that ``op-profiler sample`` created; users do not name this source."""
 
     source = "sample"
     has_precisions = True
 
     def names(self) -> list[str]:
-        """Names of the batches in the cache folder."""
+        """Return the names of the batches in the cache folder."""
         return sorted(path.stem for path in (cache_folder() / "samples").glob("*.jsonl"))
 
     def _check(self, request: ModelRequest) -> None:
@@ -177,11 +177,12 @@ class SampleFrontend(Frontend):
         return fingerprint(request, files=[batch_path(request.name)])
 
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Every operator of the batch between one that writes its inputs and one that reads an element of its output.
+        """Return a model with every operator between one that writes its inputs and one that reads an element of its
+        output.
 
-        The tensors in between belong to the storage plan, which reuses memory as in a network: as inputs and outputs of
-        the model each would have memory of its own, cold at every call (mobilenet's operators then took 1.1 to 2 times
-        as long as in mobilenet). Each is written by itself: inputs that shared their memory were read once for all.
+        The storage plan reuses the memory of these tensors, as in a network. As inputs and outputs of the model, each
+        would have separate memory that is cold at every call (mobilenet's operators then took 1.1 to 2 times as long as
+        in mobilenet). Each tensor is written separately, because shared inputs would be read only once.
         """
         functions, steps = read_batch(request.name)
         tvm = load_tvm()
@@ -203,10 +204,10 @@ class SampleFrontend(Frontend):
 
 
 class _Arguments:
-    """What the operators of a batch are called with.
+    """Arguments of the operators of a batch.
 
     Attributes:
-        variables: of the model, by name; `inputs`: those that are no weights; `params`: those that are.
+        variables: variables of the model by name; `inputs`: those that are not weights; `params`: values of weights.
     """
 
     def __init__(self, relay: Any) -> None:
@@ -219,7 +220,8 @@ class _Arguments:
         self._rng = np.random.default_rng(0)
 
     def of(self, index: int, function: Any, constant: Sequence[bool]) -> list[Any]:
-        """Of the operator `index` of the batch in this step; weights and places in tables are those of every step."""
+        """Return the arguments of operator `index` in this step; weights and indices into tables are equal in all
+        steps."""
         varied = not _BRANCHING.isdisjoint(_op_names(function))
         return [
             self._of_parameter(f"{'w' if fixed else 'x'}{index}_{place}", parameter, fixed, varied)
@@ -241,7 +243,7 @@ class _Arguments:
         return self._relay.copy(self.variables[name]) if copied else self.variables[name]
 
     def _number(self) -> Any:
-        """Another input for every tensor: of two that are written alike the compiler would leave one."""
+        """Return another input for every tensor: the compiler would merge tensors that are written in the same way."""
         name = f"scalar{len(self.inputs)}"
         self.variables[name] = self._relay.var(name, shape=(1,))
         self.inputs.append(InputSpec(name, (1,)))

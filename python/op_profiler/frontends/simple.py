@@ -24,14 +24,14 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class _Operator:
-    """How to make one operator.
+    """How to create one operator.
 
     Attributes:
-        build: Relay of the operands, called as ``build(relay, variables, shapes)``, both by name of the operand.
+        build: creates the operator in Relay; called as ``build(relay, variables, shapes)``, both by operand name.
         data: name of the first operand.
-        default: its shape for a batch size.
+        default: returns the default shape of the first operand for a batch size.
         others: default shapes of the other operands, given the shape of the first.
-        weights: which of them are constants.
+        weights: names of the operands that are constants.
     """
 
     build: Callable[[ModuleType, dict[str, Node], dict[str, Shape]], Node]
@@ -44,32 +44,33 @@ class _Operator:
         return (self.data, *self.others)
 
     def shapes(self, given: Mapping[str, Shape], batch: int) -> dict[str, Shape]:
-        """Shape of every operand: as given, else a default that fits the data."""
+        """Return the shape of every operand: the given one, otherwise a default that fits the data."""
         data = given.get(self.data, self.default(batch))
         return {self.data: data} | {name: given.get(name) or rule(data) for name, rule in self.others.items()}
 
 
 def _matmul(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """a (rows, inner) times b (inner, columns), both inputs; the batch size multiplies the default rows."""
+    """Return a (rows, inner) times b (inner, columns), both inputs; the batch size multiplies the default rows."""
     if shapes["a"][1] != shapes["b"][0]:  # TVM's own check lets it pass
         raise UsageError(f"matmul: these shapes do not fit together: a {shapes['a']}, b {shapes['b']}")
     return relay.nn.matmul(x["a"], x["b"])
 
 
 def _dense(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """data (batch, inputs), weight (units, inputs)."""
+    """Return data (batch, inputs) times the transpose of weight (units, inputs)."""
     return relay.nn.dense(x["data"], x["weight"], units=shapes["weight"][0])
 
 
 def _batch_matmul(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """a (batch, rows, inner) times b (batch, columns, inner) transposed, both inputs, as in attention."""
+    """Return a (batch, rows, inner) times b (batch, columns, inner) transposed, both inputs, as in attention."""
     return relay.nn.batch_matmul(x["a"], x["b"])
 
 
 def _convolution(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """data (batch, channels, *sizes), weight (channels out, channels in, *kernel); 1 to 3 sizes, stride 1.
+    """Return a convolution of data (batch, channels, *sizes) and weight (channels out, channels in, *kernel).
 
-    The padding keeps the sizes where the kernel's are odd. Channels in that are fewer than the data's make groups.
+    There are 1 to 3 sizes; the stride is 1. The padding keeps the sizes if those of the kernel are odd. If the weight
+    has fewer input channels than the data, the convolution has groups.
     """
     data, (out, per_group, *kernel) = shapes["data"], shapes["weight"]
     if data[1] % per_group:
@@ -86,7 +87,8 @@ def _convolution(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]
 
 
 def _conv2d_transpose(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """data (batch, channels, height, width), weight (channels in, channels out, kh, kw); stride 2, padding 1."""
+    """Return a transposed convolution of data (batch, channels, height, width) and weight (channels in, channels out,
+    kh, kw) with stride 2 and padding 1."""
     _, out, *kernel = shapes["weight"]
     return relay.nn.conv2d_transpose(
         x["data"], x["weight"], channels=out, kernel_size=tuple(kernel), strides=(2, 2), padding=(1, 1)
@@ -94,22 +96,22 @@ def _conv2d_transpose(relay: ModuleType, x: dict[str, Node], shapes: dict[str, S
 
 
 def _pooling(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """data (batch, channels, height, width); the maximum of 3 x 3, stride 2, padding 1."""
+    """Return the maximum over 3 x 3 windows of data (batch, channels, height, width), stride 2, padding 1."""
     return relay.nn.max_pool2d(x["data"], pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
 
 
 def _softmax(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """data of any shape; over the last dimension."""
+    """Return the softmax of data of any shape over the last dimension."""
     return relay.nn.softmax(x["data"], axis=-1)
 
 
 def _layer_norm(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """data of any shape, normalised over the last dimension; gamma and beta (last dimension,)."""
+    """Return data of any shape, normalised over the last dimension; gamma and beta have shape (last dimension,)."""
     return relay.nn.layer_norm(x["data"], x["gamma"], x["beta"], axis=-1)
 
 
 def _add(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
-    """a and b, both inputs, of the same shape or one that broadcasts."""
+    """Return the sum of a and b, both inputs, of the same shape or of shapes that broadcast."""
     return relay.add(x["a"], x["b"])
 
 
@@ -146,16 +148,16 @@ _ANY_RANK = ("softmax", "layer_norm", "add")
 
 
 class SimpleFrontend(Frontend):
-    """One operator at a time."""
+    """Single operators."""
 
     source = "simple"
 
     def names(self) -> list[str]:
-        """Names of `OPERATORS`, sorted."""
+        """Return the names of `OPERATORS`, sorted."""
         return sorted(OPERATORS)
 
     def default_names(self) -> list[str]:
-        """Names of `OPERATORS`, in their order there."""
+        """Return the names of `OPERATORS`, in their order there."""
         return list(OPERATORS)
 
     def _check(self, request: ModelRequest) -> None:
@@ -183,11 +185,11 @@ class SimpleFrontend(Frontend):
         return fingerprint(request)
 
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Write the operator in Relay; operands without a given shape get one that fits the first.
+        """Create the operator in Relay; operands without a given shape get one that fits the first.
 
         Raises:
             UsageError: the shapes do not fit together, or an operand has another name.
-            UnknownNameError: no such operator.
+            UnknownNameError: there is no such operator.
         """
         self.check(request)
         tvm = load_tvm()
@@ -208,7 +210,7 @@ class SimpleFrontend(Frontend):
 
 
 def _weights(operator: _Operator, shapes: Mapping[str, Shape]) -> dict[str, Any]:
-    """Random constants, scaled so that the outputs stay near 1."""
+    """Return random constants, scaled so that the outputs are near 1."""
     import numpy as np
 
     tvm, rng = load_tvm(), np.random.default_rng(0)

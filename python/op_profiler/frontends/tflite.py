@@ -31,7 +31,7 @@ class TfliteFrontend(Frontend):
         """Import the file.
 
         Raises:
-            ModelError: the file is no TFLite model, or an operator is not supported.
+            ModelError: the file is not a TFLite model, or an operator is not supported.
         """
         return tflite_importer.lower(Path(request.name), request)
 

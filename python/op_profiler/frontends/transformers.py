@@ -22,7 +22,7 @@ from op_profiler.lean_imports import quiet
 _DEFAULT_SEQUENCE = 128
 _DEFAULTS = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "vit")
 DECODERS = ("llama", "mistral", "qwen2")
-"""Types of one structure, of which steps over a KV cache can be measured."""
+"""Model types with llama's structure, whose steps over a KV cache can be measured."""
 _PARTS = ("t5-encoder", "t5-decoder")  # names of ours, beside the library's; "t5" is the encoder
 _MAPPING = re.compile(r"^CONFIG_MAPPING_NAMES(?: = OrderedDict|\.update)\((.*?)^\)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r'"([\w.\-]+)"\s*[,:]\s*"\w+Config"')
@@ -30,7 +30,8 @@ _HINT = "A folder with a checkpoint works too; nothing is downloaded."
 
 
 def has_small_sizes(name: str) -> bool:
-    """Whether steps of a decoder have the sizes of a small model: of a name of `DECODERS` that is no folder."""
+    """Return whether steps of a decoder have the sizes of a small model: for a name of `DECODERS` that is not a
+    folder."""
     return name in DECODERS and not Path(name).is_dir()
 
 
@@ -40,18 +41,18 @@ class TransformersFrontend(Frontend):
     source = "transformers"
 
     def names(self) -> list[str]:
-        """Names of the library's configurations, and of parts of models; empty where it is not installed."""
+        """Return the names of the library's configurations and of parts of models; empty if it is not installed."""
         known = _configuration_names()
         return sorted({*known, *_PARTS}) if known else []
 
     def default_names(self) -> list[str]:
-        """Seven language models and a vision transformer."""
+        """Return seven language models and a vision transformer."""
         return list(_DEFAULTS)
 
     steps_of = f"Steps are there for {', '.join(DECODERS)}, and for folders with a config.json of one of them."
 
     def takes_past(self, name: str) -> bool:
-        """Whether the type of the model is one of `DECODERS`."""
+        """Return whether the type of the model is one of `DECODERS`."""
         return _type_of(name) in DECODERS
 
     def _check(self, request: ModelRequest) -> None:
@@ -67,7 +68,8 @@ class TransformersFrontend(Frontend):
             raise UnknownNameError("transformers model", request.name, self.names(), _HINT)
 
     def takes_sequence_length(self, name: str) -> bool:
-        """Models of images and of sound never name the library's argument for tokens in their source."""
+        """Return whether the model's source contains the library's argument for tokens; models of images and sound do
+        not."""
         source = _source_of(_type_of(name))
         return source is None or "input_ids" in source.read_text(encoding="utf-8")
 
@@ -89,11 +91,11 @@ class TransformersFrontend(Frontend):
         return fingerprint(request, packages=("transformers", "torch"), files=files)
 
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Make the model with random weights of seed 0, or read a checkpoint folder, and trace it with torch.
+        """Create the model with random weights of seed 0, or read a checkpoint folder, and trace it with torch.
 
         Raises:
             UnknownNameError, MissingPackageError: as `check`.
-            ModelError: transformers cannot make the model, or an operator is not supported.
+            ModelError: transformers cannot create the model, or an operator is not supported.
         """
         self.check(request)
         from op_profiler.frontends.importers import torch as torch_importer
@@ -144,20 +146,20 @@ def _configuration_names() -> tuple[str, ...]:
 
 
 def _library_models() -> Path | None:
-    """Where the installed library keeps its models; None where there is none."""
+    """Return the folder of the installed library's models; None if it is not installed."""
     spec = importlib.util.find_spec("transformers")
     return Path(spec.origin).parent / "models" if spec is not None and spec.origin else None
 
 
 def _source_of(kind: str) -> Path | None:
-    """The file that computes models of a type; None where the library keeps it elsewhere."""
+    """Return the file that computes models of a type; None if it is elsewhere in the library."""
     models, folder = _library_models(), kind.replace("-", "_")
     file = models / folder / f"modeling_{folder}.py" if models is not None else None
     return file if file is not None and file.is_file() else None
 
 
 def _type_of(name: str) -> str:
-    """The library's type of a model by name or folder; empty where the folder does not tell."""
+    """Return the library's type of a model by name or folder; empty if the folder's configuration has none."""
     if name in _PARTS:
         return "t5"
     if not _is_folder(name):
@@ -171,7 +173,7 @@ def _type_of(name: str) -> str:
 
 
 def _is_folder(name: str) -> bool:
-    """A folder is meant where the name has a slash, or is no model type and lies in the current folder."""
+    """Return whether a name is a folder: it contains a slash, or is no model type and exists in the current folder."""
     return Path(name).is_dir() and (os.sep in name or name not in _configuration_names())
 
 

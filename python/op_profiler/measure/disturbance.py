@@ -71,7 +71,7 @@ def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
 
     Args:
         timings: number of times.
-        disturbed: number of times by reason, as of `disturbance_of`.
+        disturbed: number of times by reason (`disturbance_of`).
     """
     if not disturbed:
         return None

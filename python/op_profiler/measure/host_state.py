@@ -126,11 +126,11 @@ class UsualTime:
         return float(np.quantile(self.times_us, _QUIET))
 
     def add(self, time_us: float) -> None:
-        """A reading of this run, microseconds."""
+        """Add a reading of this run, microseconds."""
         self.times_us.append(time_us)
 
     def exceeded(self, time_us: float, factor: float) -> bool:
-        """Whether a reading is more than so many times the usual one."""
+        """Return whether a reading is more than this factor above the usual time."""
         usual_us = self.usual_us
         return usual_us is not None and time_us > factor * usual_us
 

@@ -82,7 +82,7 @@ def quiet_means(means_us: np.ndarray, *, target: float) -> QuietRounds:
 
     Args:
         means_us: means over calls that together last as long as a disturbance, shape (rounds,).
-        target: as of `quiet_rounds`.
+        target: as for `quiet_rounds`.
     """
     if len(means_us) < _FEWEST_ROUNDS or not (means_us > 0).all():
         return _used(np.ones(len(means_us), dtype=bool))

@@ -98,7 +98,7 @@ class Samples:
         """Return the error of an operator or of the whole model that failed in any round; None if it never failed.
 
         Args:
-            number: of an operator, or `WHOLE_MODEL`.
+            number: number of an operator, or `WHOLE_MODEL`.
         """
         count = self.failed[number]
         return f"failed in {count} of {self.rounds + self.discarded} rounds" if count else None

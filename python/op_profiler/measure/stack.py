@@ -1,4 +1,4 @@
-"""The stack offset from which a kernel is called, drawn anew for each round.
+"""The stack offset from which a kernel is called, drawn again for each round.
 
 A kernel keeps values that do not fit into registers on the stack. A vector of 64 bytes that crosses a cache line there
 takes longer to store and load, and one that crosses a page takes much longer. The start of the stack is randomised for

@@ -38,7 +38,7 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
     A process may enter this block several times; processes that it starts do not share the right.
 
     Args:
-        names: names of locks, as of `locks_of`.
+        names: names of locks, from `locks_of`.
         say: gets a message about the process that this one waits for; None prints it on stderr.
     """
     with contextlib.ExitStack() as stack:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 _CATEGORIES = 12
-"""Of a factor with more categories, only those with the most samples are drawn."""
+"""Largest number of categories of a factor that are drawn: those with the most samples."""
 
 
 def write_plots(

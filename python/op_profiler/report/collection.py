@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _SHORT = "~"
-"""Printed before a time of which the systematic error of the device is a large part."""
+"""Mark in front of a time in which the systematic error of the device is a large part."""
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
 
 

@@ -215,7 +215,7 @@ def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: C
 
 
 def _check_command(threads: int, request: PredictRequest) -> str:
-    """`op-profiler check` with the options of a prediction that differ from the default."""
+    """Return the `op-profiler check` command with the options of a prediction that differ from the default."""
     model, options = request.model, [f"--threads {threads}"]
     given = {
         "--batchsize": (model.batch_size, 1),
@@ -299,7 +299,7 @@ def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
     microseconds and their source; empty if nothing similar to a convolution was measured.
 
     Args:
-        predictions: of the same network, by the name of the predictor.
+        predictions: predictions of the same network, by the name of the predictor.
     """
     rows: list[Sequence[Any]] = [("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions), "tier")]
     first = next(iter(predictions.values()))

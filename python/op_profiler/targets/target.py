@@ -93,7 +93,7 @@ def tvm_identity(target: str, compiler: str = DEFAULT_COMPILER) -> str:
 
 
 def _tvm_in_home() -> str:
-    """The build that ``TVM_HOME`` names; empty where it names none."""
+    """Return the build in ``TVM_HOME`` with the times of its libraries; empty if the variable is not set."""
     home = os.environ.get("TVM_HOME")
     if home:
         libraries = sorted(Path(home).glob("build/libtvm.*"))

@@ -80,7 +80,7 @@ class TargetKind(abc.ABC):
             dry_run: it is compiled for, but not measured.
 
         Raises:
-            UsageError: an option that is none, or a board's target without a way to the board.
+            UsageError: an option is invalid, or the target is a board's and there is no connection to the board.
             OpProfilerError: this machine lacks something that is needed.
         """
         return
@@ -135,7 +135,7 @@ class TargetKind(abc.ABC):
         """Reject targets without kernels of the vendor.
 
         Raises:
-            UsageError: another machine's, where there is no torch.
+            UsageError: the target is on another machine, where there is no torch.
             MissingPackageError: torch, or the build of it that is needed, is not installed.
         """
         if place is not None or self.is_board:
@@ -158,7 +158,7 @@ class TargetKind(abc.ABC):
             cores: cores of this machine's processor to which threads may be bound; None for all.
 
         Raises:
-            MeasureError: there is none.
+            MeasureError: there is no such machine.
         """
 
     @abc.abstractmethod
@@ -178,7 +178,7 @@ class TargetKind(abc.ABC):
         """Return the name of the lock for measuring here (`op_profiler.measure.turns`); None: no lock is needed.
 
         Raises:
-            MeasureError: there is none.
+            MeasureError: there is no machine.
         """
 
     @abc.abstractmethod
@@ -186,7 +186,7 @@ class TargetKind(abc.ABC):
         """Return the worker that builds candidates of a search and times them here.
 
         Raises:
-            MeasureError: nothing can here.
+            MeasureError: candidates cannot be timed here.
         """
 
     @abc.abstractmethod

@@ -1,8 +1,8 @@
 """Adaptive sampling: batches of the operators whose predictions are least certain.
 
 Pool-based active learning with the expected error as criterion (Settles, Active Learning Literature Survey, 2009,
-section 3): of a pool of random operators, those are measured whose interval is the widest. The predictor is fitted
-again after every batch.
+section 3): from a pool of random operators, those with the widest intervals are measured. The predictor is fitted again
+after every batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POOL = 160
 _CHOSEN = 40
 _POOL_BATCH = 32
 _FEWEST = 200
-"""Measurements that a predictor needs before its opinion counts; until then operators are drawn."""
+"""Least number of measurements for a predictor; with fewer, operators are drawn at random."""
 
 
 def adaptive_batches(
@@ -47,9 +47,9 @@ def adaptive_batches(
     """Yield batches without end; the first ones are random while the dataset has few measurements.
 
     Args:
-        request: of which machine, and its dataset, which grows while the batches are measured.
+        request: request with the machine and its dataset, which grows while the batches are measured.
         names: kinds of operators, as for `spaces.draw`.
-        note: told once why operators are drawn at random though there are measurements.
+        note: called once with the reason if operators are drawn at random although there are measurements.
     """
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
     number, told = 0, False
@@ -75,10 +75,10 @@ def adaptive_batches(
 
 
 def _examples(request: CollectRequest) -> Examples | None:
-    """What is known of the machine that is asked for; None where that is too little.
+    """Return the measurements of the requested machine; None if there are too few.
 
     Raises:
-        DatasetError: the dataset cannot be used, or holds several such machines.
+        DatasetError: the dataset cannot be used, or has several such machines.
     """
     build = request.build
     there = [device for device in devices_in(db=request.db) if _is_asked_for(device, build)]

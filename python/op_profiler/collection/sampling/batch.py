@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Point)
 
 BATCH_SIZES = (10, 20, 32, 48)
-"""Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
-the caches between two calls of an operator then differs from batch to batch as it does between networks."""
+"""Number of points in the batches that are cut from a pool, whose points are ordered by size: the traffic between two
+calls of an operator then differs between batches as it does between networks."""
 
 CACHED_SIZE = 8
 CACHED_STEPS = (1, 10)
-"""By turns, how often a batch whose weights stay in the cache runs within one run of its model: as a small network that
-calls each operator once, and as the steps of a recurrent one."""
+"""Numbers of runs of a cached batch within one run of its model, in turn: as in a small network that calls each
+operator once, and as in the steps of a recurrent network."""
 _CACHED_ELEMENTS = 1 << 17
-"""Half a megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next. A whole one
-is more than a cache of a megabyte keeps beside what the batch writes."""
+"""Largest number of elements in a cached batch: half a megabyte of float32, which stays in the second-level cache from
+one run to the next. A full megabyte would not stay in a cache of one megabyte, because the batch also writes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Batch:
     """Operators that are measured as one model.
 
     Attributes:
-        label: for people, the start of the batch's name.
-        identity: plain JSON values; together with the target and the schedule records that the operators ask for they
-            decide the content. Where only lowering tells them, what answers with them.
-        operators: makes the content for a target; called where no file has it yet. What it is given beside is told why
-            an operator is left out.
-        precision: of all of them.
-        steps: how often all of them run, one after the other, in one run of the model.
+        label: start of the batch's name, for users.
+        identity: plain JSON values; together with the target and the schedule records of the operators they determine
+            the content. If only lowering determines it, a function that returns these values.
+        operators: creates the content for a target; called if no file has it yet. Its second argument is called with
+            the reasons why operators are left out.
+        precision: precision of all operators.
+        steps: how often all operators run, one after the other, in one run of the model.
     """
 
     label: str
@@ -58,11 +58,11 @@ class Batch:
 
 
 def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: bool = False) -> Iterator[Batch]:
-    """Points in batches of changing size, each of one precision; those of a precision come in their order.
+    """Yield points in batches of different sizes, each of one precision; points of one precision keep their order.
 
     Args:
-        cached: batches are so small that their weights stay in the second-level cache, as those of a recurrent cell do
-            between its calls; points that are too large for that are left out.
+        cached: make batches so small that their weights stay in the second-level cache, as the weights of a recurrent
+            cell do between its calls; points that are too large for this are left out.
     """
     if cached:
         points = (point for point in points if point.work()[1] <= _CACHED_ELEMENTS)
@@ -80,7 +80,7 @@ def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: boo
 
 
 def _pools(points: Iterator[P]) -> Iterator[list[P]]:
-    """Points of one precision each, as soon as there are enough of it; at the end what is left."""
+    """Yield pools of points of one precision, as soon as one is full; at the end the remaining points."""
     pools: dict[str, list[P]] = {}
     for point in points:
         pool = pools.setdefault(point.precision, [])
@@ -91,7 +91,7 @@ def _pools(points: Iterator[P]) -> Iterator[list[P]]:
 
 
 def _cut(pool: list[P]) -> Iterator[list[P]]:
-    """A pool in the order of size, in pieces of `BATCH_SIZES`."""
+    """Yield the pool in pieces of `BATCH_SIZES`, ordered by size."""
     ordered = iter(sorted(pool, key=lambda point: point.work()[1]))
     for size in BATCH_SIZES:
         if chunk := list(itertools.islice(ordered, size)):
@@ -99,7 +99,7 @@ def _cut(pool: list[P]) -> Iterator[list[P]]:
 
 
 def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
-    """A pool in the order of size, in pieces of `CACHED_SIZE` at most that hold `_CACHED_ELEMENTS` at most."""
+    """Yield the pool in pieces of at most `CACHED_SIZE` points and `_CACHED_ELEMENTS` elements, ordered by size."""
     chunk: list[P] = []
     held = 0.0
     for point in sorted(pool, key=lambda point: point.work()[1]):
@@ -123,7 +123,7 @@ def operators_of_chunk(
 
 
 def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
-    """The distinct operators of each model, one batch a model."""
+    """Yield the distinct operators of each model, one batch per model."""
     for request in requests:
         frontend = FRONTENDS.get(request.source)
         frontend.check(request)
@@ -151,7 +151,7 @@ def _lowered(request: ModelRequest) -> ImportedModel:
 
 
 def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
-    """All points in an order that is random but always the same, so that a run that is cut short covers every axis."""
+    """Yield all points in a random but reproducible order, so that a run that is cut short covers every axis."""
     order = list(points)
     random.Random(seed).shuffle(order)
     return iter(order)

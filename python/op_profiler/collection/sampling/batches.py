@@ -21,7 +21,7 @@ _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape
 _LAYOUT_SHARE = 0.1
 _RANK_OF_WEIGHTS, _RANK_OF_BLOCKS = 2, 5
 _REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
-"""What TVM raises where it has no schedule or cannot infer a type; its own errors are `RuntimeError`s."""
+"""Errors of TVM without a schedule, or if it cannot infer a type; TVM's own errors are `RuntimeError`s."""
 
 
 def operators_of_points(
@@ -29,13 +29,13 @@ def operators_of_points(
 ) -> list[Occurrence]:
     """Lower points to operators, each once.
 
-    Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept, and
-    all that no convolution brings along: of what has two axes, as the weight of a dense layer that is packed at run
-    time, and from one block of channels to another.
+    Layout transformations are in front of every convolution and would be half of all operators. Only a few of them are
+    included, but all that do not belong to a convolution: those of tensors with two axes, such as the weight of a dense
+    layer that is packed at run time, and those from one block of channels to another.
 
     Args:
-        points: of one precision.
-        refused: told of each point that the compiler does not take; the others are lowered all the same.
+        points: points of one precision.
+        refused: called with the reason for each point that the compiler rejects; the others are still lowered.
     """
     try:
         lowered = _lowered(points, target)
@@ -70,7 +70,7 @@ def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
 
 
 def _only_lays_out(occurrence: Occurrence) -> bool:
-    """Whether it is a change of layout alone, as a convolution brings it along."""
+    """Return whether an operator is only a layout transformation that belongs to a convolution."""
     operator = occurrence.operator
     of_weights = any(len(tensor.shape) == _RANK_OF_WEIGHTS for tensor in operator.inputs)
     of_blocks = all(len(tensor.shape) == _RANK_OF_BLOCKS for tensor in (*operator.inputs, *operator.outputs))
@@ -78,7 +78,7 @@ def _only_lays_out(occurrence: Occurrence) -> bool:
 
 
 def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
-    """The first occurrence of each operator that can be put into a batch: its inputs are tensors of known shape."""
+    """Return the first occurrence of each operator that a batch supports: its inputs are tensors of known shape."""
     found: dict[str, Occurrence] = {}
     for occurrence in occurrences:
         if _is_static(occurrence):
@@ -87,7 +87,7 @@ def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
 
 
 def sampled(occurrence: Occurrence) -> Sampled:
-    """An operator as a batch keeps it."""
+    """Return an operator as a batch stores it."""
     return Sampled(str(load_tvm().ir.save_json(occurrence.function)), occurrence.constant)
 
 

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """A machine that predictions can be made for.
+    """A machine for which predictions can be made.
 
     Attributes:
-        operators: that its measurements can be used of.
-        device_key: of the device in the dataset.
-        processor, target: of that device.
-        seconds: it took.
-        note: file on that machine which says so to every command from now on.
-        errors: of batches that could not be measured, and of operators that could not be lowered.
-        failed: measurements that failed.
-        timings: times that are there, new or reused; `disturbed`: those that predictors leave out, by the reason.
+        operators: number of operators whose measurements can be used.
+        device_key: key of the device in the dataset.
+        processor, target: processor and target of that device.
+        seconds: duration of the calibration.
+        note: file on that machine from which every later command reads where the measurements are.
+        errors: errors of batches that could not be measured, and of operators that could not be lowered.
+        failed: number of measurements that failed.
+        timings: number of times, new or reused; `disturbed`: number of those that predictors leave out, by reason.
     """
 
     operators: int
@@ -57,14 +57,14 @@ class Calibrated:
 def calibrate(
     request: CollectRequest, collection: Collection, progress: Progress, *, budget_seconds: float, seed: int
 ) -> Calibrated:
-    """Measure, and leave a note on this machine of where the measurements lie.
+    """Measure this machine, and store a note on it about where the measurements are.
 
     Args:
-        request: everything but the model; its dataset is the collection's.
+        request: request without a model; its dataset is that of the collection.
 
     Raises:
         DatasetError: too little could be measured.
-        OpProfilerError: the request cannot work, or the note cannot be written.
+        OpProfilerError: the request cannot be carried out, or the note cannot be written.
     """
     build = request.build
     batches = Draw(label="calibrate", seed=seed, telling=True).batches()
@@ -95,11 +95,11 @@ def calibrate(
 
 
 def _devices(collection: Collection, models: Sequence[str]) -> set[str]:
-    """Keys of the devices that batches were measured on: one, or boards of a tracker."""
+    """Return the keys of the devices that batches were measured on: one, or several boards of a tracker."""
     found = (collection.dataset.find_model(key) for key in models)
     return {model.device_key for model in found if model is not None and model.device_key is not None}
 
 
 def _measured(db: str, devices: Set[str]) -> Examples:
-    """All that the dataset holds of the machine; of several boards that of the one with most measurements."""
+    """Return all measurements of the machine in the dataset; of several boards, those of the one with the most."""
     return max((load_examples(db=db, device=key) for key in sorted(devices) or [""]), key=len)

@@ -1,4 +1,4 @@
-"""`Draw`: a sampling run in plain values, from which every machine makes the same batches."""
+"""`Draw`: a sampling run as plain values, from which every machine creates the same batches."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Draw:
 
     Attributes:
         label: start of the batches' names.
-        seed: of everything that is drawn.
-        kinds: of random operators; empty for the usual ones.
-        grid: measured in place of random operators, by `rules`.
-        models: measured in place of random operators.
-        telling: those that tell most about what networks are made of come first (`telling.py`).
-        cached: random operators in batches whose weights stay in the cache, see `batch.batches_of_points`.
+        seed: seed of all random draws.
+        kinds: kinds of random operators; empty for the default ones.
+        grid: grid to measure instead of random operators, with `rules`.
+        models: models to measure instead of random operators.
+        telling: start with the operators that are most informative about networks (`telling.py`).
+        cached: draw random operators in batches whose weights stay in the cache, see `batch.batches_of_points`.
     """
 
     label: str
@@ -40,7 +40,7 @@ class Draw:
         """Return the batches in a fixed order; without end for random operators.
 
         Raises:
-            UnknownNameError: no such kind or rule.
+            UnknownNameError: there is no such kind or rule.
         """
         if self.telling:
             from op_profiler.collection.sampling.telling import telling_batches
@@ -61,6 +61,6 @@ class Draw:
         return batch.CACHED_SIZE if self.cached else batch.BATCH_SIZES[number % len(batch.BATCH_SIZES)]
 
     def points(self) -> list[Conv2d]:
-        """The convolutions of the grid; none without one."""
+        """The convolutions of the grid; empty without a grid."""
         found = self.grid.valid_points(self.rules) if self.grid is not None else []
         return [point.convolution() for point in found]

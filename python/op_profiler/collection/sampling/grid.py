@@ -42,7 +42,7 @@ class GridPoint:
         return self.in_channels == _STEM_CHANNELS
 
     def convolution(self) -> Conv2d:
-        """The operator that this point stands for; a fused one adds a residual."""
+        """Return the operator of this point; a fused one adds a residual."""
         return Conv2d(
             batch=self.batch,
             in_channels=self.in_channels,
@@ -95,7 +95,7 @@ RULES: dict[str, tuple[str, Callable[[GridPoint], bool]]] = {
 """Name of each rule, its requirement, and the test that a point has to pass."""
 
 ORIGINAL_RULES = frozenset(RULES)
-"""All that TinyNAS applies."""
+"""All rules that TinyNAS applies."""
 DEFAULT_RULES = ORIGINAL_RULES - {"no_stem"}
 
 _INTEGERS = (
@@ -117,15 +117,15 @@ class Grid:
     """A sampling configuration.
 
     Attributes:
-        values: per key of the file, its numbers.
-        skipped_rules: names of `RULES` that the file switches off.
+        values: numbers by key of the file.
+        skipped_rules: names of `RULES` that the file disables.
     """
 
     values: dict[str, tuple[float, ...]]
     skipped_rules: frozenset[str] = frozenset()
 
     def sizes(self) -> list[int]:
-        """Feature sizes: log2-uniform from the least to the largest, the inner ones rounded up to even numbers."""
+        """Return log2-uniform feature sizes from the least to the largest; inner ones are rounded up to even."""
         low, high, count = (int(self.values[key][0]) for key in _SINGLE)
         if count < 2:
             return [low]
@@ -142,13 +142,13 @@ class Grid:
                 yield GridPoint(bool(kind), int(batch), channels, size, int(out), int(kernel), int(stride), bool(fused))
 
     def valid_points(self, rules: Collection[str] = DEFAULT_RULES) -> list[GridPoint]:
-        """The points that all rules allow, each once.
+        """Return the points that all rules allow, each once.
 
         Args:
-            rules: names of `RULES` to apply, less those that the file switches off.
+            rules: names of `RULES` to apply, without those that the file disables.
 
         Raises:
-            UnknownNameError: no such rule.
+            UnknownNameError: there is no such rule.
         """
         for name in rules:
             if name not in RULES:
@@ -158,10 +158,10 @@ class Grid:
 
 
 def read_grid(path: Path) -> Grid:
-    """A configuration file.
+    """Return the grid in a configuration file.
 
     Raises:
-        UsageError: it cannot be read, a key is unknown, missing or has a value that is no number.
+        UsageError: the file cannot be read, or a key is unknown, missing or has a value that is not a number.
     """
     try:
         lines = path.read_text().splitlines()

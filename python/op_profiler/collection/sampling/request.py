@@ -24,15 +24,15 @@ SampledRequest = Annotated[
     CollectRequest,
     Only("target", "compiler", "threads", "remeasure", "host", "port", "device_key", "db", schedules="none"),
 ]
-"""The options of a collection that batches of sampled operators have."""
+"""Options of a collection that apply to batches of sampled operators."""
 CalibratedRequest = Annotated[
     CollectRequest, Only("target", "threads", "remeasure", "host", "port", "device_key", "db")
 ]
-"""The options of a collection that calibrations have."""
+"""Options of a collection that apply to calibrations."""
 
 
 def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
-    """A request for batches of sampled operators, each timed in so many rounds."""
+    """Return a request for batches of sampled operators, each timed in this number of rounds."""
     measuring = dataclasses.replace(request.measuring, rounds=rounds, energy="none")
     return dataclasses.replace(request.of(model=ModelRequest(source="sample")), measuring=measuring)
 
@@ -105,10 +105,10 @@ class SampleRequest:
     seed: Annotated[int, Option("Seed of the random draws.", _HOW_MUCH)] = 0
 
     def check(self) -> None:
-        """Refuse what does not go together.
+        """Reject options that exclude each other.
 
         Raises:
-            UsageError: names the options.
+            UsageError: options exclude each other; the message names them.
         """
         from op_profiler.collection.sampling.run import check_amount
 
@@ -127,7 +127,7 @@ class SampleRequest:
         """Return the batches to measure: drawn, or those with the least certain predictions (`--adaptive`).
 
         Args:
-            note: told what takes long.
+            note: called before each slow step.
         """
         if not self.adaptive:
             return self.draw().batches()
@@ -159,7 +159,8 @@ class SampleRequest:
         return tuple(name for name in grid.RULES if name not in self.skip_rule)
 
     def _variants(self, names: tuple[str, ...]) -> list[ModelRequest]:
-        """Every model at every batch size, and at every length that is asked for; one without at image sizes."""
+        """Return every model at every batch size, and at every requested length; models without a length at image
+        sizes."""
         found = []
         for text in names:
             source, colon, name = text.partition(":")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.supervisor import Collection
 
 MOST_EMPTY = 10
-"""Batches one after the other of which no operator came: nothing will come of the next ones either."""
+"""Number of consecutive batches without an operator after which a run ends, because later ones would have none too."""
 _lowering = threading.Lock()  # one at a time in a process: the compiler is watched meanwhile
 
 
@@ -48,16 +48,17 @@ class SampleReport:
     """Results of a sampling run.
 
     Attributes:
-        operators: sampled ones, of this run and of earlier runs of the same command; none of a batch without a time.
-        measured, reused, failed: measurements, those of what stands around sampled operators included.
-        timings: times that are there, new or reused.
-        disturbed: those that predictors leave out, by the reason.
-        errors: of batches that could not be measured, and of operators that could not be lowered.
-        error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again,
-            or elsewhere, may help.
+        operators: number of sampled operators of this and earlier runs of the same command; batches without a time do
+            not count.
+        measured, reused, failed: numbers of measurements, including operators around the sampled ones.
+        timings: number of times, new or reused.
+        disturbed: number of times that predictors leave out, by reason.
+        errors: errors of batches that could not be measured, and of operators that could not be lowered.
+        error_code: `EXIT_ENVIRONMENT` if the machine or the dataset caused an error: a retry, or another machine, may
+            help.
         models: keys of the batches in the dataset.
-        seconds: the run took.
-        ended: why: ``count``, ``budget`` or ``exhausted``.
+        seconds: duration of the run.
+        ended: reason for the end: ``count``, ``budget`` or ``exhausted``.
     """
 
     batches: int = 0
@@ -76,14 +77,14 @@ class SampleReport:
     __repr__ = brief
 
     def add(self, other: SampleReport) -> None:
-        """Count what another run did too; when it ended and how long it took stays."""
+        """Add the counts of another run; end and duration of this run are not changed."""
         for name in ("batches", "operators", "measured", "reused", "failed", "timings", "errors", "models"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.disturbed = dict(Counter(self.disturbed) + Counter(other.disturbed))
         self.error_code = self.error_code or other.error_code
 
     def fail(self, batch: str, error: str, code: int) -> None:
-        """Note why a batch has no numbers, or not all of them, and the exit code that goes with it."""
+        """Store why a batch has no times, or not all of them, and the exit code for it."""
         self.errors.append(f"{batch}: {error}")
         if code == EXIT_ENVIRONMENT:
             self.error_code = code
@@ -91,10 +92,10 @@ class SampleReport:
 
 @dataclasses.dataclass
 class EmptyBatches:
-    """Ends a run that would go on for ever: operators are drawn without end until there are enough, and none comes.
+    """Ends a run that would never end, because it draws operators until there are enough, but none can be measured.
 
     Attributes:
-        count, budget_seconds: as of `measure_batches`; a run with a budget ends in any case.
+        count, budget_seconds: as for `measure_batches`; a run with a budget ends in any case.
     """
 
     count: int | None
@@ -103,10 +104,10 @@ class EmptyBatches:
     _empty: int = 0
 
     def check(self, report: SampleReport) -> None:
-        """Look at what there is, after each batch.
+        """Check the results after each batch.
 
         Raises:
-            OpProfilerError: nothing came of the last `MOST_EMPTY` batches; with what the last one said.
+            OpProfilerError: the last `MOST_EMPTY` batches had no operator; the message has the error of the last one.
         """
         self._empty = 0 if report.operators > self._operators else self._empty + 1
         self._operators = report.operators
@@ -120,10 +121,10 @@ class EmptyBatches:
 
 
 def check_amount(count: int | None, rounds: int) -> None:
-    """Refuse to measure nothing, or too little for an interval.
+    """Reject a request that measures nothing, or too little for an interval.
 
     Raises:
-        UsageError: says what may be given.
+        UsageError: a number is too small; the message has the allowed values.
     """
     if rounds < 3:
         raise UsageError(f"--rounds {rounds} is out of range; give 3 or more")
@@ -140,15 +141,15 @@ def measure_batches(
     count: int | None,
     budget_seconds: float | None,
 ) -> SampleReport:
-    """Measure batch after batch; one that the dataset has already costs nothing.
+    """Measure batch after batch; a batch that the dataset already has costs nothing.
 
     Args:
-        request: everything but the model.
-        count: stop when this many operators are measured; None for no limit.
-        budget_seconds: begin no batch after this time but the first; None for no limit.
+        request: request without a model.
+        count: stop after this many operators were measured; None for no limit.
+        budget_seconds: begin no batch except the first after this time; None for no limit.
 
     Raises:
-        OpProfilerError: the request cannot work, the dataset cannot be opened, or as of `EmptyBatches`.
+        OpProfilerError: the request cannot be carried out, the dataset cannot be opened, or as for `EmptyBatches`.
     """
     request.check()
     _ = collection.dataset  # one that cannot be opened is refused now, and not batch after batch
@@ -193,7 +194,7 @@ def _share_done(
 def _measure(
     batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
 ) -> None:
-    """A batch; where it does not build as a whole, once more without the operators that do not build alone."""
+    """Measure a batch; if it cannot be built, measure it again without the operators that cannot be built alone."""
     report.batches += 1
     found = _collected(batch, frozenset(), request, collection, progress, report)
     broken = _broken(found) if found is not None else frozenset()
@@ -209,7 +210,7 @@ def _collected(
     progress: Progress,
     report: SampleReport,
 ) -> ModelReport | None:
-    """What became of a batch without some of its operators; None where it could not be made."""
+    """Return the results of a batch without some of its operators; None if the batch could not be created."""
     try:
         name = written(batch, request.build, progress, without=without)
     except OpProfilerError as error:
@@ -237,14 +238,14 @@ def _collected(
 
 
 def _has_times(found: ModelReport) -> bool:
-    """Whether one of the sampled operators was measured; what stands around them often is where none of them is."""
+    """Return whether a sampled operator was measured; the operators around it often are even if it was not."""
     around = {operator.key for operator, _ in found.operators if list(operator.op_names) in AROUND_SAMPLED}
     times = [item for thread in found.threads.values() for item in thread.measurements.items()]
     return any(time.error is None and key not in around for key, time in times)
 
 
 def _broken(found: ModelReport) -> frozenset[str]:
-    """Workload keys of operators that failed in a model that did not run as a whole."""
+    """Return the workload keys of operators that failed in a model that did not run as a whole."""
     whole = [
         thread for thread in found.threads.values() if thread.timing and thread.timing.whole_model.error is not None
     ]
@@ -255,8 +256,8 @@ def of_batch(batch: Batch, name: str, request: CollectRequest) -> CollectRequest
     """Return the request for the model that a batch is measured as.
 
     Args:
-        name: of the file that holds it.
-        request: everything but the model.
+        name: name of the file with the batch.
+        request: request without a model.
     """
     return request.of(model=ModelRequest(source="sample", name=name), precision=batch.precision)
 
@@ -273,9 +274,9 @@ def written(
     """Write a batch to a file if it is not there yet, and return its name.
 
     Args:
-        target: that the request's stands for on the machine that is to measure it; empty where that is this one.
-        processor: of that machine, likewise.
-        without: workload keys of operators that are left out.
+        target: complete target on the machine that will measure the batch; empty for this machine.
+        processor: processor of that machine, likewise.
+        without: workload keys of operators to leave out.
     """
     machine = request.target if not request.on_host else [request.target, processor or processor_name()]
     use_build_for(request.target, compiler=request.compiler)
@@ -285,7 +286,7 @@ def written(
     records = request.usable_records()
 
     def named(asked: Iterable[str]) -> str:
-        """Records that its operators do not ask for leave no trace, as in the key of a model."""
+        """Return the name of the batch; only records that its operators look up affect it, as in model keys."""
         used = records.digest(asked)
         return f"{base}-{used}" if used else base
 
@@ -308,7 +309,7 @@ def written(
 
 @dataclasses.dataclass(frozen=True)
 class _Within:
-    """The progress of one batch as part of the run's."""
+    """Reports the progress of one batch as part of the progress of the run."""
 
     outer: Progress
     label: str
@@ -316,10 +317,10 @@ class _Within:
     share: Callable[[float], float]
 
     def start(self, models: int) -> None:
-        """The bar is there already."""
+        """Do nothing: the bar of the run is shown already."""
 
     def stop(self) -> None:
-        """It stays until the run is over."""
+        """Do nothing: the bar is shown until the run is over."""
 
     def step(self, description: str, done_models: float) -> None:
         _, waits, holder = description.partition(WAITING)

@@ -12,7 +12,7 @@ from op_profiler.operators.kinds import draws
 from op_profiler.operators.kinds.point import Point
 
 ALL = "all"
-"""In place of names: every kind that has a share, half of them the usual ones."""
+"""Name that stands for every kind with a share; half of the operators are of the default kinds."""
 _LARGEST_OPERATIONS = 3e9
 _LARGEST_OF_ALL = 1e9
 _SLOWER = {
@@ -30,8 +30,8 @@ _SLOWER = {
     "few_outputs": 4e8,
     "functions": 3e6,
 }
-"""Operations at most of kinds that attain a tenth of what others do, and of any where all are drawn: in the time of one
-that takes half a second fifty others are measured."""
+"""Largest number of operations: of kinds that reach a tenth of the usual rate, and of any kind if all are drawn. In the
+time of one operator of half a second, fifty others can be measured."""
 _LARGEST_ELEMENTS = 2.5e7
 _SMALLEST_ELEMENTS = 64.0
 _WHERE_NAMED = {
@@ -67,32 +67,32 @@ _WHERE_NAMED = {
     "reduced_attention": 0.005,
     "gated_dense": 0.005,
 }
-"""How often each is among all kinds, which the usual ones make up half of. A kind without a share is drawn where it is
-named alone: what a seed of all kinds draws stays, until the points of calibrations are chosen anew."""
+"""Share of each kind among all kinds, half of which are the default ones. A kind without a share is drawn only if it is
+named: the draws of a seed do not change until the points of calibrations are chosen again."""
 _DRAWS = draws() | MIXTURES
 _SHARES = {name: share / 2 for name, share in USUAL.items()} | _WHERE_NAMED
 _SHARES |= {name: 0.0 for name in _DRAWS if name not in _SHARES}
 _SHARE_WHERE_NAMED = 0.05
-"""Of each kind that is not usual beside the usual ones that are named with it."""
+"""Share of each named kind that is not a default one, next to named default kinds."""
 
 
 def space_names() -> list[str]:
-    """What `draw` can be restricted to."""
+    """Return the names to which `draw` can be restricted."""
     return [*_SHARES, ALL]
 
 
 def described_names() -> dict[str, str]:
-    """What each of `space_names` draws; empty for a kind that nobody described."""
+    """Return the description of each of `space_names`; empty for a kind without one."""
     others = ", ".join(name for name, share in _SHARES.items() if not share)
     of_all = f"all of these but {others}; half of the operators are of the usual kinds"
     return {name: DESCRIPTIONS.get(name, "") for name in _SHARES} | {ALL: of_all}
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The kinds that names stand for; those of none the usual ones.
+    """Return the kinds that names stand for; the default ones without names.
 
     Raises:
-        UnknownNameError: no such kind.
+        UnknownNameError: there is no such kind.
     """
     for name in names:
         if name not in space_names():
@@ -101,14 +101,14 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
-    """Points without end, each within the limits of this module on work and memory.
+    """Yield points without end, each within the limits of this module on work and memory.
 
     Args:
-        names: of `space_names`; empty for the usual ones. These are drawn in the proportions in which they
-            matter to networks. What a seed draws stays as it is: kinds are added to those that have to be named.
+        names: names of `space_names`; empty for the default kinds, which are drawn in the proportions of networks. The
+            draws of a seed never change: new kinds must be named.
 
     Raises:
-        UnknownNameError: no such space.
+        UnknownNameError: there is no such kind.
     """
     chosen = checked_names(names)
     weights = list(_SHARES.values()) if ALL in names else [USUAL.get(name, _SHARE_WHERE_NAMED) for name in chosen]

@@ -1,11 +1,10 @@
 """The most informative operators for a machine without measurements, in the order in which to measure them.
 
-Those that come first were chosen among random ones by ``collector/choose_telling.py``, in the order in which they
-tell most about the operators of the networks that ship: however early the time is up, what was measured tells about
-as much as so many operators can. `telling_points.json` holds their numbers in the order in which they are drawn.
-Small operators that stay in the cache are measured beside them and tell what a call costs. Behind the last that was
-chosen random ones follow. What takes long to run once is left out: it would tell of one operator in the time of
-fifty.
+The first operators were chosen among random ones by ``collector/choose_telling.py``, in the order of their information
+about the operators of the included networks: whenever the time is up, the measured operators are about as informative
+as any equally large selection. `telling_points.json` contains their numbers in the order of the draw. Small operators
+that stay in the cache are measured next to them and show the call overhead. Random operators follow after the last
+chosen one. Operators that take long are left out: each would take the time of fifty others.
 """
 
 from __future__ import annotations
@@ -25,18 +24,21 @@ from op_profiler.operators.kinds.point import Point
 
 POINTS_FILE = Path(__file__).with_name("telling_points.json")
 _POINTS = 40
-"""Of a batch."""
+"""Number of points in a batch."""
 _PRECISION = "float32"
 _CACHED_KINDS = ("gates", "dense", "elementwise")
-"""Of small operators in batches that stay in the cache, one behind each other batch. Kernels of a tenth of a
-microsecond, of which a network of microseconds is made, take as long as a call and tell what it costs."""
+"""Kinds of small operators for batches that stay in the cache, one after every other batch. Kernels of a tenth of a
+microsecond, as in networks of microseconds, take as long as a call and therefore show the call overhead."""
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 _SEED = 0
 
 
 def telling_batches(seed: int) -> Iterator[Batch]:
-    """Batches without end, the same for a seed, so that a run goes on where an earlier one ended; `seed` is that of the
-    small ones and of those that follow what was chosen."""
+    """Yield batches without end, equal for equal seeds, so that a run continues where an earlier one ended.
+
+    Args:
+        seed: seed of the small operators, and of the random operators after the chosen ones.
+    """
     points = itertools.chain(_chosen(), pool(seed + 1))
     cached = spaces.draw(random.Random(seed), _CACHED_KINDS)
     small = batches_of_points(cached, f"calibrate{seed}{CACHED}", seed, cached=True)  # the smallest first
@@ -51,13 +53,13 @@ def telling_batches(seed: int) -> Iterator[Batch]:
 
 
 def pool(seed: int = _SEED) -> Iterator[Point]:
-    """Points of all kinds without end that take little time to measure."""
+    """Yield points of all kinds without end that take little time to measure."""
     drawn = spaces.draw(random.Random(seed), [spaces.ALL])
     return (point for point in drawn if point.precision == _PRECISION and _is_short(point))
 
 
 def digest(points: Sequence[Point]) -> str:
-    """16 hex digits over points: another draw would give the chosen numbers to others."""
+    """Return 16 hex digits over points: with another draw, the chosen numbers would stand for other points."""
     text = json.dumps([point.identity() for point in points], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

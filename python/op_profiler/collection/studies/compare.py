@@ -23,7 +23,8 @@ _ROUNDS = 40
 _SECONDS = 20.0
 _LEAST_ROUNDS = 11
 _INT8_TOLERANCE = 2e-2
-"""A sum in another order may round to the next of 127 steps, 8e-3 of the range, which kernels behind it take over."""
+"""Tolerance for int8: a sum in another order may round to the next of 127 steps, 8e-3 of the range, and later kernels
+use the rounded value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +47,10 @@ class ModelSpeedup:
     Attributes:
         default_us, tuned_us: medians of the whole model.
         speedup: median over the rounds of default over tuned, each from neighbouring runs.
-        speedup_low, speedup_high: its 95 % interval (order statistics); None with too few rounds.
+        speedup_low, speedup_high: its 95 % interval (order statistics); None if there are too few rounds.
         difference: largest difference between the outputs, as a share of the largest value.
-        agree: whether that is within the tolerance of the coarsest type that was compared.
-        operators: call by call; empty where the builds do not have the same calls.
+        agree: whether the difference is within the tolerance of the coarsest type that was compared.
+        operators: results call by call; empty if the builds have different calls.
     """
 
     threads: int
@@ -68,7 +69,7 @@ class ModelComparison(Study):
     """Runs the model with default and with recorded schedules."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """A `ModelSpeedup` for each thread count, as plain values."""
+        """Return a `ModelSpeedup` for each thread count, as plain values."""
         if not self.build.usable_records().chosen:
             raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
         self.announce(stage="compiling")
@@ -88,11 +89,10 @@ class ModelComparison(Study):
         return results
 
     def _difference(self, default: LoadedModel, tuned: LoadedModel) -> tuple[float, float]:
-        """The largest difference between the builds, over every kernel where they have the same ones, and what is
-        allowed.
+        """Return the largest difference between the builds, and the allowed difference.
 
-        The last output alone says little: a softmax over the logits of random weights is often the same whatever the
-        network before it does.
+        The outputs of every kernel are compared if the builds have the same kernels. The last output alone says little:
+        a softmax over the logits of random weights is often the same whatever the network computes before it.
         """
         self.machine.threads.use(max(self.build.threads))
         for build in (default, tuned):
@@ -115,8 +115,8 @@ class Build:
     """A model on the device.
 
     Attributes:
-        operators: behind each kernel, in order.
-        templates: by workload key of the operator.
+        operators: operator of each kernel, in order.
+        templates: templates by workload key of the operator.
     """
 
     loaded: LoadedModel
@@ -131,7 +131,7 @@ def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
         schedules: records to build with, as in `BuildRequest`.
 
     Raises:
-        ModelError, MeasureError: it cannot be built or run.
+        ModelError, MeasureError: the model cannot be built or run.
     """
     from op_profiler.building.build import build_model
     from op_profiler.building.requested_inputs import random_inputs
@@ -145,7 +145,7 @@ def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
 
 
 def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Whole-model times, shape (rounds, builds), and times of the kernels of each build, (rounds, kernels)."""
+    """Return whole-model times, shape (rounds, builds), and times of each build's kernels, shape (rounds, kernels)."""
     import numpy as np
 
     count = len(builds)
@@ -166,12 +166,15 @@ def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray
 
 
 def same_calls(default: Sequence[Operator], other: Sequence[Operator]) -> bool:
-    """Whether two builds differ in schedules only."""
+    """Return whether two builds differ in their schedules only."""
     return len(default) == len(other) and all(a.outputs == b.outputs for a, b in zip(default, other))
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Largest difference of two tensors as a share of the largest finite value; inf where only one has a number."""
+    """Return the largest difference of two tensors, as a share of the largest finite value.
+
+    It is inf if they are finite at different positions.
+    """
     import numpy as np
 
     one, other = one.astype("float64"), other.astype("float64")
@@ -194,7 +197,7 @@ def allowed_difference(dtypes: Collection[str]) -> float:
 def _pairs(
     default: list[Operator], tuned: list[Operator], templates: dict[str, str], kernels: list[np.ndarray]
 ) -> tuple[OperatorPair, ...]:
-    """Calls of both builds side by side; none where they differ in more than schedules."""
+    """Return calls of both builds side by side; empty if they differ in more than schedules."""
     import numpy as np
 
     if not same_calls(default, tuned):

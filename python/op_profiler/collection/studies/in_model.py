@@ -1,8 +1,9 @@
-"""Schedules decided in the model: builds with different finalists, whose calls are timed in turns.
+"""Schedules that are chosen in the model: builds with different finalists, whose calls are timed in turn.
 
-What is the fastest alone need not be so between other operators: Winograd's weights are four times as large, and where
-they come from memory the direct method wins. So the finalists of all operators are built into the model, the first of
-each into one build, the second into another, and every build is timed beside the default one.
+The fastest schedule in isolation may not be the fastest between other operators: Winograd's weights are four times as
+large, and if they come from memory, the direct method is faster. Therefore the finalists of all operators are built
+into the model, the first of each into one build, the second into another, and every build is timed next to the default
+one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.tunable import Tunable
 
 MOST_CANDIDATES = 3
-"""Of one operator that are built into the model."""
+"""Largest number of candidates of one operator that are built into the model."""
 _STATE_ROUNDS = 9
 
 
@@ -41,7 +42,7 @@ class OperatorCandidates:
 
     Attributes:
         candidates: records other than the default, at most `MOST_CANDIDATES`.
-        champion: the one of them that has been in use so far.
+        champion: the candidate that is in use so far; None if there is none.
     """
 
     item: Tunable
@@ -102,8 +103,8 @@ class InModel:
         """Return the schedules that are significantly faster in the model; operators without a comparable build are
         left out.
 
-        The winners are built together and compared with the default once more; what is not surely faster then either
-        stays with the default.
+        The winners are built together and compared with the default once more; an operator whose winner is then not
+        significantly faster keeps the default.
         """
         ranks = range(max((len(entry.candidates) for entry in entries), default=0))
         builds = [self._built([e.candidates[rank] for e in entries if rank < len(e.candidates)]) for rank in ranks]
@@ -129,7 +130,8 @@ class InModel:
         return decisions
 
     def _first(self, entry: OperatorCandidates, times: Sequence[np.ndarray | None]) -> Record | None:
-        """The fastest candidate if it surely beats what is in use and the default; else what is in use if that does."""
+        """Return the fastest candidate if it is significantly faster than the champion and the default; otherwise the
+        champion if it is significantly faster than the default; otherwise None."""
         default, *others = times
         if default is None:
             return None
@@ -149,11 +151,11 @@ class InModel:
         return entry.candidates[best] if is_faster(sums[best], default[:, at].sum(axis=1)) else None
 
     def _positions(self, item: Tunable) -> list[int]:
-        """Of the calls of an anchor's operators."""
+        """Return the positions of the calls of an anchor's operators."""
         return [i for i, operator in enumerate(self._default.operators) if operator.key in item.operators]
 
     def _built(self, chosen: Sequence[Record]) -> Build | None:
-        """The model with these records; None where it cannot be built or run with them."""
+        """Return the model with these records; None if it cannot be built or run with them."""
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
             file = dataclasses.replace(self._study.build, schedules=folder).record_file()
             assert file is not None  # only `records.NONE` has none
@@ -166,9 +168,9 @@ class InModel:
                 return None
 
     def _times(self, builds: Sequence[Build | None]) -> list[np.ndarray | None]:
-        """Of the default build and of these the kernels' times in turns, shape (rounds, kernels) each.
+        """Return the kernels' times of the default build and of these builds, timed in turn, shape (rounds, kernels).
 
-        None for one whose calls are not those of the default build.
+        The entry of a build whose calls are not those of the default build is None.
         """
         same = [b if b is not None and same_calls(self._default.operators, b.operators) else None for b in builds]
         there = [self._default, *(build for build in same if build is not None)]
@@ -180,7 +182,7 @@ class InModel:
 
 
 def is_faster(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether the 95 % interval of the ratio of rounds measured in turns lies above 1.
+    """Return whether the 95 % interval of the ratio of rounds measured in turn is above 1.
 
     Args:
         one, other: shape (rounds,), of the same rounds.

@@ -17,10 +17,10 @@ class StudyReport:
     """Results of the studies of one model; a study that was not requested is empty.
 
     Attributes:
-        tuned: one an anchor.
-        compared: one a thread count.
-        vendor: one an anchor.
-        problems: studies that did not end, with the reason.
+        tuned: one result per anchor.
+        compared: one result per thread count.
+        vendor: one result per anchor.
+        problems: studies that did not finish, with the reason.
     """
 
     tuned: tuple[Tuned, ...] = ()
@@ -30,7 +30,7 @@ class StudyReport:
 
     @property
     def failed(self) -> bool:
-        """Whether a study did not end, or default and tuned outputs disagree."""
+        """Whether a study did not finish, or default and tuned outputs disagree."""
         return bool(self.problems) or any(not c.agree for c in self.compared)
 
     def with_result(self, work: str, result: list[dict[str, Any]]) -> StudyReport:
@@ -54,4 +54,4 @@ _RESULTS: dict[str, tuple[str, type]] = {
     "compare": ("compared", ModelSpeedup),
     "vendor": ("vendor", VendorTimes),
 }
-"""By work, the field of `StudyReport` and what it has several of."""
+"""For each work, the field of `StudyReport` and the type of its entries."""

@@ -22,11 +22,11 @@ class Study:
     """A study of a model, with a result for the report in addition to stored rows.
 
     Attributes:
-        operators: workload keys of those that it is about.
-        open_machine: the machine that the model is measured on.
+        operators: workload keys of the operators to study.
+        open_machine: opens the machine that the model is measured on.
         target: `tvm.target.Target`.
-        inputs: that the user gave; empty for random ones.
-        announce: told what is being done, as `Worker.announce`.
+        inputs: inputs that the user gave; empty for random ones.
+        announce: called with the current step, as `Worker.announce`.
     """
 
     request: CollectRequest
@@ -63,5 +63,5 @@ class Study:
         return max(self.build.threads)
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Do it; plain values, one entry an anchor or a thread count."""
+        """Run the study; return plain values, one entry per anchor or thread count."""
         raise NotImplementedError

@@ -28,8 +28,8 @@ class ScheduleRequest:
     """The model or operator whose schedules are requested.
 
     Attributes:
-        build: of a model, or with the 16 hex digits of an operator in its name's place; of its thread counts the
-            largest.
+        build: build of a model, or of an operator, whose key of 16 hex digits is given as the name; its largest thread
+            count is used.
     """
 
     build: BuildRequest = BuildRequest()
@@ -52,10 +52,10 @@ class ScheduleRequest:
     ] = None
 
     def check(self) -> None:
-        """Refuse what cannot work, and use the compiler.
+        """Reject impossible requests, and select the compiler.
 
         Raises:
-            UsageError: an option is out of range, or does not go with another.
+            UsageError: an option is out of range, or excludes another.
         """
         if self.k < 1 or self.verify < 0:
             raise UsageError("--k has to be 1 or more, --verify 0 or more")
@@ -66,10 +66,10 @@ class ScheduleRequest:
         use_build_for(self.build.target, compiler=self.build.compiler)
 
     def known(self, note: Callable[[str], None]) -> tuple[ScheduleQuery, str]:
-        """Return the query that answers, and the name of its device.
+        """Return the query for the known schedules, and the name of its device.
 
         Args:
-            note: told what of the trials cannot be read.
+            note: called with the trials that cannot be read.
         """
         from op_profiler.prediction.schedules.suggestions import ScheduleQuery, load_trials
 
@@ -81,10 +81,10 @@ class ScheduleRequest:
         return ScheduleQuery(rows, resolve_target(build.target), file, build.conditions, devices), named
 
     def answers(self, query: ScheduleQuery, announce: Callable[[str], None]) -> list[Answer]:
-        """Schedules of the operator, or of each heavy operator of the model.
+        """Return schedules of the operator, or of each heavy operator of the model.
 
         Args:
-            announce: told what takes long.
+            announce: called before each slow step.
 
         Raises:
             OpProfilerError: there is no such operator or model, or it cannot be measured.
@@ -100,7 +100,7 @@ class ScheduleRequest:
 def _verified(
     request: ScheduleRequest, query: ScheduleQuery, anchors: list[Operator], announce: Callable[[str], None]
 ) -> list[Answer]:
-    """With the schedules that look best measured."""
+    """Return the answers after measuring the schedules that look best."""
     from op_profiler.measure.turns import measuring
     from op_profiler.tuning.trials.runner import TrialRunner
 
@@ -116,7 +116,7 @@ def _verified(
 
 
 def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | None) -> tuple[dict[str, str], str]:
-    """Devices by key whose trials count, all alike, and what to call them."""
+    """Return devices of one kind whose trials are used, by key, and their name."""
     from op_profiler.targets.llvm.identity import host_fingerprint, processor_name
 
     if device is None and request.on_host:
@@ -136,7 +136,7 @@ def _names(wanted: str, row: dict[str, Any]) -> bool:
 
 
 def _anchors(request: BuildRequest, db: str) -> list[Operator]:
-    """The anchor of an operator's key, or those of a model that can be tuned."""
+    """Return the anchor of an operator's key, or the tunable anchors of a model."""
     from op_profiler.collection.studies.tune import tunables_of
     from op_profiler.dataset import Dataset
     from op_profiler.frontends.lowered_cache import load_cached

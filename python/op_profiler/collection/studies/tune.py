@@ -34,29 +34,29 @@ if TYPE_CHECKING:
     _Found = tuple[Tunable, Search, Candidate | None, Cache]
 
 PARTIAL = (100, 300, 500, 1000)
-"""Trials after which ``--ifpartial`` reports the best."""
+"""Numbers of trials after which ``--ifpartial`` reports the best schedule."""
 _BUFFERED = 16
 _GPU_BUILD_SECONDS = 10.0  # as AutoTVM has it: what takes longer is unrolled far too much
 _GPU_RUN_SECONDS = 5.0  # of 226 kernels on an H100 two did not end, and all others waited
 _GPU_TUNER = "trees"  # a search holds the turn while its tuner thinks: xgb_knob takes seconds, this half of one
 _CORES_OF_SEARCH = 3
-"""On a GPU: a batch waits for its slowest build, and meanwhile the cores build for another search."""
+"""Number of parallel searches on a GPU: while a batch waits for its slowest build, the cores build for another one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """Result of the search for one anchor; all times in microseconds, measured in turns.
+    """Result of the search for one anchor; all times in microseconds, measured in turn.
 
     Attributes:
-        anchor: workload key of the anchor alone, or of the operator where a compiler tunes that as a whole.
-        operators: workload keys of the fused operators that hold it.
-        default_us: of the schedule that the compiler takes without records; None where it has no time.
-        best_us: of the schedule that became the record.
-        template: of that schedule.
-        default_in_model_us, best_in_model_us: of both in the model, per call and with what is fused to the op; None
-            where they were not decided there.
-        trials, failed, new: candidates tried; of them failed, and measured by this run.
-        partial_us: best after so many trials.
+        anchor: workload key of the anchor in isolation, or of the operator if the compiler tunes whole operators.
+        operators: workload keys of the fused operators that contain it.
+        default_us: time of the schedule that the compiler uses without records; None if it has no time.
+        best_us: time of the schedule that became the record.
+        template: template of that schedule.
+        default_in_model_us, best_in_model_us: times of both in the model, per call and with the fused ops; None if they
+            were not compared there.
+        trials, failed, new: numbers of tried candidates, of failed ones, and of those that this run measured.
+        partial_us: best time by number of trials.
     """
 
     anchor: str
@@ -77,9 +77,9 @@ class ModelTuner(Study):
     """Searches for better schedules.
 
     Attributes:
-        cache: state in which candidates of the operator that is searched are timed.
-        runner: where candidates are timed on boards.
-        decided_in: ``model`` where the finalists are compared in the model; None where they are compared alone.
+        cache: cache state in which candidates of the current operator are timed.
+        runner: runner that times candidates on boards.
+        decided_in: ``model`` if the finalists are compared in the model; None if they are compared in isolation.
         began: seconds since 1970, the time stamp of the records.
     """
 
@@ -89,7 +89,7 @@ class ModelTuner(Study):
     began: float = dataclasses.field(default_factory=time.time)
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Search for one anchor after the other, then decide for all of them in the model; a `Tuned` each, plain."""
+        """Search for one anchor after the other, then choose for all of them in the model; return `Tuned`s, plain."""
         self.announce(stage="fusing")
         items = tunables_of(model, self.target, self.operators, self.tune.space)[0]
         place = self._in_model(model)
@@ -117,7 +117,7 @@ class ModelTuner(Study):
         return found
 
     def _searched_at_once(self, items: Sequence[Tunable], states: Mapping[str, Cache]) -> list[_Found]:
-        """Several searches: while one of them uses the GPU, the dataset or the compiler, the others build."""
+        """Run several searches in parallel: while one uses the GPU, the dataset or the compiler, the others build."""
         turn, cores = threading.Lock(), usable_cores()
         several = max(min(cores // _CORES_OF_SEARCH, len(items)), 1)
 
@@ -132,7 +132,7 @@ class ModelTuner(Study):
             return list(pool.map(searched, range(len(items))))
 
     def _cache_of_trials(self, item: Tunable) -> Cache | None:
-        """The state that earlier trials of an anchor met, so that an interrupted search goes on; None without any."""
+        """Return the cache state of earlier trials of an anchor, to continue a search; None without any."""
         counts: dict[Cache, int] = {"hot": 0, "cold": 0}
         for state in counts:
             self.cache = state
@@ -141,7 +141,7 @@ class ModelTuner(Study):
         return most if counts[most] else None
 
     def _in_model(self, model: ImportedModel) -> InModel | None:
-        """The model to decide in; None on boards, which searches hold, and where it does not run as a whole."""
+        """Return the model to compare in; None on boards, which searches occupy, and if it does not run as a whole."""
         from op_profiler.collection.studies.in_model import InModel
 
         if self.build.place is not None or self.build.executor == "vm":
@@ -155,7 +155,7 @@ class ModelTuner(Study):
     def _runner(
         self, stack: contextlib.ExitStack, cores: int | None = None, turn: threading.Lock | None = None
     ) -> TrialRunner | BoardRunner:
-        """On this machine, or on all boards of the key."""
+        """Return the runner on this machine, or on all boards of the key."""
         from op_profiler.targets.remote.trial_runner import BoardRunner
         from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 
@@ -178,15 +178,15 @@ class ModelTuner(Study):
         return stack.enter_context(runner)
 
     def device_of(self, result: TrialResult) -> Device:
-        """The machine that a result is from."""
+        """Return the machine that a result is from."""
         return self.boards()[result.machine] if result.machine is not None else self.device
 
     def boards(self) -> dict[str, Device]:
-        """The boards that candidates are timed on, by address; empty where that is this machine."""
+        """Return the boards that candidates are timed on, by address; empty on this machine."""
         return self.runner.devices() if self.runner is not None else {}
 
     def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:
-        """An anchor, what its search found, the schedule that has been in use for it, and the state of the caches."""
+        """Search for one anchor; return it with the search, the schedule in use so far, and the cache state."""
         from op_profiler.tuning.search import OperatorSearch, candidate_of
 
         self.dataset.add_anchor(item.anchor)
@@ -225,18 +225,18 @@ class ModelTuner(Study):
         return item, search, champion, self.cache
 
     def _conditions(self, cache: Cache) -> Conditions:
-        """For which the records are of an operator whose candidates were timed with such caches."""
+        """Return the conditions of records for an operator whose candidates were timed in this cache state."""
         return Conditions(self.threads, self.decided_in or cache)
 
     def _present(self, item: Tunable, cache: Cache) -> list[Record]:
-        """The records that an anchor has under these conditions."""
+        """Return the records of an anchor under these conditions."""
         file = self.build.record_file()
         known = record_files.read_records(file)[0] if file is not None and file.exists() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
         return [r for r in known if r.computation == wanted and r.conditions == self._conditions(cache)]
 
     def _entry(self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache) -> OperatorCandidates:
-        """Of the finalists the best of each template, what has been in use, and then the next best."""
+        """Return the best finalist of each template, then the schedule in use so far, and then the next best ones."""
         from op_profiler.collection.studies.in_model import MOST_CANDIDATES, OperatorCandidates
 
         others = [f for f in search.finalists if f is not search.default]
@@ -261,7 +261,8 @@ class ModelTuner(Study):
     def _decided(
         self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache, decision: Decision | None
     ) -> Tuned:
-        """Write the record of an anchor: what won in the model, or alone where there was none to decide in."""
+        """Write the record of an anchor: the fastest schedule in the model, or in isolation if there was no comparison
+        in the model."""
         if decision is None and self.decided_in == "model":
             return _tuned(item, search, None, None)
         winner = winner_of(search, champion)
@@ -278,8 +279,8 @@ class ModelTuner(Study):
         return _tuned(item, search, winner, decision)
 
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
-        """What was tried before, on this machine or on any of the boards; without what took too long there, as it does
-        where others use the machine."""
+        """Return earlier trials on this machine or on any board, without those that took too long, which background
+        load can cause."""
         known: dict[str, TrialResult] = {}
         machines: dict[str | None, Device] = {address: device for address, device in self.boards().items()}
         for address, device in (machines or {None: self.device}).items():
@@ -296,7 +297,7 @@ class ModelTuner(Study):
         return known
 
     def row(self, item: Tunable, schedule: Schedule, settings: Settings, result: TrialResult) -> Row:
-        """A row of the dataset for one candidate of an anchor."""
+        """Return a row of the dataset for one candidate of an anchor."""
         return Row(
             operator_key=item.anchor.key,
             schedule=schedule,
@@ -336,7 +337,7 @@ class _Keeper:
 
 
 def measurement_of(result: TrialResult) -> Measurement:
-    """A trial as the dataset keeps it."""
+    """Return a trial as the dataset stores it."""
     import numpy as np
 
     from op_profiler.measure.disturbance import UNSTEADY
@@ -356,7 +357,7 @@ def measurement_of(result: TrialResult) -> Measurement:
 
 
 def trial_result(measurement: Measurement) -> TrialResult:
-    """The inverse of `measurement_of`."""
+    """Return the trial of a measurement: the inverse of `measurement_of`."""
     from op_profiler.tuning.candidate import Failure, TrialResult
 
     if measurement.error is not None:
@@ -374,8 +375,8 @@ def tunables_of(
     """Return the tunable operators of a model, without building it, and the bytes of all its weights.
 
     Args:
-        keys: workload keys of the operators that are asked for; None for all that are heavy.
-        space: one of `Compiler.spaces`; None for the usual one.
+        keys: workload keys of the requested operators; None for all heavy ones.
+        space: one of `Compiler.spaces`; None for the default one.
     """
     from op_profiler.operators.cost import size_bytes
 
@@ -385,10 +386,12 @@ def tunables_of(
 
 
 def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
-    """The fastest, if it surely is faster than the champion, or where there is none, than the default; else these.
+    """Return the fastest finalist if it is significantly faster than the champion, or without one, than the default.
+
+    Otherwise, the champion or the default is returned.
 
     Args:
-        champion: what has been used so far.
+        champion: schedule in use so far.
     """
     import numpy as np
 

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 _ROUNDS = 21
 _TRIES = 3
-"""How often disturbed times are repeated."""
+"""Number of repetitions of disturbed times."""
 
 
 @dataclasses.dataclass(frozen=True)
 class VendorTimes:
-    """One anchor, timed side by side with hot caches; microseconds, None where there is no time.
+    """Times of one anchor, measured in turn with hot caches, in microseconds; None for a missing time.
 
     Attributes:
-        operators: workload keys of the fused operators that hold it.
+        operators: workload keys of the fused operators that contain it.
         vendor_low_us, vendor_high_us: 95 % interval of `vendor_us`.
-        vendor_kernel: what of torch was the fastest, with its memory layout.
-        disturbed_by: what disturbed these times although they were repeated; None: nothing known.
-        error: why the vendor's kernel has no time.
+        vendor_kernel: the fastest function of torch, with its memory layout.
+        disturbed_by: disturbances of these times that remained after repetitions; None if none is known.
+        error: reason why the vendor's kernel has no time.
     """
 
     anchor: str
@@ -53,7 +53,7 @@ class VendorComparison(Study):
     """Times the vendor's kernels next to the default and the best recorded schedule."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """A `VendorTimes` for each anchor, as plain values."""
+        """Return a `VendorTimes` for each anchor, as plain values."""
         from op_profiler.tuning.trials.runner import TrialRunner
 
         self.announce(stage="fusing")
@@ -103,7 +103,7 @@ class VendorComparison(Study):
         )
 
     def _best(self, item: Tunable) -> Candidate | None:
-        """The candidate that a build takes; None where there is no record."""
+        """Return the candidate that a build uses; None if there is no record."""
         from op_profiler.tuning.search import candidate_of
 
         task = item.tasks[0]
@@ -124,7 +124,7 @@ class VendorComparison(Study):
 
 
 def _disturbed(found: Mapping[str, Measurement]) -> str | None:
-    """What disturbed times that were measured in turns, as of `VendorTimes`."""
+    """Return the disturbances of times that were measured in turn, for `VendorTimes`."""
     if any(one.foreign_load for one in found.values()):
         return "background load"
     unsteady = [name for name, one in found.items() if one.disturbed_by is not None]

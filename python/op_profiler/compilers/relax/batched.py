@@ -47,14 +47,17 @@ def attributes(*, left: bool, right: bool) -> dict[str, Any]:
 
 
 def _transposed(builder: Any, side: Any) -> Any | None:
-    """What the rows and columns of a side were swapped of; None where they were not."""
+    """Return the tensor whose rows and columns were swapped to give a side; None if they were not swapped."""
     call = call_of(builder, side, "relax.permute_dims")
     axes = None if call is None or call.attrs.axes is None else [int(axis) % _RANK for axis in call.attrs.axes]
     return call.args[0] if call is not None and axes == [0, 2, 1] else None
 
 
 def _product(left: Any, right: Any, left_transposed: bool, right_transposed: bool) -> Any:
-    """left (batch, rows, depth), right (batch, depth, columns), or their last two the other way around."""
+    """Return the products of left (batch, rows, depth) and right (batch, depth, columns).
+
+    A transposed side has its last two axes in the other order.
+    """
     load_tvm()
     from tvm import te
 

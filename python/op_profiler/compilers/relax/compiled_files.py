@@ -1,7 +1,7 @@
 """Writes and reads built models: the virtual machine's code, and kernels as LLVM bitcode, like those of Relay.
 
-Reading needs no linker and no compiler except TVM. Functions are TVM's JSON; nothing that is read executes code of its
-own. Weights are written twice, because the virtual machine's code has them without the names that plans need.
+Reading needs no linker and no compiler except TVM. Functions are TVM's JSON; reading a file executes no code from
+it. Weights are written twice, because the virtual machine's code has them without the names that plans need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KIND = "relax.VMExecutable"
 
 
 class _Row(msgspec.Struct):
-    """An `Occurrence`; a function stands once in a file of its own, by its number."""
+    """An `Occurrence`; its function is stored once, in another file, and given by its number there."""
 
     operator: Operator
     label: str
@@ -40,7 +40,7 @@ class _Row(msgspec.Struct):
 
 
 class _About(msgspec.Struct):
-    """All of a `CompiledModel` that is no file of its own."""
+    """All fields of a `CompiledModel` that are not stored in a separate file."""
 
     occurrences: list[_Row]
     by_label: list[_Row]
@@ -62,7 +62,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
     """Write a built model into an existing folder.
 
     Raises:
-        NotKept: its kernels are of a kind that has no such form.
+        NotKept: the kernels have a form that cannot be stored.
         OSError: the disk is full, or a similar error.
     """
     tvm, library = load_tvm(), compiled.library
@@ -101,7 +101,7 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
         like: as in `Compiler.read`.
 
     Raises:
-        NotKept, OSError, ValueError, KeyError, TypeError: they are not.
+        NotKept, OSError, ValueError, KeyError, TypeError: the files do not contain a model that can be read.
     """
     try:
         about = msgspec.convert(json.loads((folder / _ABOUT).read_text()), _About)

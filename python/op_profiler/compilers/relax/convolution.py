@@ -106,10 +106,11 @@ def _blocked(
     depthwise: bool,
     computed: int,
 ) -> Any:
-    """data (n, channels / b, h, w, b), weight (out / c, channels / groups / b, kh, kw, b, c); gives blocks too.
+    """Return the convolution of blocked tensors, in blocks of channels.
 
-    In a depthwise convolution each block of channels is computed from the same block, and the weight's third last but
-    one dimension is 1. `computed` columns are summed, of which the output has the first ones.
+    The shapes are data (n, channels / b, h, w, b) and weight (out / c, channels / groups / b, kh, kw, b, c). In a
+    depthwise convolution, each block of channels is computed from the same block, and the weight's third last but one
+    dimension is 1. `computed` columns are summed, of which the output has the first ones.
     """
     load_tvm()
     from tvm import te, topi
@@ -156,7 +157,7 @@ def _blocked(
 
 
 def _cut(made: Any, width: Any) -> Any:
-    """The first columns of what was computed."""
+    """Return the first `width` columns of the computed ones."""
     load_tvm()
     from tvm import te
 

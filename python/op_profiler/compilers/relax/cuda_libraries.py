@@ -50,7 +50,7 @@ def compile_left(executable: Any) -> None:
         executable: ``relax.VMExecutable``, built for the current target.
 
     Raises:
-        RuntimeError: the compiler refuses a kernel.
+        RuntimeError: the compiler rejects a kernel.
     """
     tvm = load_tvm()
     from tvm.support.nvcc import tvm_callback_cuda_compile

@@ -37,7 +37,7 @@ def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any:
 
 
 def _product(data: Any, weight: Any) -> Any:
-    """data (..., depth), weight (columns / n, depth, n); gives (..., columns)."""
+    """Return the product (..., columns) of data (..., depth) and weight (columns / n, depth, n)."""
     load_tvm()
     from tvm import te
 

@@ -77,7 +77,7 @@ def _occurrence(description: Description, label: str, kernel: Any, call: Any, la
 
 
 def _description(module: IRModule, function: Any, label: str, call: Any, constant: tuple[bool, ...]) -> Description:
-    """Of a Relax function that groups calls of TIR, or of one function of TIR that is called by itself."""
+    """Return the description of a Relax function that groups calls of TIR, or of a single TIR function."""
     tvm = load_tvm()
     if isinstance(function, tvm.tirx.PrimFunc):
         description = Description([tensors_of(argument.ty) for argument in call.args[1].fields], constant)
@@ -104,7 +104,7 @@ def _described(module: IRModule, binding: Any, names: dict[Any, str], descriptio
 
 
 def _told(description: Description, function: Any, label: str, call: Any, arguments: list[str]) -> str:
-    """Tell the op of a function of TIR. Numbers in it are arguments of the op, as they are under Relay."""
+    """Add the op of a TIR function to the description; numbers in it are arguments of the op, as under Relay."""
     inputs, outputs = [t for argument in call.args[1].fields for t in tensors_of(argument.ty)], tensors_of(call.ty)
     noted = op_of(function)
     if noted is None:
@@ -130,7 +130,7 @@ def tensors_of(ty: Any) -> tuple[TensorSpec, ...]:
 
 
 def _op(name: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
-    """As Relay has an op and its attributes."""
+    """Return an op with the name and the attributes that Relay gives it."""
     if name.startswith("nn.conv"):
         return _convolution(name, attrs, inputs, outputs)
     if name == "nn.pad":
@@ -177,7 +177,7 @@ def _convolution(name: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec],
 
 
 def _blocks(source: TensorSpec, made: TensorSpec) -> dict[str, Any] | None:
-    """Into and out of blocks of channels, as Relay writes it."""
+    """Return Relay's layout attributes of a conversion into or out of blocks of channels; None for other shapes."""
     if len(source.shape) == 4 and len(made.shape) == 5:
         return {"src_layout": "NCHW", "dst_layout": f"NCHW{made.shape[4]}c"}
     if len(source.shape) == 5 and len(made.shape) == 4:

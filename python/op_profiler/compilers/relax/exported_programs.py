@@ -14,7 +14,7 @@ def export(program: Any, examples: tuple[Any, ...]) -> Any:
     """Return the program that torch.export creates from a module; reject programs that draw random values.
 
     Raises:
-        RuntimeError: it makes none; the message is one sentence, not torch's whole program.
+        RuntimeError: torch creates no program; the message is one sentence, not torch's whole program.
         NotImplementedError: an operator draws at random.
     """
     import torch
@@ -66,7 +66,7 @@ outputs that depend on random values cannot be compared with torch (`building.ag
 
 
 def _divide_fractions(graph: Any, node: Any) -> None:
-    """Cast whole numbers that are divided: the importer makes whole numbers of what torch makes fractions."""
+    """Cast integers that are divided: for them, the importer would return integers, but torch returns fractions."""
     import torch
 
     dtype = node.meta["val"].dtype

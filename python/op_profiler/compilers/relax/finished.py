@@ -29,8 +29,8 @@ class FinishedKernels:
     Attributes:
         executable: ``relax.VMExecutable``.
         schedules: by label; for other kernels only the pipeline is known.
-        asked: computations for which records were queried.
-        refused: those of them whose record no longer fits.
+        asked: computations for which schedule records were looked up.
+        refused: the computations in `asked` whose record no longer fits.
         code: code of the kernels that op_profiler scheduled.
         launches: by label, as in `CompiledModel`.
     """

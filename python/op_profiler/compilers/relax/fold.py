@@ -49,7 +49,7 @@ def _permute_dims(call: Any, values: list[np.ndarray]) -> np.ndarray:
 
 
 def _layout_transform(call: Any, values: list[np.ndarray]) -> np.ndarray | None:
-    """Blocks of a convolution's weight (OIHW to OIHW4i16o) and of what is added to channels (NCHW to NCHW16c)."""
+    """Convert a convolution's weight (OIHW to OIHW4i16o), or a summand of channels (NCHW to NCHW16c), to blocks."""
     (value,), shape = values, _shape(call)
     if shape is None or value.ndim != 4 or value.size != int(np.prod(shape)):
         return None

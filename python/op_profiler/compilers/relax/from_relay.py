@@ -22,7 +22,7 @@ def read_graph(folder: Path) -> Any:
     """Return the module; its weights are constants, and its inputs those of the graph, in order.
 
     Raises:
-        ModelError: an op that has no counterpart here, or not with its shapes and attributes; names it.
+        ModelError: an op has no counterpart in Relax, or not with its shapes and attributes; the message names it.
     """
     relax = load_tvm().relax
     graph = json.loads((folder / "graph.json").read_text())

@@ -58,7 +58,7 @@ def launches_of(kernels: IRModule) -> dict[str, list[Launch]]:
 
 
 def _launches(body: Any) -> list[Launch]:
-    """In order; a size that is not static is left at 1."""
+    """Return the launches in order; a size that is not static remains 1."""
     launches: list[Launch] = []
 
     def visit(statement: Any, inside: Launch | None) -> None:
@@ -78,7 +78,7 @@ def _launches(body: Any) -> list[Launch]:
 
 
 def _bound(statement: Any) -> tuple[str, Any]:
-    """The axis that a statement binds, such as ``blockIdx.x``, and its size; empty where it binds none."""
+    """Return the axis that a statement binds, such as ``blockIdx.x``, and its size; empty if it binds none."""
     tirx = load_tvm().tirx
     if isinstance(statement, tirx.For) and statement.thread_binding is not None:
         return str(statement.thread_binding.thread_tag), statement.extent

@@ -121,7 +121,7 @@ class NotedLayers:
 
 
 def _with_calls(value: Any, emit: Callable[[Any], Any]) -> Any:
-    """A tuple of fields of calls, such as what a batch norm gives, with these calls emitted, each once."""
+    """Return a tuple of fields of calls, such as the result of a batch norm, with each of these calls emitted once."""
     relax = load_tvm().relax
     emitted: dict[Any, Any] = {}
 

@@ -83,7 +83,7 @@ def _noted_layers(module: IRModule) -> list[Names]:
 
 
 def _carried(old: CallGraph, new: CallGraph, layers: Sequence[Names]) -> list[Names]:
-    """The layers of every call of `new`, which `old` became."""
+    """Return the layers of every call of `new`, the graph that passes created from `old`."""
     of_old = [layers[number] if number is not None else () for number in old.numbers]
     for place in reversed(range(len(old.calls))):  # what an importer wrote inside of another op belongs to that
         if old.numbers[place] is None:
@@ -105,7 +105,7 @@ def _carried(old: CallGraph, new: CallGraph, layers: Sequence[Names]) -> list[Na
 
 
 def _graph(function: Any) -> CallGraph | None:
-    """The calls of a function; None where it is more than a graph of calls."""
+    """Return the calls of a function; None if the function is more than a graph of calls."""
     tvm = load_tvm()
     relax = tvm.relax
     found = CallGraph([], [], [], [], frozenset())
@@ -135,7 +135,7 @@ def _graph(function: Any) -> CallGraph | None:
 
 
 def _called(call: Any) -> str:
-    """The op of a call, of a call of TIR the name of the function."""
+    """Return the op of a call; for a call of TIR, the name of the function."""
     tvm = load_tvm()
     if call.op == tvm.ir.Op.get("relax.call_tir"):
         return str(call.args[0].name_hint)
@@ -143,7 +143,7 @@ def _called(call: Any) -> str:
 
 
 class _Values:
-    """Numbers of values, which are the same in several modules where the same is computed of the same."""
+    """Numbers of values; equal computations on equal values have the same number in several modules."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
@@ -159,7 +159,7 @@ class _Values:
         return self._numbers.setdefault(what, len(self._numbers))
 
     def _walked(self, module: IRModule, function: Any, arguments: Sequence[int]) -> tuple[list[list[int]], int]:
-        """Those of a function, and its result."""
+        """Return the values of the calls in a function, and the value of its result."""
         relax = load_tvm().relax
         known: dict[Any, int] = dict(zip(function.params, arguments, strict=True))
 

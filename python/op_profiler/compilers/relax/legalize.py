@@ -36,7 +36,7 @@ def legalize_ops() -> Any:
 
 @functools.cache
 def note_ops() -> None:
-    """Make `LegalizeOps` set the attribute `_OP` of every function, whoever runs that pass in this process."""
+    """Make `LegalizeOps` set the attribute `_OP` of every function, in all later runs of that pass in this process."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
         legalize = op.get_attr(_LEGALIZE)  # None where it has none; `has_attr` says that it has one all the same
@@ -76,13 +76,13 @@ def op_of(function: Any) -> tuple[str, dict[str, Any], list[Number]] | None:
 
 
 def _given(call: Any) -> dict[str, Any]:
-    """Numbers that Relay has as attributes, and Relax as arguments."""
+    """Return the numbers that are attributes of the op in Relay and arguments of the op in Relax."""
     names = _NUMBERS.get(str(call.op.name), ())
     return {name: plain(getattr(value, "fields", value)) for name, value in zip(names, call.args[1:])}
 
 
 def _inside(call: Any, made: Any) -> list[Number]:
-    """As in `op_of`."""
+    """Return the numeric arguments inside the function, as in `op_of`."""
     tvm = load_tvm()
     passed = list(made.args[1].fields)
     op = str(call.op.name).removeprefix("relax.")

@@ -68,7 +68,7 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
 
 
 def _same_calls(fused: Any, kernels: Any) -> bool:
-    """Whether what is called in ``main`` still has the names that fusing gave it."""
+    """Return whether the calls in ``main`` still have the names that fusion gave them."""
     names = {str(name.name_hint) for name, _ in kernels.functions_items()}
     return {str(name.name_hint) for name, _ in fused.functions_items() if name in _called(fused)} <= names
 

@@ -48,11 +48,11 @@ def prepared(module: IRModule, target: Target) -> Any:
 
 
 def _layouts(lanes: int, *, channels_last: bool) -> list[Any]:
-    """Passes after which data and weights lie as rules for processors read them.
+    """Return passes that convert data and weights to the layouts that the rules for processors read.
 
     Args:
-        channels_last: a convolution has them there. Then all of them are brought to the front first: TVM's pass takes
-            what lies between convolutions along where axes only change places.
+        channels_last: whether a convolution has its channels last. Then all convolutions are first converted to
+            channels first, because TVM's pass converts the operators between convolutions only if axes are permuted.
     """
 
     def blocked(call: Any) -> dict[str, list[str]]:
@@ -69,7 +69,7 @@ def _layouts(lanes: int, *, channels_last: bool) -> list[Any]:
 
 
 def _converted(layouts: Callable[[Any], dict[str, list[str]]]) -> list[Any]:
-    """Passes that give convolutions these layouts of data, weight and output, and what is constant at once."""
+    """Return passes that give convolutions these layouts of data, weight and output, and fold constants at once."""
     transform = load_tvm().relax.transform
     return [
         transform.ConvertLayout({}, layouts),
@@ -80,7 +80,7 @@ def _converted(layouts: Callable[[Any], dict[str, list[str]]]) -> list[Any]:
 
 
 def _convolutions(function: Any) -> list[Any]:
-    """Bindings of ``relax.nn.conv2d``."""
+    """Return the bindings of ``relax.nn.conv2d``."""
     relax = load_tvm().relax
     bindings = (binding for block in function.body.blocks for binding in block.bindings)
     return [
@@ -91,9 +91,10 @@ def _convolutions(function: Any) -> list[Any]:
 
 
 def _convolutions_are_read_once(function: Any) -> bool:
-    """TVM folds a batch norm into a convolution that others read too, and computes that convolution twice (densenet).
+    """Return whether each convolution is read by at most one op.
 
-    A batch norm that is not folded is a product and a sum that the kernel of its convolution takes in.
+    Otherwise, TVM folds the batch norm into the convolution and computes the convolution twice (densenet). A batch norm
+    that is not folded is a product and a sum in the kernel of its convolution.
     """
     relax = load_tvm().relax
     readers: dict[Any, int] = {}

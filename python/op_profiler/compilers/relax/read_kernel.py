@@ -24,7 +24,7 @@ def read_kernel(function: Any, target: Target, lanes: int) -> Kernel:
         lanes: number of 32-bit values in a vector register of the target.
 
     Raises:
-        ModelError: TVM does not lower it, or it computes nothing.
+        ModelError: TVM does not lower the function, or it computes nothing.
     """
     tvm = load_tvm()
     made = (
@@ -45,7 +45,7 @@ def read_kernel(function: Any, target: Target, lanes: int) -> Kernel:
 
 
 def _language(tvm: Any) -> Language:
-    """A function declares the buffers of its arguments first; all others are allocated."""
+    """Return the names of this TVM's nodes; a function first declares its arguments' buffers, and allocates others."""
     return Language(
         tvm.tirx,
         tvm.ir.Call,
@@ -57,5 +57,5 @@ def _language(tvm: Any) -> Language:
 
 
 def _flattened(tvm: Any) -> Any:
-    """Passes until tensors are flat and loops still have their marks."""
+    """Return the passes until tensors are flat and loops still have their annotations."""
     return tvm.transform.Sequential([plain_loops(), tvm.tirx.transform.FlattenBuffer()])

@@ -374,7 +374,7 @@ def _lowered(model: ImportedModel, target: Target) -> Lowered:
 
 
 def _called(lowered: Lowered, pipeline: str) -> list[Occurrence]:
-    """The operators whose kernels are called; a reshape is a view."""
+    """Return the operators whose kernels are called; a reshape is a view without a kernel."""
     from op_profiler.compilers.relax.decoder import attention
     from op_profiler.compilers.relax.decoder.step import DecoderStep
     from op_profiler.compilers.relax.describe import occurrences_of
@@ -388,7 +388,7 @@ def _called(lowered: Lowered, pipeline: str) -> list[Occurrence]:
 
 
 def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> BuiltModel:
-    """The same with the kernels of attention where it is a step of a decoder; no record is of one of these."""
+    """Return the build with the kernels of attention if it is a step of a decoder; these kernels have no records."""
     from op_profiler.compilers.relax.decoder import attention, library
     from op_profiler.compilers.relax.decoder.step import DecoderStep
 
@@ -405,7 +405,7 @@ def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> 
 
 @contextlib.contextmanager
 def _refused(name: str) -> Iterator[None]:
-    """What TVM raises where it refuses a model, as a ModelError that names the model."""
+    """Convert errors with which TVM rejects a model to a ModelError that names the model."""
     try:
         yield
     except _ERRORS as error:

@@ -26,12 +26,12 @@ from op_profiler.frontends.lowered_cache import original_model
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """What the process is to do.
+    """The task of the process with Relay.
 
     Attributes:
-        folder: that it writes into.
-        batches: of inputs in the folder, for which the model's own framework is to compute the outputs; of none the
-            model is imported.
+        folder: folder for the results.
+        batches: number of batches of inputs in the folder for which the process computes the outputs of the model's own
+            framework; 0 to import the model.
     """
 
     request: ModelRequest
@@ -40,7 +40,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Import:
-    """The process with Relay, from its start; it writes into a folder of its own."""
+    """The process with Relay, from its start; it writes into a separate folder."""
 
     def __init__(self, request: ModelRequest, batches: Sequence[Mapping[str, np.ndarray]] = ()) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="op_profiler-")
@@ -99,7 +99,7 @@ class _InRelaysProcess(FrameworkReference):
     """The model's own framework, in a process that can import the model with Relay.
 
     Args:
-        inputs: of the imported model.
+        inputs: inputs of the imported model.
     """
 
     framework = "its own framework"
@@ -122,12 +122,12 @@ class _InRelaysProcess(FrameworkReference):
 
 
 def main() -> int:
-    """Entry point of the process with Relay."""
+    """Run the process with Relay."""
     return carry_out(_Task, _carry_out)
 
 
 def _carry_out(task: _Task, tell: Callable[..., None]) -> None:
-    """Write the graph, and tell what else there is to say of the model; or write the outputs of its own framework."""
+    """Write the graph and report the rest of the model, or write the outputs of the model's own framework."""
     use_compiler(DEFAULT_COMPILER)
     if task.batches:
         tell(**_write_outputs(Path(task.folder), task.request, task.batches))
@@ -139,7 +139,7 @@ def _carry_out(task: _Task, tell: Callable[..., None]) -> None:
 
 
 def _write_outputs(folder: Path, request: ModelRequest, batches: int) -> dict[str, str]:
-    """Write what the model's own framework computes of batches of the imported model's inputs; which one it is."""
+    """Write the outputs of the model's own framework for batches of the imported model's inputs; return its name."""
     model = FRONTENDS.get(request.source).load(request)
     reference = model.reference
     if reference is None:

@@ -60,7 +60,7 @@ class RemoteVm:
         return tvm.runtime.empty(planned.shape, planned.dtype, self._device)
 
     def _started(self, machine: RemoteMachine, compiled: CompiledModel) -> Any:
-        """A ``relax.VirtualMachine`` over there that ran once; None where the runtime has none."""
+        """Return a ``relax.VirtualMachine`` on the remote machine that ran once; None if its runtime has none."""
         try:
             machine.session.get_function(_LOADS_MACHINES)
         except (AttributeError, RuntimeError):

@@ -12,7 +12,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 
 def _clip(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout does not support ``clip`` and would put layout transforms around it."""
+    """Replace ``clip``, because ConvertLayout does not support it and would put layout transforms around it."""
     relax = load_tvm().relax
     data, *bounds = call.args
     low, high = (float(bound.value) for bound in bounds)
@@ -23,7 +23,7 @@ def _clip(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
-    """What `_clip` wrote."""
+    """Restore the ``clip`` that `_clip` replaced."""
     op, inner = load_tvm().relax.op, call_of(builder, call.args[0], "relax.maximum")
     if inner is None:
         return call
@@ -33,7 +33,7 @@ def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _leaky_relu(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout does not support it either."""
+    """Replace ``leakyrelu``, because ConvertLayout does not support it."""
     relax, alpha = load_tvm().relax, float(call.attrs.alpha)
     if not 0 <= alpha <= 1:
         return call
@@ -42,7 +42,7 @@ def _leaky_relu(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _leaky_relu_again(builder: Any, constant: Constant, call: Any) -> Any:
-    """What `_leaky_relu` wrote."""
+    """Restore the ``leakyrelu`` that `_leaky_relu` replaced."""
     inner = call_of(builder, call.args[1], "relax.multiply")
     if inner is None or not call.args[0].same_as(inner.args[0]):
         return call
@@ -52,7 +52,7 @@ def _leaky_relu_again(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _scalar(constant: Constant, value: Any) -> float | None:
-    """A constant without dimensions, as its shortest decimal number; None of others."""
+    """Return a floating-point constant without dimensions as its shortest decimal number; None for other values."""
     known = constant(value)
     if known is None or known.ndim or known.dtype.kind != "f":
         return None
@@ -60,7 +60,7 @@ def _scalar(constant: Constant, value: Any) -> float | None:
 
 
 def _cumsum(builder: Any, constant: Constant, call: Any) -> Any:
-    """TVM adds truth values as they are, which LLVM refuses; masks of language models are counted so."""
+    """Cast Booleans before a cumulative sum (as in masks of language models): LLVM rejects TVM's sum of Booleans."""
     relax = load_tvm().relax
     (data,), attrs = call.args, call.attrs
     if str(data.ty.dtype) != "bool":
@@ -71,7 +71,7 @@ def _cumsum(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _sinh(builder: Any, constant: Constant, call: Any) -> Any:
-    """This TVM makes no code of it for processors."""
+    """Replace ``sinh``, for which this TVM generates no code on processors."""
     op, half, x = load_tvm().relax.op, load_tvm().relax.const(0.5, call.ty.dtype), call.args[0]
     return op.multiply(op.subtract(op.exp(x), op.exp(op.negative(x))), half)
 
@@ -82,13 +82,13 @@ def _cosh(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _stack(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout refuses models that stack along a new last axis."""
+    """Replace ``stack``, because ConvertLayout rejects models that stack along a new last axis."""
     op, axis = load_tvm().relax.op, int(call.attrs.axis or 0) % len(call.ty.shape)
     return op.concat([op.expand_dims(each, axis) for each in _fields(builder, call.args[0])], axis)
 
 
 def _fields(builder: Any, value: Any) -> list[Any]:
-    """Of a tuple."""
+    """Return the fields of a tuple."""
     relax = load_tvm().relax
     known = builder.lookup_binding(value) if isinstance(value, relax.Var) else value
     if isinstance(known, relax.Tuple):
@@ -97,14 +97,14 @@ def _fields(builder: Any, value: Any) -> list[Any]:
 
 
 def _permute_dims(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout refuses axes that are counted from the last one."""
+    """Count axes from the first one, because ConvertLayout rejects axes that are counted from the last one."""
     op, axes = load_tvm().relax.op, [int(axis) for axis in call.attrs.axes or ()]
     below = any(axis < 0 for axis in axes)
     return op.permute_dims(call.args[0], [axis % len(axes) for axis in axes]) if below else call
 
 
 def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:
-    """One that no convolution took in is one product and one sum."""
+    """Replace a batch norm that was not folded into a convolution by one product and one sum."""
     relax = load_tvm().relax
     data, *statistics = call.args
     values = [value for value in map(constant, statistics) if value is not None]
@@ -120,13 +120,13 @@ def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _dropout(builder: Any, constant: Constant, call: Any) -> Any:
-    """It does nothing in a trained model; ConvertLayout refuses a model with one."""
+    """Remove a dropout, which does nothing in a trained model, because ConvertLayout rejects models with dropouts."""
     relax = load_tvm().relax
     return relax.Tuple([call.args[0], relax.op.ones_like(call.args[0])])
 
 
 def _broadcast_to(builder: Any, constant: Constant, call: Any) -> Any:
-    """To the shape that it has, as the importer of ONNX writes sums of several tensors; ConvertLayout refuses it."""
+    """Remove a broadcast to an equal shape, as the ONNX importer writes it for sums: ConvertLayout rejects it."""
     load_tvm()
     import tvm_ffi
 
@@ -135,7 +135,7 @@ def _broadcast_to(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def _whole_rank(builder: Any, constant: Constant, call: Any) -> Any:
-    """ConvertLayout takes no constant of fewer axes along, such as what is added to channels that come last."""
+    """Give constants the full rank, because ConvertLayout does not convert constants of a lower rank."""
     relax, rank = load_tvm().relax, len(call.ty.shape)
     for place, value in enumerate(map(constant, call.args)):
         if value is not None and 0 < value.ndim < rank:
@@ -169,7 +169,7 @@ SIMPLER_OPS: dict[str, Rewrite] = {
     "relax.nn.dropout": _dropout,
     "relax.broadcast_to": _broadcast_to,
 }
-"""By the name of the op."""
+"""Rewrites by the name of the op."""
 WHOLE_RANKS: dict[str, Rewrite] = {
     f"relax.{name}": _whole_rank for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 }

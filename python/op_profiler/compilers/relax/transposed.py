@@ -64,9 +64,10 @@ def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any | Non
 
 
 def _compute(data: Any, weight: Any, top: int, left: int, height: int, width: int) -> Any:
-    """data (n, channels, h, w), weight (outputs / b, sy, sx, channels, ty, tx, b); gives (n, outputs, height, width).
+    """Return the transposed convolution (n, outputs, height, width) of data and a weight that is packed by phase.
 
-    Row s * i + y of the output is computed from row i + (y + top) // s of the input and those before it.
+    The shapes are data (n, channels, h, w) and weight (outputs / b, sy, sx, channels, ty, tx, b). Row s * i + y of the
+    output is computed from row i + (y + top) // s of the input and the rows before it.
     """
     load_tvm()
     from tvm import te, topi

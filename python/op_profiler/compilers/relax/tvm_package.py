@@ -71,7 +71,7 @@ def activate() -> None:
 
 
 def _load_runtime() -> None:
-    """Load what TVM's runtime for GPUs is linked against, where there is a driver; before TVM is imported."""
+    """Load the libraries that TVM's runtime for GPUs is linked against if there is a driver; before TVM's import."""
     if driver() is None:
         return
     for name in (str(cuda_folder() / "lib" / CUDA_RUNTIME), CUDA_RUNTIME):
@@ -87,7 +87,7 @@ def without(path: str) -> str:
 
 @contextlib.contextmanager
 def _without_torch() -> Iterator[None]:
-    """tvm_ffi imports torch where it can, which takes two seconds; who needs torch imports it later."""
+    """Hide torch while tvm_ffi is imported: it would import torch, which takes two seconds and may not be needed."""
     if "torch" in sys.modules:
         yield
         return

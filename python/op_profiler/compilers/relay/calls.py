@@ -64,7 +64,8 @@ def chain(kernel: str, length: int, dtype: str) -> tuple[list[BoundKernel], Boun
 
 
 def _graph(function: str, length: int, dtype: str) -> str:
-    """For the executor: each node calls `function` with what the one before wrote, one number."""
+    """Return the JSON for the graph executor: each node calls `function` with the output of the previous one, one
+    number."""
     nodes: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
     for index in range(length):
         attrs = {"func_name": function, "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}

@@ -2,7 +2,7 @@
 
 A library is stored as the LLVM bitcode from which TVM's own code generator continues, so reading needs no linker and no
 compiler except TVM. The code of a GPU is stored in the form that the driver loads (PTX or cubin). Functions are TVM's
-JSON; nothing that is read executes code of its own.
+JSON; reading a file executes no code from it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
     """Write a built model into an existing folder.
 
     Raises:
-        NotKept: its library is of a kind that has no such form.
+        NotKept: the library has a form that cannot be stored.
         OSError: the disk is full, or a similar error.
     """
     tvm = load_tvm()
@@ -91,7 +91,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
 
 
 def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Function]]) -> list[_Row]:
-    """Occurrences as plain values; each function once, by its number."""
+    """Return occurrences as plain values; each function is stored once and given by its number."""
     rows = []
     for o in occurrences:
         number, _ = functions.setdefault(o.function.handle.value, (len(functions), o.function))
@@ -100,7 +100,7 @@ def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Fun
 
 
 def _modules(kernels: RuntimeModule) -> list[RuntimeModule]:
-    """A library and the code of devices that it launches."""
+    """Return a library and the modules with the device code that it launches."""
     imported = list(kernels.imported_modules)
     if kernels.type_key != "llvm" or any(m.type_key != "cuda" or m.imported_modules for m in imported):
         raise NotKept(f"a library of kind {kernels.type_key} with {[m.type_key for m in imported]}")
@@ -108,7 +108,7 @@ def _modules(kernels: RuntimeModule) -> list[RuntimeModule]:
 
 
 def _write_module(folder: Path, name: str, module: RuntimeModule) -> str:
-    """Write one; the name of its file."""
+    """Write one module; return the name of its file."""
     if module.type_key == "llvm":
         module.save(str(folder / f"{name}.bc"), "bc")
         return f"{name}.bc"
@@ -129,7 +129,7 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
         like: as in `Compiler.read`.
 
     Raises:
-        NotKept, OSError, ValueError, KeyError, TypeError: they are not.
+        NotKept, OSError, ValueError, KeyError, TypeError: the files do not contain a model that can be read.
     """
     tvm = load_tvm()
     about = json.loads((folder / _ABOUT).read_text())
@@ -164,7 +164,11 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
 
 
 def _read_module(folder: Path, name: str) -> RuntimeModule:
-    """Raises ValueError for a file that `_write_module` does not write: a shared library runs code when it is read."""
+    """Read one module.
+
+    Raises:
+        ValueError: the file is not of a kind that `_write_module` writes: loading a shared library would execute code.
+    """
     form = Path(name).suffix.removeprefix(".")
     if form not in ("bc", *_GPU_FORMATS) or Path(name).name != name:
         raise ValueError(f"{name!r} is no module of a build")

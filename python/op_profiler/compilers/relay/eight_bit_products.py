@@ -29,7 +29,7 @@ def use_exact_products(topi: ModuleType) -> None:
 
 
 def _dot_product(add: _Add) -> Any:
-    """The tensor intrinsic of data (4 bytes without sign) by weights (lanes of 4 bytes with sign)."""
+    """Return the tensor intrinsic of data (4 unsigned bytes) times weights (lanes of 4 signed bytes)."""
     from tvm import te
     from tvm.target.x86 import get_simd_32bit_lanes
 
@@ -64,7 +64,7 @@ def _statement(one: Any) -> Any:
 
 
 def _by_vnni(lanes: int, sums: Any, data: Any, weights: Any) -> Any:
-    """vpdpbusd, whose arguments are bytes in LLVM 22 and 32-bit words before."""
+    """Add products by vpdpbusd, whose arguments are bytes from LLVM 22 on and 32-bit words before."""
     tvm = load_tvm()
     kind = f"int8x{4 * lanes}" if tvm.target.codegen.llvm_version_major() >= 22 else sums.dtype
     bytes_ = (tvm.tir.call_intrin(kind, "tir.reinterpret", one) for one in (data, weights))
@@ -73,12 +73,12 @@ def _by_vnni(lanes: int, sums: Any, data: Any, weights: Any) -> Any:
 
 
 def _by_pairs(lanes: int, sums: Any, data: Any, weights: Any) -> Any:
-    """vpmaddwd of the even bytes and of the odd ones, each widened to sixteen bits where it lies."""
+    """Add products by vpmaddwd of the even bytes and of the odd bytes, each widened to 16 bits in place."""
     tir = load_tvm().tir
     pairs = f"int16x{2 * lanes}"
 
     def widened(bytes_: Any, kind: str) -> Any:
-        """The even bytes and the odd ones, by shifts to the right that fill with the sign of the kind."""
+        """Return the even and the odd bytes, by right shifts that fill with the sign of the kind."""
         both = tir.call_intrin(kind, "tir.reinterpret", bytes_)
         eight = tir.const(8, kind)
         return [tir.call_intrin(pairs, "tir.reinterpret", one >> eight) for one in (both << eight, both)]

@@ -62,7 +62,7 @@ def _entry_functions(module: IRModule) -> Iterator[Function]:
 
 
 def _let_bindings(function: Function) -> dict[Node, Node]:
-    """Values by variable: the virtual machine's pipeline binds functions and constants before it calls with them."""
+    """Return values by variable: the virtual machine's pipeline binds functions and constants before calls use them."""
     relay = load_tvm().relay
     bound: dict[Node, Node] = {}
 
@@ -90,7 +90,7 @@ def _primitive(op: Any, module: IRModule, bound: dict[Node, Node]) -> Function |
 
 
 class _Constants:
-    """Tells what is known before a model runs.
+    """Determines which values are known before a model runs.
 
     Args:
         bound: values by variable.
@@ -185,7 +185,7 @@ class _Describer:
         return self.description.anchor_signature()
 
     def layers(self, layers: Layers) -> Names:
-        """The layers that went in, that of the anchor first."""
+        """Return the layers of the ops, those of the anchor first."""
         if not self.calls:
             return ()
         return united(map(layers.of, [self.calls[self.description.anchor()], *self.calls]))

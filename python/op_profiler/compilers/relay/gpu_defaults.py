@@ -67,8 +67,10 @@ def set_knob(config: Any, name: str, entity: Any) -> None:
 
 
 def _of_odd_product(config: Any, name: str) -> list[int]:
-    """Parts of an axis of a batched product; none where the template's give a block a warp: as many threads along an
-    axis as its length has twos, up to eight."""
+    """Return the parts of an axis of a batched product; empty if the template's own parts give a block a full warp.
+
+    The template's number of threads along an axis is the largest power of two that divides its length, at most eight.
+    """
     if not {"tile_x", "tile_y"} <= {*config.space_map}:
         return []
     columns, rows = (int(config.space_map[axis].product) for axis in ("tile_x", "tile_y"))
@@ -105,8 +107,8 @@ def _on_gpu() -> bool:
 
 
 def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[int]:
-    """Threads and outputs of a thread for every axis, the last one first; how long the tiles are, in the order of the
-    axes."""
+    """Choose threads and outputs per thread for every axis, the last one first; return the sizes of the tiles, in the
+    order of the axes."""
     is_pixel = len(axes) > 2 and all(lengths[name] == 1 for name in axes[1:])
     threads, tiles = 1, []
     for place, name in enumerate(reversed(axes)):
@@ -127,7 +129,7 @@ def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[
 
 
 def _sum(config: Any, axes: Sequence[str], lengths: Mapping[str, int], tiles: Sequence[int]) -> None:
-    """As many terms at a time as fit the shared memory: those of the kernel's window first, then channels."""
+    """Choose as many terms at a time as fit into shared memory: first those of the window, then channels."""
     channels, *plane = tiles or [1]
     window = [lengths[name] for name in axes[1:]]
     terms = max(_SHARED_VALUES // max(channels, 1), 1)

@@ -67,8 +67,8 @@ def window_of(arguments: Sequence[Any]) -> tuple[tuple[int, int], ...]:
 def _shared_values(
     tiles: Mapping[str, Sequence[int]], splits: Mapping[str, Sequence[int]], window: Sequence[tuple[int, int]]
 ) -> int:
-    """What a block of a convolution keeps in shared memory: of its weights, and of its data, which reach as far as the
-    window does."""
+    """Return the number of values that a block of a convolution keeps in shared memory: of weights, and of the data
+    that the window reads."""
     if "tile_f" not in tiles or "tile_rc" not in splits:
         return 0
     lengths = {name: prod(size[_VIRTUAL:]) for name, size in tiles.items()}
@@ -83,11 +83,11 @@ def _shared_values(
 
 @contextlib.contextmanager
 def launches_checked(target: Target) -> Iterator[None]:
-    """Refuse builds in the block whose kernels cannot be launched, before their loops are simplified and compiled,
+    """Reject builds in the block whose kernels cannot be launched, before their loops are simplified and compiled,
     which takes most of the time.
 
     Raises:
-        InvalidPointError: they ask for more shared memory or threads than a block may have.
+        InvalidPointError: a kernel needs more shared memory or threads than a block may have.
     """
     tvm = load_tvm()
     limits = {

@@ -32,7 +32,7 @@ def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str,
         inputs: one array per input of the model.
 
     Raises:
-        MeasureError: the model does not run as a whole; `GraphKernels` cannot be made from it.
+        MeasureError: the model does not run as a whole, or `GraphKernels` cannot be created from it.
     """
     return _ran(bind_graph(compiled, device, inputs))
 
@@ -73,10 +73,8 @@ def bind_graph(
     weights.
 
     Args:
-        weights: on the device, by name; None: those of the build.
-        blocks: number of the memory block of every tensor; None: the compiler's storage plan.
-
-    On a processor weights stay where `compiled` has them: a model that is loaded several times reads one copy of them.
+        weights: weights on the device, by name; None for those of the build.
+        blocks: number of the memory block of every tensor; None for the compiler's storage plan.
     """
     tvm = load_tvm()
     from tvm.contrib import graph_executor

@@ -55,7 +55,7 @@ class LaunchReader(Reader):
             self._launch.statements.append(self._statements[-1])
 
     def _bound(self, node: Any) -> None:
-        """A loop that is bound to blocks, to threads or to virtual threads, and what stands in it."""
+        """Read a loop that is bound to blocks, threads or virtual threads, and its body."""
         variable, extent = node.node.var, int(getattr(node.value, "value", 1))
         outermost = self._launch is None
         if self._launch is None:
@@ -108,7 +108,7 @@ class LaunchReader(Reader):
         return LaunchedWork(blocks, threads, sum(shared.values()), work)
 
     def _once(self, statement: Statement, threads: dict[str, int]) -> dict[str, float]:
-        """What a thread does when it executes a statement once; of a warp's threads together where it says so."""
+        """Return the work of a thread for one execution of a statement; sectors and shared accesses are of a warp."""
         found = {"integers": statement.operations.get("integers", 0.0)}
         counts = [statement.operations.get(name, 0.0) for name in ("add", "mul", "select")]
         found["arithmetic"] = sum(counts) - statement.operations.get("fma", 0.0)
@@ -126,8 +126,10 @@ class LaunchReader(Reader):
         return found
 
     def _waits(self, statement: Statement, trips: int) -> float:
-        """How often a thread needs what a statement reads from the GPU's memory before it goes on: for a sum at each
-        term, and for what the block shares once the innermost loop has fetched it."""
+        """Return how often a thread waits for values that a statement reads from the GPU's memory.
+
+        A sum waits at each term. Values in shared memory are waited for once the innermost loop has fetched them.
+        """
         if self._shares(statement.accesses[-1]):
             return trips / statement.loops[-1][1] if len(statement.loops) > 1 else trips
         reads = any(self._scopes[tensor] == "global" for tensor, *_ in statement.accesses[:-1])
@@ -137,7 +139,7 @@ class LaunchReader(Reader):
         return self._scopes[access[0]].startswith("shared")
 
     def _lanes(self, threads: dict[str, int]) -> dict[int, np.ndarray]:
-        """Where the threads of the first warp are along each axis, by variable."""
+        """Return the positions of the threads of the first warp along each axis, by variable."""
         number = np.arange(min(_WARP, math.prod(threads.values())))
         along = {}
         for axis in "xyz":
@@ -147,7 +149,7 @@ class LaunchReader(Reader):
 
 
 def _places(place: Expression, lanes: dict[int, np.ndarray]) -> np.ndarray:
-    """The index of each thread of a warp, where all loops are at their first iteration."""
+    """Return the index of each thread of a warp, with all loops at their first iteration."""
     if isinstance(place, int):
         return np.full(1, place)
     if place[0] == "v":
@@ -164,7 +166,8 @@ def _places(place: Expression, lanes: dict[int, np.ndarray]) -> np.ndarray:
 
 
 def _passes(addresses: np.ndarray) -> int:
-    """Through shared memory: threads that read one word are served together, those that need one bank in turns."""
+    """Return the number of passes through shared memory: threads that read one word are served together, threads that
+    read different words of one bank one after the other."""
     words = np.unique(addresses // _BANK_BYTES)
     return int(np.bincount(words % _BANKS).max())
 

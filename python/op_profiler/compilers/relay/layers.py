@@ -45,7 +45,7 @@ class Layers:
         return with_layers(module, lambda call: _SEPARATOR.join(self.of(call)))
 
     def of(self, call: Call) -> Names:
-        """The layers that went into a call; empty where they are not known."""
+        """Return the layers that a call computes; empty if unknown."""
         number = self._number(call)
         return () if number is None else self._names[number]
 
@@ -71,7 +71,7 @@ class Layers:
         return Carrier()
 
     def _carry(self, before: Function, module: IRModule) -> None:
-        """Give numbers to calls that a pass made."""
+        """Give numbers to the calls that a pass created."""
         main = main_of(module)
         if main is None or not self._misses_some(main):  # most passes keep all: a look is quicker than the graph
             return
@@ -85,7 +85,7 @@ class Layers:
         self._give(module, new, successors(old, new, names))
 
     def _misses_some(self, main: Function) -> bool:
-        """Whether a call has no number."""
+        """Return whether a call has no number."""
         relay = load_tvm().relay
         misses = False
 
@@ -101,7 +101,7 @@ class Layers:
         return int(span.line) if span and span.source_name.name == self._source else None
 
     def _give(self, module: IRModule, graph: CallGraph, found: dict[int, Names]) -> None:
-        """Number calls of ``main``, by their place in `graph`."""
+        """Give numbers to calls of ``main`` by their position in `graph`."""
         relay = load_tvm().relay
         spans: dict[Node, Any] = {}
         for place, names in found.items():
@@ -130,7 +130,7 @@ def layers_in_span(call: Call) -> Names:
 
 
 def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> CallGraph | None:
-    """The calls of a function; None where it is more than a graph of calls."""
+    """Return the calls of a function; None if the function is more than a graph of calls."""
     tvm = load_tvm()
     relay = tvm.relay
     if main is None:

@@ -56,13 +56,13 @@ def _has_long_row(operator: Operator) -> bool:
 
 
 def _is_long(row: int, read: int) -> bool:
-    """Whether a row is too long for one vector: as it is, or since it is computed from every second value of what is
-    read or from fewer."""
+    """Return whether a row is too long for one vector: by its own length, or because it is computed with a stride of at
+    least 2."""
     return row > _LONGEST or (row > _LONGEST_WITH_GAPS and read >= 2 * row - 1)
 
 
 def _behind(op: Any) -> Iterator[Any]:
-    """What is computed for an operation, itself first."""
+    """Yield an operation and all operations that compute its inputs."""
     yield op
     for tensor in op.input_tensors:
         if hasattr(tensor.op, "axis"):

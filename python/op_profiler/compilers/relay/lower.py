@@ -70,7 +70,7 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
 def fuse(
     module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str], *, layers: bool = True
 ) -> list[Occurrence]:
-    """Return the operators that the compiler makes of a module.
+    """Return the operators that the compiler creates from a module.
 
     Args:
         params: weights by the variable of ``main`` to which they are bound.
@@ -96,7 +96,7 @@ def _shortcuts(weights: Collection[str] = ()) -> Any:
 
 
 def _weights_of_heavy_ops(module: IRModule, params: Collection[str]) -> set[str]:
-    """Names of the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
+    """Return the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
     relay = load_tvm().relay
     found: set[str] = set()
 
@@ -117,7 +117,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     """Build a model once; its kernels and its operators come from the same compilation.
 
     Raises:
-        ModelError: the compiler refuses it; the message names the operator if TVM reports it.
+        ModelError: the compiler rejects the model; the message names the operator if TVM reports it.
     """
     tvm = load_tvm()
     capture = _label_capture()
@@ -176,7 +176,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
 
 
 def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
-    """Let `relay.build` return a `Library`: TVM's own factory copies the weights, which the build still holds, too."""
+    """Make `relay.build` return a `Library`, because TVM's own factory copies the weights, which then exist twice."""
 
     def library(
         _module: Any, _target: Any, _executor: Any, graph: str, kernels: Any, _name: str, params: Any, *_: Any
@@ -187,7 +187,7 @@ def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
 
 
 def _names_of_ops(module: IRModule) -> Counter[str]:
-    """How often each operation is called in the functions of a module."""
+    """Return how often each operation is called in the functions of a module."""
     relay = load_tvm().relay
     found: Counter[str] = Counter()
 
@@ -202,9 +202,9 @@ def _names_of_ops(module: IRModule) -> Counter[str]:
 
 
 def _left_out(names: Counter[str]) -> list[str]:
-    """Names of the compiler's passes that are left out for a module of these operations, and missed.
+    """Return the names of useful passes of the compiler that are left out for a module with these operations.
 
-    `SimplifyExpr` infers all types anew at each place that one of its patterns fits, and TVM infers the type of a
+    `SimplifyExpr` infers all types again wherever one of its patterns fits, and TVM infers the type of a
     convolution slowly: with hundreds of them (nasnet) the pass alone takes over a quarter of an hour.
     """
     convolutions = sum(count for name, count in names.items() if "conv" in name)
@@ -212,7 +212,7 @@ def _left_out(names: Counter[str]) -> list[str]:
 
 
 def _without_work(names: Counter[str]) -> list[str]:
-    """Names of the compiler's passes that have nothing to do in a module of these operations."""
+    """Return the names of the compiler's passes that change nothing in a module with these operations."""
     return [one for one, start in _LOOKS_FOR.items() if not any(name.startswith(start) for name in names)]
 
 
@@ -243,7 +243,7 @@ def _label_capture() -> Any:
 
     @tvm.ir.instrument.pass_instrument
     class LabelCapture:
-        """Keeps the module as `LabelOps` leaves it: fused, laid out, each function with the hash that graphs carry.
+        """Records the module as `LabelOps` leaves it: fused, laid out, each function with the hash that graphs carry.
 
         The graph executor's pipeline labels once; the virtual machine's labels again for the kernels that it adds to
         compute shapes and sizes.
@@ -299,7 +299,9 @@ def _parallel_loops(function: Any) -> list[int]:
 
 
 def _script(function: Any) -> str:
-    """The TVMScript of a function, nothing where it is too long. In phase 0 of lowering loops are as the schedule
-    arranged them, none is unrolled yet, and tensors have all their axes."""
+    """Return the TVMScript of a function; empty if it is too long.
+
+    In phase 0 of lowering, loops have the order of the schedule, none is unrolled yet, and tensors have all their axes.
+    """
     text = str(function.script(show_meta=False))
     return text if len(text) <= _MOST_CHARACTERS else ""

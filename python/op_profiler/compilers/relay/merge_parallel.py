@@ -46,10 +46,10 @@ def merged(model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
 
 
 def _with_ends(module: IRModule) -> IRModule:
-    """The module with slices by begin and end in place of begin and size, which the passes make.
+    """Return the module with slices by begin and end instead of begin and size, which Relay's passes create.
 
-    When TVM puts channels into blocks it divides a size as if it were an end (`StridedSliceInferCorrectLayout`), and
-    the branches that follow do not fit any more.
+    When TVM puts channels into blocks, it divides a size as if it were an end (`StridedSliceInferCorrectLayout`), and
+    the following branches no longer fit.
     """
     tvm = load_tvm()
     relay = tvm.relay

@@ -27,7 +27,7 @@ def without_partial_sums(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any
 
 
 def _product(op: Any) -> Any:
-    """The batched product that an operation is, or ends in."""
+    """Return the batched product that an operation is, or that it ends in."""
     if "batch_matmul" in op.tag:
         return op
     behind = (_product(tensor.op) for tensor in op.input_tensors if hasattr(tensor.op, "axis"))

@@ -49,7 +49,7 @@ def decided(module: IRModule) -> IRModule:
 
 
 def _convolution(call: Call, arguments: list[Node]) -> Node | None:
-    """The replacement of a transposed convolution; None for other calls and for forms that stay."""
+    """Return the replacement of a transposed convolution; None for other calls and for unsupported forms."""
     if getattr(call.op, "name", "") != _OP:
         return None
     attrs, sizes = call.attrs, [_fixed(tensor) for tensor in (*call.args, call)]
@@ -91,7 +91,7 @@ def _convolution(call: Call, arguments: list[Node]) -> Node | None:
 
 
 def _by_phases(weight: Node, shape: tuple[int, ...], strides: list[int], taps: list[int]) -> Node:
-    """The weight (channels, outputs, kernel) as one of a convolution: (outputs and phases, channels, taps)."""
+    """Convert a weight (channels, outputs, kernel) to that of a convolution: (outputs and phases, channels, taps)."""
     relay = load_tvm().relay
     channels, outputs, *kernel = shape
     missing = [tap * stride - extent for tap, stride, extent in zip(taps, strides, kernel)]
@@ -104,7 +104,7 @@ def _by_phases(weight: Node, shape: tuple[int, ...], strides: list[int], taps: l
 
 
 def _with_tile(columns: int) -> int:
-    """The next number of columns that a tile of 3 to 8 divides: 17, a prime, is computed one column at a time."""
+    """Return the next number of columns that a tile of 3 to 8 divides; 17 columns would be computed one at a time."""
     return next(n for n in itertools.count(columns) if n < _TILES[0] or any(n % size == 0 for size in _TILES))
 
 
@@ -113,7 +113,7 @@ def _span_of(call: Call) -> Any:
 
 
 def _fixed(tensor: Node) -> tuple[int, ...]:
-    """The shape of a tensor; empty where a size is known at run time only."""
+    """Return the shape of a tensor; empty if a size is known only at run time."""
     shape: Iterable[Any] = tensor.checked_type.shape
     found = tuple(getattr(size, "value", None) for size in shape)
     return () if None in found else tuple(int(size or 0) for size in found)

@@ -32,7 +32,7 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
         params: weights by the variable of ``main`` that each is bound to.
 
     Raises:
-        ModelError: it has control flow or functions of its own.
+        ModelError: the module has control flow or separate functions.
     """
     relay = load_tvm().relay
     what = " and ".join(open_control(module))
@@ -80,7 +80,7 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
 
 
 def _attributes(attrs: Any) -> dict[str, Any]:
-    """Those of ops too whose attributes TVM has no class for in Python, such as `nn.adaptive_avg_pool1d`."""
+    """Return attributes as plain values, also if they have no class in Python (`nn.adaptive_avg_pool1d`)."""
     if attrs is None or hasattr(attrs, "keys"):
         return attributes(attrs)
     values = {name: plain(getattr(attrs, name)) for name in sorted(set(dir(attrs)) - set(dir(type(attrs))))}

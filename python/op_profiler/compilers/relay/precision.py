@@ -45,7 +45,7 @@ def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.n
 
 
 def _bound(model: ImportedModel) -> IRModule:
-    """The module with its parameters as constants, so that what is done to them is done by the compiler."""
+    """Return the module with its parameters as constants, so that the compiler computes what depends on them."""
     relay = load_tvm().relay
     module = model.mod
     if model.params:
@@ -80,7 +80,7 @@ def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Tar
 
 
 def _without_units(module: IRModule) -> IRModule:
-    """Dense layers that do not state their width: TVM pads the weights of int8 ones and forgets to change it."""
+    """Remove the width from dense layers: TVM pads the weights of int8 layers but does not change the stated width."""
     tvm = load_tvm()
     relay = tvm.relay
 

@@ -111,7 +111,7 @@ class Tile:
     Attributes:
         sizes: its knobs.
         rows: number of output positions that share a vector of weights.
-        cost: relative to other tiles of the same output.
+        cost: cost relative to other tiles of the same output.
     """
 
     sizes: Knobs
@@ -170,16 +170,22 @@ def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
 
 
 def _product_knobs(nest: Nest, terms: int) -> Knobs:
-    """Blocks of columns are the outer loop, so that a block of the second matrix stays in the cache for all rows of the
-    first one."""
+    """Return the knobs of a product.
+
+    Blocks of columns are the outer loop, so that a block of the second matrix stays in the cache for all rows of the
+    first one.
+    """
     outer = next((i for i, order in enumerate(nest.outer_orders) if order.index("x") < order.index("y")), 0)
     return {"outer": outer, "split_k": max(size for size in nest.knobs.get("split_k", [1]) if size <= terms)}
 
 
 def _window_knobs(nest: Nest, tile: Tile, terms: int) -> Knobs:
-    """Output channels are the outer loop, so that their weights stay in the cache for the whole image. The image is the
+    """Return the knobs of a convolution.
+
+    Output channels are the outer loop, so that their weights stay in the cache for the whole image. The image is the
     outer loop if it is larger than all weights and would be read often. Depthwise convolutions pad the rows of one
-    tile at a time, which stay in the cache."""
+    tile at a time, which stay in the cache.
+    """
     if nest.split is None:
         return {"outer": 0, "compute_at": 1}
     reduction, extents = dict(nest.reduction), {axis.name: axis.extent or 1 for axis in nest.axes}

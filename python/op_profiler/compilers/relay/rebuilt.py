@@ -48,7 +48,7 @@ def rebuilt_operator(operator: Operator) -> Occurrence:
     """Return the function of `relay_function`, and which of its parameters are weights.
 
     Raises:
-        ModelError: as there.
+        ModelError: the description is not sufficient, as for `relay_function`.
     """
     tvm = load_tvm()
     failures = (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, IndexError)
@@ -69,8 +69,8 @@ def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
     """Return the described value if a tuple has so many fields.
 
     Args:
-        squeezes: whether a squeeze without an axis drops all axes of length one; else none. Descriptions leave out
-            what is empty, and do not tell the two apart.
+        squeezes: whether a squeeze without an axis drops all axes of length one; otherwise it drops none. Descriptions
+            leave out empty values, so they do not distinguish the two.
     """
     tvm = load_tvm()
     relay = tvm.relay
@@ -88,7 +88,7 @@ def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
 
 
 def _named(operator: Operator, letter: str) -> dict[str, int]:
-    """The inputs (i) or weights (p) in their order; of each the fields that are taken from it; 0: it is no tuple."""
+    """Return the inputs (i) or weights (p) in order, with the number of fields of each; 0 for one that is no tuple."""
     found: dict[int, int] = {}
     for name, number, field in PARAMETER.findall(operator.structure):
         if name == letter:
@@ -97,7 +97,7 @@ def _named(operator: Operator, letter: str) -> dict[str, int]:
 
 
 def _tuple_sizes(operator: Operator) -> Iterator[dict[str, int]]:
-    """How many fields each tuple may have, so that all tensors find a place; 0: it is no tuple."""
+    """Yield possible numbers of fields of each tuple, so that all tensors are used; 0 for one that is no tuple."""
     inputs = list(_sizes(_named(operator, "i"), len(operator.inputs)))
     for params in _sizes(_named(operator, "p"), len(operator.params)):
         yield from (of_inputs | params for of_inputs in inputs)
@@ -115,7 +115,7 @@ def _sizes(named: Mapping[str, int], tensors: int) -> Iterator[dict[str, int]]:
 
 
 def _shares(count: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to divide a number."""
+    """Yield all ways to divide a number into parts."""
     if parts == 1:
         yield (count,)
         return
@@ -124,7 +124,7 @@ def _shares(count: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _parameters(operator: Operator, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Variables by their name in the structure, in its order."""
+    """Return variables by their name in the structure, in its order."""
     relay = load_tvm().relay
     waiting = {"i": iter(operator.inputs), "p": iter(operator.params)}
 
@@ -140,7 +140,7 @@ def _parameters(operator: Operator, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _result(operator: Operator, variables: dict[str, Any], values: list[Any]) -> Any:
-    """The last value; of a function with several outputs a tuple of those that nothing else takes."""
+    """Return the last value; for a function with several outputs, a tuple of the values that no other op reads."""
     if len(operator.outputs) == 1 or operator.op_names[-1] == "split":
         return values[-1]
     taken = {int(n) for n in re.findall(r"%(\d+)", operator.structure)}
@@ -166,7 +166,7 @@ def _argument(text: str, variables: dict[str, Any], values: list[Any]) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that are in no bracket."""
+    """Split at the commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
@@ -177,7 +177,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
-    """TVM's attributes from plain values; those that a description leaves out are empty, whatever is usual."""
+    """Return TVM's attributes from plain values; attributes that a description leaves out are empty."""
     kind = _ATTRIBUTES.get(op.name, op.attrs_type_key)
     if not kind:
         if attrs or op.name in _NOT_MADE:
@@ -189,7 +189,7 @@ def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _made_node(kind: str, attrs: dict[str, Any]) -> Any:
-    """Attributes without a usual value that are left out are None."""
+    """Return attributes of one kind; those without a default that are left out are None."""
     given = dict(attrs)
     if isinstance(given.get(_BOXED), int):
         given[_BOXED] = load_tvm().runtime.convert(given[_BOXED])

@@ -52,7 +52,7 @@ class AutoTvmTask(Task):
         return super().point({name: self._as_listed(name, value) for name, value in knobs.items()}, nearest=nearest)
 
     def _as_listed(self, name: str, value: Any) -> Any:
-        """A space has -1 for the outermost part of its splits, and a default has a number."""
+        """Return a value as the space lists it: with -1 for the outermost part of a split."""
         if isinstance(value, list) and name in self.knobs and value not in self.knobs[name]:
             return [-1, *value[1:]]
         return value
@@ -101,7 +101,7 @@ class AutoTvmTask(Task):
         return BuiltPoint(function, tuple((tuple(int(d) for d in t.shape), str(t.dtype)) for t in tensors))
 
     def _filled_in(self) -> Any:
-        """The configuration of the default, as the template fills it in."""
+        """Return the configuration of the default as the template fills it in."""
         config = self._fallback()
         with self._target:
             self.autotvm.instantiate(config)
@@ -114,5 +114,5 @@ class AutoTvmTask(Task):
 
 
 def _in_tuning() -> AbstractContextManager[None]:
-    """TVM's templates take packed inputs here instead of packing them."""
+    """Make TVM's templates expect packed inputs instead of packing them."""
     return replaced(load_tvm().autotvm.GLOBAL_SCOPE, "in_tuning", True)

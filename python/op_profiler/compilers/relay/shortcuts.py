@@ -35,10 +35,10 @@ _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})
 
 @dataclasses.dataclass(frozen=True)
 class _Hidden:
-    """A convolution whose place a call of `variable` has taken.
+    """A convolution that was replaced by a call of `variable`.
 
     Attributes:
-        weights: arguments that the pass does not see either, by their number.
+        weights: arguments that are hidden from the pass as well, by their index.
     """
 
     variable: Node
@@ -63,7 +63,7 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
             self.typed: Node | None = None
 
         def should_run(self, module: IRModule, info: Named) -> bool:
-            """Every pass infers types at its end, and the next one at its beginning again."""
+            """Let every pass run; skip type inference, which every pass does again."""
             return info.name != "InferType" or self.typed is None or not self.typed.same_as(_only_function(module))
 
         def run_before_pass(self, module: IRModule, info: Named) -> None:
@@ -85,13 +85,13 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
 
 
 def _only_function(module: IRModule) -> Node | None:
-    """The function of a module that has one; None of others."""
+    """Return the only function of a module; None if it has several."""
     functions = module.functions_items()
     return functions[0][1] if len(functions) == 1 else None
 
 
 def _fold(call: Call, arguments: list[Node]) -> Node | None:
-    """The constant that a call of constants computes; None leaves it to the pass."""
+    """Return the constant that a call of constants computes; None to leave the call to the pass."""
     relay = load_tvm().relay
     if not arguments or not all(isinstance(argument, relay.Constant) for argument in arguments):
         return None
@@ -142,8 +142,10 @@ def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:
 
 
 def _hide(call: Call, arguments: list[Node], hidden: dict[str, _Hidden], weights: Collection[str]) -> Node | None:
-    """A convolution as the call of a variable, which is noted in `hidden` by its name; no pattern of the pass looks for
-    one, nor for what is computed of its weights alone."""
+    """Replace a convolution by the call of a variable, and store it in `hidden` by the variable's name.
+
+    No pattern of the pass contains such a call, nor computations from its weights alone.
+    """
     relay = load_tvm().relay
     if "conv" not in getattr(call.op, "name", ""):
         return None
@@ -156,7 +158,7 @@ def _hide(call: Call, arguments: list[Node], hidden: dict[str, _Hidden], weights
 
 
 def _known(node: Node, weights: Collection[str]) -> bool:
-    """Whether weights and constants alone go into it, by calls one after the other."""
+    """Return whether a value is computed from weights and constants alone, by calls one after the other."""
     relay = load_tvm().relay
     while isinstance(node, relay.Call):
         others = [argument for argument in node.args if not _is_weight(argument, weights)]

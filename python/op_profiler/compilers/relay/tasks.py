@@ -57,7 +57,7 @@ def anchor_of(occurrence: Occurrence) -> Operator:
 
 
 def _is_weight(occurrence: Occurrence, argument: Node) -> bool:
-    """Whether an argument is a parameter of the fused function for which the model passes a constant."""
+    """Return whether an argument is a parameter of the fused function for which the model passes a constant."""
     parameters = list(occurrence.function.params)
     constants = [p for p, constant in zip(parameters, occurrence.constant) if constant]
     return any(argument.same_as(p) for p in constants)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
 
 NAME = "math"
-"""Of these functions among what the rule decides."""
+"""Name of these functions among the decisions of the schedule rule."""
 _OPS = {"exp", "erf", "tanh", "sigmoid", "nn.softmax", "nn.log_softmax", "nn.fast_softmax"}
 _LEVEL = 99  # above those of TVM's own lowerings
 _LOG2_E, _LN_2_HIGH, _LN_2_LOW = 1.44269504088896, 0.693359375, -2.12194440e-4
@@ -53,7 +53,7 @@ def vectorized() -> Iterator[None]:
 
 
 def concerns(operators: Iterable[Operator]) -> bool:
-    """Whether any of these operators computes one of the functions."""
+    """Return whether any of these operators computes one of the functions."""
     return any(_OPS & {*operator.op_names} for operator in operators)
 
 
@@ -98,7 +98,7 @@ def _erf(x: Any) -> Any:
 
 
 def _polynomial(x: Any, coefficients: Iterable[float]) -> Any:
-    """By Horner's rule; the coefficient of the highest power first."""
+    """Evaluate a polynomial by Horner's rule; the coefficient of the highest power is first."""
     tir = load_tvm().tir
     first, *others = (tir.const(value, x.dtype) for value in coefficients)
     return functools.reduce(lambda value, other: value * x + other, others, first)

@@ -111,7 +111,7 @@ def _leaves(made: Any) -> list[np.ndarray]:
 
 
 def _identity(call: Mapping[str, Any]) -> tuple[str, str]:
-    """The compiler's hash of a kernel, and the shapes that it was called with."""
+    """Return the compiler's hash of a kernel, and the shapes of the call."""
     return str(call["Hash"]), str(call["Argument Shapes"])
 
 
@@ -127,7 +127,7 @@ def operators_at_run_time(compiled: CompiledModel, kernels: VmKernels) -> list[O
 
 
 def _with_shapes(occurrence: Occurrence, shapes: str) -> Operator:
-    """The operator of a function whose dynamic dimensions are replaced by those of one call."""
+    """Return the operator of a function whose dynamic dimensions are replaced by those of one call."""
     operator = occurrence.operator
     if all(-1 not in t.shape for t in (*operator.inputs, *operator.params, *operator.outputs)):
         return operator

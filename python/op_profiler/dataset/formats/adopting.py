@@ -74,15 +74,15 @@ class Adopted:
 
 
 def adopt(files: Sequence[Path], into: str | None, announce: Callable[[str], None] = lambda step: None) -> Adopted:
-    """Check shared files, and add their rows to a Parquet file or a dataset. Nothing is written if one is refused.
+    """Check shared files, and add their rows to a Parquet file or a dataset; if a file is rejected, write nothing.
 
     Args:
-        into: as of `op_profiler.dataset.formats.combined.combine`; None: only check.
-        announce: called with what takes long.
+        into: destination as for `op_profiler.dataset.formats.combined.combine`; None to check only.
+        announce: called before each slow step.
 
     Raises:
-        DatasetError: a file cannot be read or holds what a shared file may not, or `into` cannot be written.
-        UsageError: `into` is no place for a dataset.
+        DatasetError: a file cannot be read or has contents that are not allowed, or `into` cannot be written.
+        UsageError: `into` is not a valid destination.
     """
     with tempfile.TemporaryDirectory(prefix="op_profiler-adopt-") as folder:
         url = f"sqlite:///{folder}/shared.db"

@@ -92,9 +92,9 @@ def _operator_or_reason(record: Record) -> Operator | ValueError:
 
 
 def _target(record: Record) -> str:
-    """The target with its options in the order in which TVM prints them: keys first, then by name.
+    """Return the target with its options in the order in which TVM prints them: keys first, then by name.
 
-    AutoTVM writes them as they were given, and one device has to be one device.
+    AutoTVM writes the options in the order in which they were given, but one device needs one target.
     """
     kind, *options = re.split(r"\s+(?=-)", record.target.strip())
     named = [re.sub(r"^-+([^\s=]+)[\s=]+", r"-\1=", option) for option in options]
@@ -106,7 +106,7 @@ def _schedule(record: Record) -> Schedule:
 
 
 def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
-    """Records of one configuration, all timed or all failed; every cost is a sample."""
+    """Return the row for records of one configuration, all timed or all failed; every cost is a sample."""
     first = alike[0]
     when = datetime.datetime.fromtimestamp(first.timestamp, datetime.timezone.utc).isoformat(timespec="seconds")
     target = _target(first)

@@ -20,7 +20,7 @@ from op_profiler.dataset.formats.autotvm_templates import (
 
 
 def _tile_of(divisor: int) -> Callable[[int], int]:
-    """The tile of TVM's templates for GPUs: 4 for heights of whole multiples."""
+    """Return the function from height to tile of TVM's templates for GPUs: 4 for multiples of `divisor`, else 2."""
     return lambda height: 2 if height % divisor else 4
 
 
@@ -95,4 +95,4 @@ TEMPLATES: dict[str, TaskReader] = {
     **dict.fromkeys(("batch_matmul_cublas", "batch_matmul_cblas", "batch_matmul_mkl"), _BATCH_MATMUL),
     "batch_matmul_rocblas": _BATCH_MATMUL,
 }
-"""By the name of the template, followed by its target if that is needed to distinguish templates."""
+"""Readers by the name of the template, followed by its target if that is needed to distinguish templates."""

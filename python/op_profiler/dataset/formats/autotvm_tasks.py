@@ -46,7 +46,7 @@ def record_of(
 
 
 def _knob(name: str, value: Any) -> list[Any]:
-    """A knob with the kind that AutoTVM would write: split, reorder, annotate, or other."""
+    """Return a knob with the kind that AutoTVM would write: split, reorder, annotate, or other."""
     if isinstance(value, list):
         kind = "an" if any(isinstance(item, str) for item in value) else "re" if name.startswith("reorder") else "sp"
         return [name, kind, value]
@@ -88,8 +88,8 @@ def operator_of(record: Record) -> Operator:
     """Return the operator that a record's task computes.
 
     Raises:
-        UnknownKindError: the template is not known here.
-        ValueError: the task is none of its template, or more than one operator may be meant.
+        UnknownKindError: the template is unknown.
+        ValueError: the task does not fit its template, or several operators are possible.
     """
     template = TEMPLATES.get(record.template) or TEMPLATES.get(record.template.partition(".")[0])
     if template is None:

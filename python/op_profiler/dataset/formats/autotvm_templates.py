@@ -68,7 +68,7 @@ class TaskArguments:
             windows: number of arguments after the tensors that are lists, or one number for all axes.
 
         Raises:
-            ValueError: there is something else; of a null as a size, above all, TVM dies.
+            ValueError: there is something else, such as a null as a size, with which TVM would crash.
         """
         tensors = [_tensor(argument) for argument in arguments if _is_tensor(argument)]
         rest = [argument for argument in arguments if not _is_tensor(argument)]
@@ -117,7 +117,7 @@ def _variables(relay: ModuleType, tensors: Sequence[TensorSpec], names: Sequence
 
 
 def _layout(choices: Sequence[str], tensor: TensorSpec) -> str:
-    """The layout with as many axes as a tensor, its blocks with their sizes: ``NCHW16c``."""
+    """Return the layout with as many axes as a tensor, with the sizes of its blocks: ``NCHW16c``."""
     for choice in choices:
         if len(choice) == len(tensor.shape):
             return "".join(f"{size if axis.islower() else ''}{axis}" for axis, size in zip(choice, tensor.shape))
@@ -126,12 +126,12 @@ def _layout(choices: Sequence[str], tensor: TensorSpec) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Convolution:
-    """A task of a convolution with its axes by their names.
+    """A convolution task with its axes by name.
 
     Attributes:
-        data, weight: size of each axis, with its blocks multiplied into it.
-        layouts: attributes of Relay that name them; empty where they are Relay's own.
-        padding, strides: as they were given; of one number for each axis.
+        data, weight: size of each axis, multiplied by its blocks.
+        layouts: Relay's attributes for the layouts; empty for Relay's defaults.
+        padding, strides: as in the task; a single number is repeated for each axis.
     """
 
     data: dict[str, int]

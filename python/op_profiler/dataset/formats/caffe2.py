@@ -46,7 +46,7 @@ def arguments(texts: Iterable[str]) -> tuple[dict[str, Value], dict[str, str]]:
     """Return values and texts of the arguments that affect the time, by name.
 
     Raises:
-        ValueError: a text that is no argument.
+        ValueError: a text is not an argument.
     """
     parsed = [(*parse_argument(text), text) for text in texts]
     kept = [entry for entry in parsed if entry[0] not in IGNORED]
@@ -58,7 +58,7 @@ def pair(values: Mapping[str, Value], name: str, default: int) -> tuple[int, int
     dilation.
 
     Raises:
-        ValueError: they are no whole numbers.
+        ValueError: the values are not integers.
     """
     both = values.get(f"{name}s")
     if isinstance(both, tuple):
@@ -73,7 +73,7 @@ def pads(values: Mapping[str, Value]) -> tuple[int, int, int, int]:
     """Return the padding at the top, left, bottom and right, from ``pad``, ``pad_t`` and so on, or ``pads``.
 
     Raises:
-        ValueError: they are no whole numbers.
+        ValueError: the values are not integers.
     """
     four = values.get("pads")
     if isinstance(four, tuple):
@@ -111,7 +111,7 @@ def dtype(code: object) -> str:
     """Return the dtype of a code.
 
     Raises:
-        ValueError: there is no such value.
+        ValueError: there is no such code.
     """
     if not isinstance(code, int) or code not in DTYPES:
         raise ValueError(f"dtype {code!r} is none of {', '.join(map(str, DTYPES))}")

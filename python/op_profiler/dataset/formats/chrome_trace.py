@@ -55,7 +55,7 @@ def _events(number: int, run: ModelRun) -> Iterator[dict[str, Any]]:
 
 
 def _path(call: TimedCall) -> list[str]:
-    """Parts of the layer of its heavy op."""
+    """Return the parts of the layer of a call's heavy op."""
     layer = call.layers[0] if call.layers else ""
     return [part for part in layer.split("/" if "/" in layer else ".") if part]
 

@@ -61,7 +61,7 @@ def combine(
         announce: gets messages about slow steps.
 
     Raises:
-        UsageError: a source is none that can be merged, `into` is one of them, or cannot be what the other words say.
+        UsageError: a source cannot be merged, `into` is one of the sources, or it does not fit the other arguments.
         DatasetError: a database or a file cannot be read or written; then nothing was changed.
     """
     into, sources = _addressed(into), [_addressed(source) for source in sources]
@@ -96,7 +96,7 @@ def combine(
 
 
 def _addressed(place: str) -> str:
-    """The address of a SQLite file that is named by its path; anything else as it is."""
+    """Return the address of a SQLite file that is given by its path; any other text unchanged."""
     return f"sqlite:///{place}" if is_sqlite_path(place) and not Path(place).is_dir() else place
 
 
@@ -113,17 +113,17 @@ def _same(one: str, other: str) -> bool:
 
 
 def _is_inside(into: str, source: str) -> bool:
-    """Whether a place would be a part of what is read."""
+    """Return whether a destination would be part of a source."""
     if "://" in into or "://" in source:
         return False
     return Path(os.path.realpath(source)) in Path(os.path.realpath(into)).parents
 
 
 def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str] | None:
-    """By which a folder is parted; None where no folder is wanted.
+    """Return the partition columns of a folder; None if the destination is not a folder.
 
     Raises:
-        UsageError: it is none that can be replaced, or the columns cannot be used.
+        UsageError: the destination cannot be replaced, or the columns cannot be used.
     """
     folder = Path(into)
     if not asked and not folder.is_dir():
@@ -139,7 +139,7 @@ def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str] | None:
 
 @contextlib.contextmanager
 def _alone(into: str, announce: Announce) -> Iterator[None]:
-    """No other process merges into the same file or folder, which would lose what one of the two put there."""
+    """Prevent other processes from merging into the same file or folder, because rows of one of them would be lost."""
     place = Path(os.path.realpath(into))
     name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]  # a longer one might be too long
     with contextlib.ExitStack() as stack:
@@ -154,7 +154,7 @@ def _alone(into: str, announce: Announce) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, Combined]]:
-    """A dataset with all that is to be in a file or folder, for as long as it is written, and what came new."""
+    """Yield a dataset with everything for a file or folder, while it is written, and the new rows."""
     with _temporary() as url:
         path, before = Path(into), dict.fromkeys(_NAMED_IN_ROWS, 0)
         if path.is_file() or (path.is_dir() and any(path.rglob("*.parquet"))):
@@ -171,13 +171,13 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
 
 
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:
-    """How many models, operators and so on the measurements of a dataset refer to, by table."""
+    """Return the number of models, operators and so on that a dataset's measurements refer to, by table."""
     keys = _NAMED_IN_ROWS.items()
     return {name: _count(dataset, select(key).where(key.is_not(None)).distinct()) for name, key in keys}
 
 
 def _left_out(dataset: Dataset, named: dict[str, int]) -> dict[str, int]:
-    """What no row of a measurement has, by table; empty where there is nothing."""
+    """Return the number of rows to which no measurement refers, by table; empty if there are none."""
     failed = select(schema.measurements.c.key).where(schema.measurements.c.error.is_not(None))
     rows = {
         "models": select(schema.models.c.key),
@@ -204,7 +204,7 @@ def _merged(sources: Sequence[str], into: str, announce: Announce) -> dict[str, 
 
 @contextlib.contextmanager
 def _opened(source: str, announce: Announce) -> Iterator[Dataset]:
-    """A source for reading; what Parquet files hold is put into a dataset for that long."""
+    """Open a source for reading; the contents of Parquet files are copied to a temporary dataset."""
     if not is_parquet(source):
         with Dataset.open(source, create=False, read_only=True) as dataset:
             yield dataset
@@ -217,10 +217,10 @@ def _opened(source: str, announce: Announce) -> Iterator[Dataset]:
 
 
 def _read(path: Path, dataset: Dataset, announce: Announce) -> None:
-    """Put a file or folder into an empty dataset.
+    """Copy a file or folder into an empty dataset.
 
     Raises:
-        DatasetError: not every row of it can be read: a merge leaves out nothing without a word.
+        DatasetError: a row cannot be read; a merge never skips rows silently.
     """
     announce(f"reading {path}")
     done = store_flat(dataset, parquet.FORMAT.read(path), None, checked=False)

@@ -64,7 +64,7 @@ def _cell(column: Column, value: Any) -> Any:
 
 
 def _value(column: Column, cell: str | None) -> Any:
-    """The value in a cell; raises ValueError where there is none of the column's type."""
+    """Return the value in a cell; raise ValueError if it is not of the column's type."""
     if not cell:
         return "" if column.name in _EMPTY_TEXT else None
     return _READ.get(column.type, json.loads)(cell)

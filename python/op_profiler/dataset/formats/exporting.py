@@ -44,9 +44,9 @@ def export_table(
         partition_by: columns that partition a folder of Parquet files; `path` is then the folder.
 
     Raises:
-        UnknownNameError: no format or table of this name.
-        UsageError: a condition that cannot be used, or one that leaves a choice; names what to choose from.
-        DatasetError: the dataset cannot be read, or has no such device; names those that it has.
+        UnknownNameError: there is no such format or table.
+        UsageError: a condition cannot be used, or leaves a choice; the message lists the choices.
+        DatasetError: the dataset cannot be read, or has no such device; the message lists its devices.
         OpProfilerError: the file cannot be written.
     """
     condition = _condition(where, threads, device, flat_table(table))
@@ -90,7 +90,7 @@ def _check_device(dataset: Dataset, device: str) -> None:
 
 
 def _condition(where: str | None, threads: int | None, device: str | None, table: FlatTable) -> str | None:
-    """The condition with those of the options; `where` is checked alone, so that it cannot reach into the rest."""
+    """Return `where` and the conditions of the options; `where` is checked separately, so it cannot affect them."""
     parts = [] if where is None else [f"({parse_where(where, table)})"]
     if threads is not None:
         parts.append(f"threads = {threads}")

@@ -120,7 +120,7 @@ def operator_of_row(row: FlatRow) -> Operator:
     """Return the operator of a row.
 
     Raises:
-        ValueError, TypeError, KeyError: cells that hold no operator.
+        ValueError, TypeError, KeyError: the cells do not describe an operator.
     """
     operator = build(
         Operator, {**row, "name": row["operator_name"], "attrs": [_finite(attrs) for attrs in row["attrs"]]}
@@ -136,7 +136,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
     """Return operator and measurement of a row.
 
     Raises:
-        ValueError, TypeError, KeyError: cells that hold none, or that contradict the row's keys.
+        ValueError, TypeError, KeyError: the cells do not describe a measurement, or contradict the row's keys.
     """
     operator = operator_of_row(flat)
     schedule, device = build(Schedule, _row_in(schema.schedules, flat)), device_of_row(flat)
@@ -163,8 +163,8 @@ def device_of_row(flat: FlatRow) -> Device:
 
 
 def _row_in(table: Table, flat: FlatRow) -> FlatRow:
-    """The row of a table of `schema`, by the names that its columns have there; what files from before a column do not
-    tell is what datasets from before it got."""
+    """Return the row of a table of `schema` by the names of its columns; columns that older files lack get the value
+    that older datasets got."""
     found = {column.name: flat[column.info["flat"]] for column in table.columns if column.doc}
     given = {column.name: column.server_default for column in table.columns if not column.nullable}
     return {
@@ -174,7 +174,7 @@ def _row_in(table: Table, flat: FlatRow) -> FlatRow:
 
 
 def _finite(value: Any) -> Any:
-    """The numbers that JSON does not know, which come as text out of the flat table."""
+    """Return a value with the numbers that JSON lacks, which are text in the flat table."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -201,10 +201,10 @@ def store_flat(
 
 
 class _FlatImport:
-    """What an import of rows did so far.
+    """State of an import of rows.
 
     Attributes:
-        rows: those that were understood.
+        rows: rows that were understood so far.
     """
 
     def __init__(self, dataset: Dataset, *, checked: bool) -> None:
@@ -234,7 +234,7 @@ class _FlatImport:
         self._failed += len(stored & {flat["measurement_key"] for flat, _, _ in read if flat["error"] is not None})
 
     def result(self) -> Imported:
-        """With what looks wrong."""
+        """Return the result, with suspicious rows."""
         return self._checks.added_to(
             Imported(
                 rows=self._stored,
@@ -248,8 +248,9 @@ class _FlatImport:
 
 
 def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
-    """Store measurements with their models, where these call their operators, and their own latency, as far as the flat
-    table says. What the dataset knows of models already stays, but for a latency that is older and no better.
+    """Store measurements with their models, the positions of their operators, and the models' latencies, if known.
+
+    Existing data of models is kept, except for an older latency that is not better.
 
     Returns:
         Keys of the measurements that were stored.
@@ -270,7 +271,7 @@ def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
 
 
 def _add_model(dataset: Dataset, flat: FlatRow, row: Row) -> None:
-    """As one that is not extracted: the table need not hold all its operators."""
+    """Store a model as not extracted, because the table may not contain all of its operators."""
     if dataset.find_model(row.model_key) is not None:
         return
     dataset.add_model(
@@ -288,7 +289,7 @@ def _add_model(dataset: Dataset, flat: FlatRow, row: Row) -> None:
 
 
 def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
-    """Not by `Dataset.add_operators`, which would put them in place of all that a model has."""
+    """Add links of operators to models; `Dataset.add_operators` would replace all existing ones."""
     links: dict[tuple[str, str], dict[str, Any]] = {}
     for flat, row, operator in rows:
         identity = (row.model_key, operator.key)
@@ -304,7 +305,7 @@ def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
 
 
 def _add_timing(dataset: Dataset, flat: FlatRow, row: Row) -> None:
-    """Return the latency of a model from the newest row that has it; a stored latency with its rounds stays."""
+    """Store the latency of a model from the newest row that has it; a stored latency with its rounds is kept."""
     timing = ModelTiming(
         whole_model=Measurement(median_us=flat["whole_model_us"]),
         before_us=None,

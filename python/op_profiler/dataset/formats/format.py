@@ -63,7 +63,7 @@ class Convolutions:
     def of(
         cls, rows: Sequence[Sequence[int]] | np.ndarray, latency_us: Sequence[float] | None = None, **counts: int
     ) -> Convolutions:
-        """From rows in the order of `FIELDS`."""
+        """Return convolutions from rows in the order of `FIELDS`."""
         matrix = np.asarray(rows, dtype=np.int64).reshape(-1, len(FIELDS))
         times = np.full(len(matrix), np.nan) if latency_us is None else np.asarray(latency_us, dtype=np.float64)
         return cls(matrix, times, **counts)
@@ -92,7 +92,7 @@ class TableRow:
     def of(
         cls, shape: Shape, latency_us: float | None, *, device: str | None = None, remark: str | None = None
     ) -> TableRow:
-        """With one time, or None for a row that its table marks as failed."""
+        """Return a row with one time; None for a row that its table marks as failed."""
         if latency_us is None:
             return cls(shape=shape, error="failed when the table was made", device=device, remark=remark)
         return cls(shape=shape, samples_us=(latency_us,), median_us=latency_us, device=device, remark=remark)
@@ -214,7 +214,7 @@ class Format(abc.ABC):
             table: one of `tables`.
 
         Raises:
-            UsageError: a condition that cannot be used, or one that leaves a choice; names what to choose from.
+            UsageError: a condition cannot be used, or leaves a choice; the message lists the choices.
             DatasetError: the dataset cannot be read.
             OpProfilerError: the file cannot be written.
             MissingPackageError: a package that the format needs is not installed.
@@ -248,7 +248,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Return the lines that are not empty, stripped, with their numbers from 1; ``#`` begins a comment.
 
     Raises:
-        DatasetError: it cannot be read, or is no text.
+        DatasetError: the file cannot be read, or is not text.
     """
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -268,7 +268,7 @@ def latency(text: str, *, us: float) -> float | None:
         us: microseconds in one unit of the table.
 
     Raises:
-        ValueError: no positive number.
+        ValueError: the text is not a positive number.
     """
     try:
         value = float(text)
@@ -285,7 +285,7 @@ def whole(text: str) -> int:
     """Return an integer; ``3.0``, as pandas writes it, is accepted.
 
     Raises:
-        ValueError: not a whole number.
+        ValueError: the text is not an integer.
     """
     try:
         return int(text)

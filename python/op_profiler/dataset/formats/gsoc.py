@@ -121,7 +121,7 @@ def _padding(word: str, kernel: int, stride: int, size: tuple[int, int]) -> tupl
 
 
 def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's padding of one axis, before and after, which is larger at the end."""
+    """Return TensorFlow's padding of one axis, before and after; if it is odd, it is larger at the end."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 

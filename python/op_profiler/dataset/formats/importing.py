@@ -49,7 +49,7 @@ def import_table(
         precision: dtype of the tensors, if the format needs it.
 
     Raises:
-        UnknownNameError: not one of `FORMATS`.
+        UnknownNameError: `format` is not one of `FORMATS`.
         OpProfilerError: the file cannot be read or is of another format.
         DatasetError: likewise, or the dataset cannot be written.
     """
@@ -137,7 +137,7 @@ def store_entries(
 
 
 def _row(operator_key: str, processor: str, entries: Sequence[TableRow], mechanism: str) -> Row:
-    """One measurement, of all rows of an operator on one device."""
+    """Return one measurement from all rows of an operator on one device."""
     return Row(
         operator_key=operator_key,
         schedule=UNKNOWN,
@@ -160,7 +160,7 @@ def _settings(mechanism: str, precision: Precision) -> Settings:
 
 
 def _measurement(entries: Sequence[TableRow]) -> Measurement:
-    """Of several rows each is a round; percentiles of one row are kept as its samples, in their order."""
+    """Return a measurement; each row is a round, and the percentiles of a single row are its samples, in order."""
     timed = [entry for entry in entries if entry.median_us is not None]
     if not timed:
         return Measurement(error=entries[0].error)
@@ -177,7 +177,7 @@ def _measurement(entries: Sequence[TableRow]) -> Measurement:
 
 
 def _store(dataset: Dataset, operators: Iterable[Operator], rows: Sequence[Row], progress: Progress | None) -> set[str]:
-    """Inside the caller's transaction. Keys of the measurements that were stored."""
+    """Store rows inside the caller's transaction; return the keys of the measurements that were stored."""
     stored: set[str] = set()
     for operator in operators:
         dataset.add_anchor(operator)
@@ -192,7 +192,7 @@ def refuse_nothing(done: Imported, path: Path, format: str) -> None:
     """Raise an error if an import found no row.
 
     Raises:
-        OpProfilerError: no row could be imported; with the first reasons.
+        OpProfilerError: no row could be imported; the message has the first reasons.
     """
     if not done.rows and not done.known:
         reasons = f" ({'; '.join(done.problems[:2])})" if done.problems else ""

@@ -47,7 +47,7 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _checked(column: Column, value: Any) -> Any:
-    """The value itself; raises ValueError where it is of another type than its column."""
+    """Return the value; raise ValueError if its type is not that of the column."""
     if value is None or column.type == "json":
         return value
     fits = isinstance(value, _TYPES[column.type]) and (column.type == "boolean" or not isinstance(value, bool))

@@ -97,7 +97,7 @@ class LineFormat(Format):
         return Exported(written, dict(left_out), slower)
 
     def _lines(self, rows: Iterable[FlatRow], left_out: collections.Counter[str]) -> Iterator[Line]:
-        """The lines of rows; what has none is counted in `left_out`, by the reason."""
+        """Yield the lines of rows; rows without a line are counted in `left_out`, by reason."""
         for row in rows:
             try:
                 yield self._line(row)
@@ -137,7 +137,7 @@ class TableFormat(LineFormat):
 
     @abc.abstractmethod
     def shape_line(self, shape: Shape, row: FlatRow) -> str:
-        """The line of an operator; raises Unfit as `line` does."""
+        """Return the line of an operator; raises Unfit as `line` does."""
 
     def line(self, operator: Operator, row: FlatRow) -> str:
         """Return the line of an operator in plain layouts."""
@@ -169,13 +169,13 @@ def convolution(shape: Shape) -> Conv:
 
 
 def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
-    """What a line does not say has to be the same in all lines that say the same besides.
+    """Check that all lines with the same contents agree in the columns that they do not contain.
 
     Args:
-        told: columns that it says.
+        told: columns that lines contain.
 
     Raises:
-        UsageError: it is not; names the values and the option that chooses.
+        UsageError: they do not agree; the message has the values and the option that chooses.
     """
     said = [at for at, column in enumerate(_ALIKE) if column in told]
     for at, column in enumerate(_ALIKE):
@@ -194,12 +194,12 @@ def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
 
 
 def _stored(value: Any) -> Any:
-    """A value as the database compares it: lists are text there."""
+    """Return a value as the database compares it, in which lists are text."""
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else value
 
 
 def _choice(column: str, value: Any) -> str:
-    """The option that chooses a value."""
+    """Return the option that chooses a value."""
     if column == "processor":
         return f"--device {value!r}"
     if column == "threads":
@@ -208,7 +208,7 @@ def _choice(column: str, value: Any) -> str:
 
 
 def _fastest(lines: Iterable[Line]) -> list[Line]:
-    """Of measurements of one line the least median, for no table has two values; any time before a failure."""
+    """Return the line with the least median for each operator; a time precedes any failure."""
     best: dict[str, Line] = {}
     for line in lines:
         known = best.get(line.shape)

@@ -43,7 +43,7 @@ class ModelExplorer(ModelFormat):
 
 
 def _nodes(layer: str) -> Iterator[str]:
-    """Names under which graphs may have a layer."""
+    """Yield the names that a layer may have in graphs."""
     yield layer
     if "/" not in layer:
         yield f"p_{layer.replace('.', '_')}_weight"

@@ -40,7 +40,7 @@ def parse_header(line: str) -> str | None:
     microseconds.
 
     Raises:
-        ValueError: not a header, or another unit than microseconds.
+        ValueError: the line is not a header, or has another unit than microseconds.
     """
     words = [word.strip() for word in line.split("\t")]
     described = [word.strip() for word in line.split(",")]
@@ -57,7 +57,7 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
     """Parse one row.
 
     Raises:
-        UnknownKindError: an operator that is no convolution.
+        UnknownKindError: the operator is not a convolution.
         ValueError: it is not a valid row, or has no latency.
     """
     name, tab, time = line.partition("\t")

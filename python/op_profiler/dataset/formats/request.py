@@ -53,7 +53,7 @@ class ExportRequest:
         """Write a file, or a partitioned folder.
 
         Raises:
-            UsageError: the rows or the name do not fit the format; else as `export_table`.
+            UsageError: the rows or the name do not fit the format; otherwise as for `export_table`.
         """
         from op_profiler.dataset import Dataset, export_table
 
@@ -81,10 +81,10 @@ class ExportRequest:
             )
 
     def _format_of(self, path: Path) -> str:
-        """By the end of a file's name.
+        """Return the format for the suffix of a file's name.
 
         Raises:
-            UsageError: it is of no format that is known by it.
+            UsageError: no format has this suffix.
         """
         suffix = path.suffix.lower()
         if suffix and suffix not in SUFFIXES and not self.partition_by:
@@ -95,7 +95,7 @@ class ExportRequest:
 
 
 def _precision(_: str, text: str) -> Precision:
-    """The precision of a name; raises UnknownNameError."""
+    """Return the precision with this name; raises UnknownNameError."""
     if text not in get_args(Precision):
         raise UnknownNameError("precision", text, get_args(Precision))
     return cast("Precision", text)

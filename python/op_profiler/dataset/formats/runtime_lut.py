@@ -54,7 +54,7 @@ def parse_row(line: str) -> TableRow:
     """Parse one row.
 
     Raises:
-        UnknownKindError: an op_type that has no counterpart in Relay here.
+        UnknownKindError: the op_type has no counterpart in Relay here.
         ValueError: it is not a valid row, or has no latency.
     """
     row = json.loads(line)
@@ -174,7 +174,7 @@ def _dense(op: str, tensors: Sequence[TensorSpec], texts: Mapping[str, str]) -> 
 
 
 def _dtypes(tensors: Sequence[TensorSpec]) -> tuple[str, str, str]:
-    """Of data, weight and bias."""
+    """Return the dtypes of data, weight and bias."""
     data, weight, *bias = (tensor.dtype for tensor in tensors)
     return data, weight, bias[0] if bias else data
 
@@ -262,7 +262,7 @@ def _quantized(name: str, dtype: str) -> str:
 
 
 def _percentiles(row: Mapping[str, Any]) -> Sequence[float]:
-    """Over the rounds; of an imported table they are what the samples are."""
+    """Return the percentiles over the rounds; for an imported table, these are the samples."""
     rounds = [sum(sample) / len(sample) for sample in row["samples_us"] if sample]
     if row["cache_mechanism"] == MECHANISM and len(rounds) == len(PERCENTILES):
         return rounds

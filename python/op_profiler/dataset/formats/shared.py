@@ -72,7 +72,7 @@ def _number(least: float, most: float) -> Rule:
 
 
 def _nested(*names: str) -> Rule:
-    """Plain values without paths; `names`: the only ones that may stand at the top, where that is an object."""
+    """Return the rule for plain values without paths; `names` are the only keys that an object may have at the top."""
     return lambda value: _is_plain(value) and (not names or (isinstance(value, dict) and value.keys() <= set(names)))
 
 
@@ -179,7 +179,7 @@ def shared_rows(dataset: Dataset, device_key: str) -> list[FlatRow]:
     """Return the rows of a device's calibrations that would be shared, with the columns of `SHARED`.
 
     Raises:
-        DatasetError: there is nothing, or a value is not one that a shared file may hold; the message names it.
+        DatasetError: there are no such rows, or a value is not allowed in a shared file; the message names it.
         OpProfilerError: the salt of this user cannot be stored.
     """
     salt, where = _salt(), f"device_key = '{device_key}' and {_CALIBRATIONS} and {SHIPPED_ROWS}"
@@ -196,7 +196,7 @@ def shared_rows(dataset: Dataset, device_key: str) -> list[FlatRow]:
 
 
 def _salt() -> bytes:
-    """Random bytes of this user, made once and kept in the data folder."""
+    """Return the random bytes of this user, which are created once and stored in the data folder."""
     path = data_folder() / "share_salt"
     with explained(str(path)), locked(path.with_suffix(".lock")):
         if not path.exists():
@@ -207,10 +207,10 @@ def _salt() -> bytes:
 
 
 def _without_names(row: FlatRow, salt: bytes) -> FlatRow:
-    """The shared columns of a row of the flat table, with digits in place of what identifies machine and model.
+    """Return the shared columns of a row of the flat table, with digits in place of identifiers of machine and models.
 
-    Of a board the user chose the name by which the tracker lends it, which stands in its fingerprint and, where the
-    board does not name its processor, in place of that.
+    For a board, the user chose its key at the tracker. The key is part of its fingerprint, and it is the name of the
+    processor if the board does not report one.
     """
 
     def digits(*words: object) -> str:
@@ -259,7 +259,7 @@ def read_shared(path: Path, content: bytes) -> Iterator[FlatRow]:
         content: content of the file.
 
     Raises:
-        DatasetError: it is no shared file, is too large, or has a row that may not be shared; the message has both.
+        DatasetError: it is not a shared file, is too large, or has a row that may not be shared; the message has both.
     """
     seen: set[str] = set()
     for number, cells in enumerate(_cells(path, content), 1):
@@ -287,7 +287,7 @@ def _cells(path: Path, content: bytes) -> Iterator[FlatRow]:
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
-    """Before anything of its content is unpacked; raises ValueError."""
+    """Check a file before its content is unpacked; raises ValueError."""
     about = file.metadata
     groups = [about.row_group(place) for place in range(about.num_row_groups)]
     if about.metadata:
@@ -302,7 +302,7 @@ def _check_file(file: parquet.ParquetFile) -> None:
 
 
 def _values(cells: FlatRow) -> FlatRow:
-    """Nested values out of their JSON text; raises ValueError."""
+    """Return cells with nested values parsed from their JSON text; raises ValueError."""
     row = dict(cells)
     for column in SHARED_COLUMNS:
         text = row[column.name]
@@ -314,11 +314,11 @@ def _values(cells: FlatRow) -> FlatRow:
 
 
 def _identity(row: FlatRow) -> str:
-    """Key of the measurement that a row holds.
+    """Return the key of a row's measurement.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError, RecursionError: a cell holds what it may not, or a key does not
-            fit what it is the key of.
+        ValueError, TypeError, KeyError, AttributeError, RecursionError: a cell has a value that is not allowed, or does
+            not fit its key.
     """
     for name, accepts in SHARED.items():
         if not accepts(row[name]):
@@ -328,5 +328,5 @@ def _identity(row: FlatRow) -> str:
 
 
 def _filled(row: FlatRow) -> FlatRow:
-    """The row of the flat table."""
+    """Return the row of the flat table with all columns."""
     return {column.name: None for column in COLUMNS} | _IMPLIED | row

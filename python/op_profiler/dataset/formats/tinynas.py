@@ -91,7 +91,7 @@ def read_library(path: Path) -> Convolutions:
     """Return the rows of a library that are square and have a time.
 
     Raises:
-        DatasetError: it cannot be read, or no line of it is such a row.
+        DatasetError: the file cannot be read, or no line is such a row.
     """
     table = FORMAT.read(path, "float32")
     convs = [(convolution(entry.shape), entry.median_us) for _, entry in table.entries]
@@ -108,7 +108,7 @@ def read_library(path: Path) -> Convolutions:
 
 
 def _fields(conv: Conv) -> tuple[int, ...]:
-    """In the order of `format.FIELDS`."""
+    """Return the values of a convolution in the order of `format.FIELDS`."""
     window = conv.kernel[0], conv.stride[0], int(conv.residual)
     return int(conv.groups > 1), conv.batch, conv.in_channels, conv.height, conv.out_channels, *window
 

@@ -54,7 +54,7 @@ def unsupported(name: str, error: BaseException) -> ModelError:
 
 
 def _being_converted(error: BaseException) -> str | None:
-    """The operator that TVM's importer was busy with: a variable of its loop, since most of its errors do not say."""
+    """Return the operator that TVM's importer was converting: a variable of its loop, because most errors omit it."""
     frame = error.__traceback__
     while frame is not None:
         code = frame.tb_frame.f_code
@@ -90,8 +90,11 @@ def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
 
 
 def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, dict[str, str]]:
-    """The module without inputs named as TVM's build names weights, one of which would take the place of such an input;
-    and their new names."""
+    """Rename inputs that have names that TVM's build gives to weights, because a weight would replace such an input.
+
+    Returns:
+        The module, and the new names by the old ones.
+    """
     relay, main = load_tvm().relay, module["main"]
     taken = {v.name_hint for v in main.params}
     renamed = {n: f"{n}_input" for n in sorted(taken - set(params)) if _OF_WEIGHTS.fullmatch(n)}
@@ -104,7 +107,7 @@ def _rename(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModu
 
 
 def _with_one_variable_a_name(module: IRModule) -> IRModule:
-    """An importer that names where each value comes from makes a new variable of one that it first meets in a list."""
+    """Merge variables of one name: some importers create a second variable for an input that is in a list."""
     tvm = load_tvm()
     main = module["main"]
     first: dict[str, Any] = {}
@@ -163,9 +166,9 @@ def finish(
 
 
 def _without_floor_divisions(module: IRModule) -> IRModule:
-    """The typed module with such quotients, and what is left of them, made of those that are cut off.
+    """Return the typed module with rounded-down divisions and remainders replaced by truncated ones.
 
-    Those by a positive constant stay: TVM computes them without variables.
+    Divisions by a positive constant are kept: TVM computes them without variables.
     """
     relay = load_tvm().relay
     found = []
@@ -201,7 +204,7 @@ def _is_affected(call: Any) -> bool:
 
 
 def _cut(name: str, data: Any, divisor: Any, dtype: str) -> Any:
-    """What is left has the sign of the data when it is cut off, and that of the divisor when it is rounded down."""
+    """Compute a rounded-down quotient or remainder: a truncated remainder has the sign of the data, not the divisor."""
     relay = load_tvm().relay
     zero, one = (relay.const(number, dtype) for number in (0, 1))
     left = relay.mod(data, divisor)

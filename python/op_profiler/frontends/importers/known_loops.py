@@ -53,10 +53,10 @@ def with_known_loops(module: IRModule, params: Mapping[str, DeviceArray]) -> tup
 
 
 class _WrittenOut:
-    """Loops that became their steps.
+    """Loops that were replaced by their steps.
 
     Attributes:
-        steps: of each loop.
+        steps: number of steps of each loop.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class _WrittenOut:
         return made
 
     def _steps_of(self, call: Any, known: _Known) -> Any | None:
-        """The results of a loop after its last step; None where the number of steps is not known or too large."""
+        """Return the results of a loop after its last step; None if the number of steps is unknown or too large."""
         relay = load_tvm().relay
         params, choice = call.op.value.params, call.op.value.body
         goes_on = isinstance(choice.true_branch, relay.Call) and choice.true_branch.op == call.op.var
@@ -115,10 +115,10 @@ class _WrittenOut:
 
 
 class _Known:
-    """Single values that follow from constants.
+    """Single values that are computed from constants.
 
     Args:
-        values: of variables; those that it does not have are unknown.
+        values: values of variables; all other variables are unknown.
     """
 
     def __init__(self, values: Mapping[Any, np.ndarray | None]) -> None:
@@ -154,7 +154,7 @@ class _Known:
 
 
 def _is_loop(node: Any) -> bool:
-    """Whether a node calls a loop, as TVM's importers make them: a function that ends, or calls itself last."""
+    """Return whether a node calls a loop as TVM's importers create it: a function that ends, or calls itself last."""
     relay = load_tvm().relay
     if not isinstance(node, relay.Call) or not isinstance(node.op, relay.Let) or node.op.body != node.op.var:
         return False
@@ -177,7 +177,7 @@ def _count_calls(node: Any) -> int:
 
 
 def _constants(nodes: Sequence[Any], values: Sequence[np.ndarray | None]) -> list[Any]:
-    """The nodes, those with a known value as constants."""
+    """Return the nodes, with nodes of known values replaced by constants."""
     relay = load_tvm().relay
     return [node if value is None else relay.const(value, str(value.dtype)) for node, value in zip(nodes, values)]
 

@@ -45,7 +45,7 @@ def load_onnx() -> ModuleType:
     """Import the package onnx in a form that TVM 0.19's importer accepts.
 
     Raises:
-        MissingPackageError: it is not installed.
+        MissingPackageError: onnx is not installed.
     """
     if importlib.util.find_spec("onnx") is None:
         raise MissingPackageError("onnx", "an ONNX model")
@@ -77,13 +77,13 @@ def read(path: Path) -> Any:
     """Return the `ModelProto` in a file, with its external data.
 
     Raises:
-        ModelError: not there, empty, cut off, or no ONNX.
+        ModelError: the file is missing, empty, incomplete, or not ONNX.
     """
     return _read(path, all_inside=True)[0]
 
 
 def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
-    """The model, and its weights; see `Weights`."""
+    """Return the model and its weights; see `Weights`."""
     check_file(path)
     onnx = load_onnx()
     try:
@@ -112,13 +112,13 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
-        ModelError: it cannot be read, has operators that TVM does not support, or fixes its batch size.
+        ModelError: the model cannot be read, has operators that TVM does not support, or fixes its batch size.
     """
     return _lowered(path, request, None)
 
 
 def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -> ImportedModel:
-    """The same with other outputs, by their names; None: with the model's own."""
+    """Lower the model with other outputs, by their names; None for the model's own outputs."""
     imports_itself = compiler_in_use().name != DEFAULT_COMPILER
     model, data = _read(path, all_inside=imports_itself)
     graph = model.graph
@@ -158,10 +158,13 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -
 def _rewritten(
     model: Any, data: Weights, request: ModelRequest, shapes: dict[str, Dims], freed: Mapping[str, Dims] | None
 ) -> tuple[tuple[str, ...], dict[str, Dims]]:
-    """Rewrite a graph for every importer; what the user should know of it, and the sizes that ONNX tells before.
+    """Rewrite a graph for every importer.
 
     Args:
-        freed: sizes of the inputs as the model has them, where it is to take another batch.
+        freed: sizes of the inputs in the model if another batch size is requested.
+
+    Returns:
+        Notes for the user, and the sizes that ONNX infers before the rewriting.
     """
     told = onnx_repairs.sizes_told(model, shapes)  # before rewrites that might be wrong
     inlined = onnx_functions.inline(model, shapes, request.name)
@@ -185,10 +188,10 @@ def _rewritten(
 
 
 def _repair_for_relay(model: Any, shapes: dict[str, Dims], name: str) -> None:
-    """Rewrite what Relay's importer alone gets wrong or refuses.
+    """Rewrite what only Relay's importer gets wrong or rejects.
 
     Raises:
-        ModelError: a node cannot be written in another way.
+        ModelError: a node cannot be rewritten.
     """
     PlainerForms(model, shapes, name).spell_out()
     SmallRepairs(model, shapes, name).for_relay()
@@ -203,14 +206,14 @@ def _inputs(graph: Any) -> list[Any]:
 
 
 def _differ(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> bool:
-    """Whether an input has another size than the model gives it."""
+    """Return whether an input has another size than in the model."""
     return any(
         len(own[n]) != len(dims) or any(a not in (None, b) for a, b in zip(own[n], dims)) for n, dims in shapes.items()
     )
 
 
 def _resized(path: Path, shapes: Mapping[str, Dims], batch: int | None) -> Any:
-    """The model in a file with inputs of other sizes."""
+    """Return the model in a file with other input sizes."""
     model, data = _read(path, all_inside=True)
     graph = model.graph
     inputs = _inputs(graph)
@@ -227,7 +230,7 @@ def _resized(path: Path, shapes: Mapping[str, Dims], batch: int | None) -> Any:
 
 
 def _specs(graph: Any, shapes: Mapping[str, Dims]) -> list[InputSpec]:
-    """What is known of the inputs: an input that is no tensor has no kind; the importer says what it makes of that."""
+    """Describe the inputs; an input that is not a tensor has no dtype here, and the importer decides about it."""
     onnx = load_onnx()
     elements = {i.name: i.type.tensor_type.elem_type for i in graph.input if i.name in shapes}
     kinds = {n: str(onnx.helper.tensor_dtype_to_np_dtype(e)) for n, e in elements.items() if _known(e)}
@@ -240,25 +243,27 @@ def _specs(graph: Any, shapes: Mapping[str, Dims]) -> list[InputSpec]:
 def _by_the_compiler(
     model: Any, request: ModelRequest, shapes: Mapping[str, Dims], batch: int, notes: tuple[str, ...]
 ) -> ImportedModel | None:
-    """The model as the compiler in use imports it by itself; None where it takes those of Relay."""
+    """Return the model as the compiler in use imports it itself; None if the compiler uses Relay's modules."""
     specs = _specs(model.graph, shapes)
     own = compiler_in_use().import_program("onnx", request.name, model, {spec.name: spec for spec in specs})
     return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch, notes)
 
 
 def _leading_name(value: Any) -> str:
-    """The name of an input's first dimension where it is open; empty where it has none. What torch's exporter names
-    after the input, where nobody gave it a name, is the same for all."""
+    """Return the name of an input's first dimension if it is free; empty if it has none.
+
+    Names that torch's exporter derives from the input, if nobody named the dimension, are treated as equal.
+    """
     return next((d.dim_param for d in value.type.tensor_type.shape.dim), "").removeprefix(f"{value.name}_")
 
 
 def _shapes(
     request: ModelRequest, own: Mapping[str, Dims], leading_names: Mapping[str, str]
 ) -> tuple[dict[str, Dims], int | None]:
-    """The shape of every input, and the batch size where it is not the model's own.
+    """Return the shape of every input, and the batch size if it is not the model's own.
 
-    The batch is the leading dimension of the first input and of every other one that has the same, and where it is open
-    the same name. Batch 1 leaves a model that was made with another fixed size as it is.
+    The batch is the leading dimension of the first input, and of every other input with the same size or, if free, the
+    same name. With batch 1, a model with another fixed batch size is not changed.
     """
     given = shapes_by_name(request, tuple(own))
     leads = {name: (dims[0], leading_names[name]) for name, dims in own.items() if dims}
@@ -275,12 +280,13 @@ def _shapes(
 
 
 def _check_inputs(model: Any, name: str, own: Mapping[str, Dims], shapes: Mapping[str, Dims]) -> None:
-    """The sizes that inputs were made with may be equal by chance: with a batch in one that holds none they do not fit.
+    """Check that the model is still valid with the new batch size.
 
-    Relay does not check that of all operators.
+    Equal leading sizes can be a coincidence: an input without a batch then gets a wrong size. Relay does not check this
+    for all operators.
 
     Raises:
-        ModelError: they do not, and did before.
+        ModelError: sizes of the model no longer fit, but did with its own batch size.
     """
     changed = [n for n, dims in own.items() if dims and dims[0] is not None and shapes[n] != dims]
     if len(changed) < 2:
@@ -302,9 +308,9 @@ def _check_inputs(model: Any, name: str, own: Mapping[str, Dims], shapes: Mappin
 
 
 def _fold_constants(graph: Any, weights: Weights) -> None:
-    """Turn constant nodes and what is made from constants alone into initializers.
+    """Replace constant nodes, and values that are computed from constants alone, by initializers.
 
-    The importer folds constants by compiling each, which took three quarters of its time on graphs that make their
+    The importer folds constants by compiling each, which took three quarters of its time on graphs that create their
     weights with ConstantOfShape.
     """
     known = {t.name: t for t in graph.initializer}
@@ -334,7 +340,7 @@ def _fold_constants(graph: Any, weights: Weights) -> None:
 
 
 def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
-    """Let every Reshape that keeps the model's own batch size in front keep whatever is in front (0 in ONNX)."""
+    """Make every Reshape to the model's own batch size keep any leading size (0 in ONNX)."""
     first = next((dims[0] for dims in own.values() if dims), None)
     known = {t.name: t for t in graph.initializer}
     for index, node in enumerate(graph.node):
@@ -364,7 +370,7 @@ def _convert(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[Any, di
 
 
 def _vocabulary(graph: Any, name: str, weights: Mapping[str, Any]) -> int:
-    """Rows of the table that an input of integers looks up in, 2 where it is something else."""
+    """Return the rows of the table that an input of integers indexes; 2 if it does not index a table."""
     for node in graph.node:
         if node.op_type == "Gather" and node.input[1] == name and node.input[0] in weights:
             return int(weights[node.input[0]].shape[0])
@@ -372,10 +378,10 @@ def _vocabulary(graph: Any, name: str, weights: Mapping[str, Any]) -> int:
 
 
 def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], batch: int | None) -> None:
-    """The batch must reach the outputs: a model may hold its own size where it cannot be found.
+    """Check that the batch size reaches the outputs: a model may contain its own size in an unknown place.
 
     Raises:
-        ModelError: it does not.
+        ModelError: the outputs have another batch size.
     """
     first = next((dims[0] for dims in own.values() if dims), None)
     if batch is None or first is None:
@@ -390,10 +396,10 @@ def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], ba
 
 
 def _check_outputs(lowered: ImportedModel, graph: Any, told: Mapping[str, Dims]) -> None:
-    """What comes out must have the sizes that it has by ONNX: an importer may take an operator for another.
+    """Check that outputs have the sizes that ONNX infers: an importer may mistake one operator for another.
 
     Raises:
-        ModelError: it has others.
+        ModelError: an output has another size.
     """
     for shape, output in zip(output_shapes(lowered.mod), graph.output, strict=False):
         expected = told.get(output.name)

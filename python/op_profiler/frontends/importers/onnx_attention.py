@@ -58,7 +58,7 @@ class AttentionRepairs(Rewriting):
         return nodes.nodes
 
     def _with_past(self, node: Any, nodes: NodeWriter, heads: list[str], counts: list[int]) -> list[str]:
-        """Query, keys and values, of as many heads each. Keys and values of the past stand in front."""
+        """Return query, keys and values with equally many heads; keys and values of the past are in front."""
         query, *kept = heads
         for at, past in enumerate(node.input[4:6]):
             kept[at] = nodes.add("Concat", past, kept[at], axis=2) if past else kept[at]
@@ -71,7 +71,7 @@ class AttentionRepairs(Rewriting):
         return [query, *(nodes.take(one, [at // sharing for at in range(counts[0])], axis=1) for one in kept)]
 
     def _added(self, node: Any, nodes: NodeWriter, dims: list[Dims]) -> str:
-        """What is added to the scores: the mask (numbers or truth values), and what causal attention leaves out."""
+        """Return what is added to the scores: the mask, and the least number where causal attention excludes keys."""
         mask, least = node.input[3], float(np.finfo(nodes.kind).min)
         seen = None
         if attribute(node, "is_causal", 0):
@@ -116,7 +116,7 @@ def _capped(nodes: NodeWriter, scores: str, cap: float) -> str:
 
 
 def _softmax(nodes: NodeWriter, scores: str, precision: int) -> str:
-    """The softmax over the keys, in the type that ONNX has that number for."""
+    """Return the softmax over the keys, computed in the type with this number in ONNX."""
     own = helper.np_dtype_to_tensor_dtype(np.dtype(nodes.kind))
     if precision in (0, own):
         return nodes.add("Softmax", scores, axis=-1)

@@ -1,4 +1,4 @@
-"""Rewrites operators of com.microsoft that TVM's converters mistake for others, or refuse."""
+"""Rewrites operators of com.microsoft that TVM's converters mistake for others, or reject."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ContribRepairs(Rewriting):
         """Rewrite all operators of com.microsoft.
 
         Raises:
-            ModelError: a node cannot be written in another way.
+            ModelError: a node cannot be rewritten.
         """
         rewrites = {
             "Attention": self._attention,
@@ -46,14 +46,15 @@ class ContribRepairs(Rewriting):
         return [node]
 
     def _with_zero_point(self, graph: Any, node: Any) -> list[Any]:
-        """Without a scale of the output there is none of its zero points, which Relay's converter looks up first."""
+        """Add a zero point of the output if there is no scale of the output: Relay's converter looks it up first."""
         if len(node.input) < 8 or not node.input[7]:
             node.input.extend([""] * (9 - len(node.input)))
             node.input[8] = node.input[2]
         return [node]
 
     def _skip_normalization(self, graph: Any, node: Any) -> list[Any]:
-        """TVM's converter has all its biases, and no output of the sum."""
+        """Write a sum and a LayerNormalization if a bias is missing or the sum is an output: TVM's converter supports
+        neither."""
         node.input.extend([""] * (5 - len(node.input)))
         data, skip, gamma, beta, bias = node.input
         more = [name for name in node.output[1:] if name]
@@ -72,7 +73,7 @@ class ContribRepairs(Rewriting):
         return nodes.nodes
 
     def _channels_last(self, graph: Any, node: Any) -> list[Any]:
-        """Transpose in front and behind: TVM's converters have the channels in front."""
+        """Transpose before and after: TVM's converters expect the channels first."""
         last = attribute(node, "channels_last", 0)
         set_attributes(node, channels_last=None)
         if not last:
@@ -87,12 +88,12 @@ class ContribRepairs(Rewriting):
         return nodes.nodes
 
     def _leaky_relu(self, graph: Any, node: Any) -> list[Any]:
-        """TVM's converter has another default."""
+        """Write the default slope, because TVM's converter has another default."""
         set_attributes(node, alpha=attribute(node, "alpha", 0.01))
         return [node]
 
     def _softmax(self, graph: Any, node: Any) -> list[Any]:
-        """Before opset 13 a softmax was one over all dimensions from an axis on. TVM's converter knows no version."""
+        """Write the axis of a softmax, because TVM's converter ignores the opset; reject several axes (opset 12)."""
         flattens = attribute(node, "opset", 13) < 13
         axis = attribute(node, "axis", 1 if flattens else -1)
         if flattens and axis != -1 and axis != self.rank(node) - 1:
@@ -101,7 +102,7 @@ class ContribRepairs(Rewriting):
         return [node]
 
     def _quantized_attention(self, graph: Any, node: Any) -> list[Any]:
-        """What is as TVM's converter has it is left out; another value, which it never looks up, is refused."""
+        """Remove attributes with the values that TVM's converter assumes without reading them; reject other values."""
         width = self.sizes.get(node.input[1], (None, None))[1]
         usual = {"mask_filter_value": _FILTER, "scale": 0.0}
         if width is not None and _is_usual(attribute(node, "scale", 0.0), width // 3, node):
@@ -115,7 +116,8 @@ class ContribRepairs(Rewriting):
         return [trimmed(node)]
 
     def _attention(self, graph: Any, node: Any) -> list[Any]:
-        """One that projects its input by itself. TVM's converter has a mask of two dimensions and the usual scale."""
+        """Rewrite an Attention that projects its input, unless its mask and scale are those of TVM's converter: a mask
+        of two dimensions and the default scale."""
         for name in ("do_rotary", "past_present_share_buffer"):
             if attribute(node, name, 0):
                 raise self.refused(node, f"has {name}=1, which TVM cannot compute; export the model without it")
@@ -136,13 +138,13 @@ class ContribRepairs(Rewriting):
         return self._written(graph, node, sizes)
 
     def _has_converter(self, node: Any) -> bool:
-        """Whether TVM's converter has its inputs."""
+        """Return whether TVM's converter supports the inputs of a node."""
         bias, mask, _, added = node.input[2:6]
         usual = attribute(node, "mask_filter_value", _FILTER) == _FILTER
         return bool(usual and bias and mask and not added) and len(self.sizes.get(mask, ())) == 2
 
     def _written(self, graph: Any, node: Any, sizes: list[int]) -> list[Any]:
-        """The projection and the attention in operators of ONNX's own."""
+        """Return the projection and the attention as operators of ONNX."""
         nodes = NodeWriter(graph, node, self.opset, self.kind_of(node.input[1]))
         data, weights, bias, _, past, added = node.input[:6]
         projected = nodes.add("MatMul", data, weights)
@@ -163,7 +165,7 @@ class ContribRepairs(Rewriting):
         return nodes.nodes
 
     def _mask(self, node: Any, nodes: NodeWriter) -> str:
-        """What is added to the scores of keys that the mask leaves out: (batch, keys) or (batch, queries, keys)."""
+        """Return what is added to the scores for excluded keys: shape (batch, keys) or (batch, queries, keys)."""
         mask = node.input[_MASK]
         rank = len(self.sizes.get(mask, ())) if mask else 0
         if not mask:
@@ -175,7 +177,7 @@ class ContribRepairs(Rewriting):
         return nodes.add("Where", shown, nodes.constant(0.0), nodes.constant(filtered))
 
     def _causal(self, node: Any, nodes: NodeWriter) -> str:
-        """What is added to the scores of keys behind the query."""
+        """Return what is added to the scores of keys after the query."""
         if not attribute(node, "unidirectional", 0):
             return ""
         length = self.sizes.get(node.input[0], (None, None))[1]

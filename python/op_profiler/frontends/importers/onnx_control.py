@@ -127,7 +127,7 @@ class KnownControl(Rewriting):
 
 
 def _goes_on(body: Any) -> bool:
-    """Whether a loop never ends by its condition: what its body returns is true, or the condition that it was given."""
+    """Return whether a loop never ends by its condition: its body returns true, or the condition that it received."""
     makers = {name: node for node in body.node for name in node.output}
     constants = {t.name: t for t in body.initializer}
     name = body.output[0].name
@@ -145,11 +145,11 @@ def _mapped(body: Any, given: Sequence[str]) -> dict[str, str]:
 
 
 def _inlined(graph: Any, body: Any, given: Mapping[str, str], prefix: str) -> tuple[list[Any], list[str]]:
-    """Nodes of a body under names of their own, and the names of its outputs.
+    """Return the nodes of a body with new names, and the names of its outputs.
 
     Args:
-        graph: that gets the constants of the body.
-        given: the names outside of the body's inputs.
+        graph: graph to which the constants of the body are added.
+        given: names outside of the body for its inputs.
     """
     names = {**{t.name: prefix + t.name for t in body.initializer}, **given}
     names |= {name: prefix + name for node in body.node for name in node.output if name}
@@ -163,7 +163,7 @@ def _inlined(graph: Any, body: Any, given: Mapping[str, str], prefix: str) -> tu
 
 
 def _renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
-    """A copy of a node whose names outside its own bodies are others."""
+    """Return a copy of a node with other names outside of its own bodies."""
     copy = NodeProto()
     copy.CopyFrom(node)
     replace(copy.input, [names.get(name, name) for name in node.input])
@@ -180,13 +180,13 @@ def _renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
 
 
 def _stacked(writer: NodeWriter, names: Sequence[str], axis: int) -> str:
-    """The tensors of all steps as one, along a new axis."""
+    """Stack the tensors of all steps along a new axis."""
     rows = [writer.unsqueeze(name, [axis]) for name in names]
     return writer.add("Concat", *rows, axis=axis)
 
 
 def _named(nodes: Sequence[Any], made: Sequence[str], names: Sequence[str]) -> list[Any]:
-    """The nodes under the names that the rest of the graph has for what they make; what they pass on is copied."""
+    """Return the nodes with the names of their outputs in the rest of the graph; outputs that are inputs are copied."""
     own = {name for node in nodes for name in node.output}
     new: dict[str, str] = {}
     copies = []

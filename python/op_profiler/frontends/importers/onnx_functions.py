@@ -46,7 +46,7 @@ def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
 
 
 def _write(model: Any, name: str) -> None:
-    """Write the nodes of a model's functions in place of their calls."""
+    """Replace calls of a model's functions by their nodes."""
     graph = model.graph
     tensors = list(graph.initializer)  # a model of 2 GB is not taken
     del graph.initializer[:]
@@ -62,10 +62,10 @@ def _write(model: Any, name: str) -> None:
 
 
 def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
-    """Make a function of the model's own of every operator of ONNX's that importers do not know; whether it has any.
+    """Define the operators of ONNX that importers do not support as functions of the model; return whether it has any.
 
     Raises:
-        ModelError: ONNX does not tell what stands for one, of which importers would make something else.
+        ModelError: ONNX does not define such an operator, and importers would mistake it for another.
     """
     nodes = [node for graph in graphs_in(model.graph) for node in graph.node if node.domain in _OWN]
     calls = [node for node in nodes if _is_unknown(node) or node.op_type in _OF_FLOAT32]
@@ -99,7 +99,7 @@ def _is_unknown(node: Any) -> bool:
 
 
 def _function_of(node: Any, version: int, types: Mapping[str, Any]) -> Any:
-    """What ONNX defines an operator by; None where that is not said, or needs a type that is not known."""
+    """Return ONNX's definition of an operator as a function; None if there is none, or if it needs an unknown type."""
     try:
         schema = defs.get_schema(node.op_type, version)
     except defs.SchemaError:

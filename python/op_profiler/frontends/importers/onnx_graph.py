@@ -17,7 +17,7 @@ Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
 
 
 def dims_of(value: Any) -> Dims:
-    """The sizes that a graph declares for one of its inputs or outputs."""
+    """Return the sizes that a graph declares for one of its inputs or outputs."""
     return _sizes(value.type.tensor_type)
 
 

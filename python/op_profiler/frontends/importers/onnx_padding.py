@@ -19,7 +19,7 @@ class Padding(Rewriting):
         """Rewrite the graph.
 
         Raises:
-            ModelError: a size is not known, or a window is padded by less than nothing.
+            ModelError: a size is unknown, or the padding of a window is negative.
         """
         self.rewrite({**dict.fromkeys(_WEIGHTS, self._pad), **dict.fromkeys(_POOLS, self._pad)})
 
@@ -40,7 +40,7 @@ class Padding(Rewriting):
         return [node]
 
     def _transposed(self, node: Any, mode: bytes) -> list[Any]:
-        """Of a transposed convolution the size that comes out is asked for, and its padding follows."""
+        """Compute the padding of a transposed convolution from the requested output size."""
         spans = self._spans(node)
         more = attribute(node, "output_padding", [0] * len(spans))
         wanted = attribute(node, "output_shape", None) or [size * step for size, _, step in spans]
@@ -57,7 +57,7 @@ class Padding(Rewriting):
         return [node]
 
     def _spans(self, node: Any) -> list[tuple[int, int, int]]:
-        """Along each axis the size of the data, how far a window reaches, and its step."""
+        """Return for each axis the size of the data, the extent of a window, and its step."""
         data = self.sizes.get(node.input[0], ())[2:]
         if not data or None in data:
             raise self.refused(node, "has auto_pad, and sizes that are only known at run time; export it with pads")
@@ -78,6 +78,6 @@ class Padding(Rewriting):
 
 
 def _shared(totals: list[int], *, lower: bool) -> list[int]:
-    """Padding in front and behind; an odd one is in front where `lower` is."""
+    """Return the padding before and after; if it is odd, the larger part is before with `lower`."""
     front = [total - total // 2 if lower else total // 2 for total in totals]
     return [*front, *(total - before for total, before in zip(totals, front, strict=True))]

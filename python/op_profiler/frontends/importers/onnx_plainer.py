@@ -25,7 +25,7 @@ class PlainerForms(Rewriting):
         """Rewrite the graph.
 
         Raises:
-            ModelError: a node cannot be written in another way.
+            ModelError: a node cannot be rewritten.
         """
         self.rewrite(
             {
@@ -47,8 +47,10 @@ class PlainerForms(Rewriting):
         FractionalScales(self.model, self.shapes, self.name).spell_out()
 
     def _dropout(self, graph: Any, node: Any) -> list[Any]:
-        """In use it drops nothing, whatever its ratio, and its mask is true everywhere. Before opset 12 it is open,
-        and zero in onnxruntime; before opset 10 it has the type of the data."""
+        """Remove a dropout: outside of training nothing is dropped, and the mask is true everywhere.
+
+        The mask is undefined before opset 12, and zero in onnxruntime; before opset 10 it has the type of the data.
+        """
         data, made = node.input[0], list(node.output)
         replace(node.input, [data])
         replace(node.output, made[:1])
@@ -64,7 +66,7 @@ class PlainerForms(Rewriting):
         return nodes
 
     def _zero_point(self, graph: Any, node: Any) -> list[Any]:
-        """A zero point that is left out is 0, and has the shape of the scale."""
+        """Write a missing zero point: 0, with the shape of the scale."""
         if len(node.input) > 2 and node.input[2]:
             return [node]
         known = self.constants.value(node.input[1])
@@ -79,32 +81,33 @@ class PlainerForms(Rewriting):
         return [node]
 
     def _writer(self, graph: Any, node: Any) -> NodeWriter:
-        """Whose constants are of the type of the node's data."""
+        """Return a writer whose constants have the type of the node's data."""
         kinds = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
         return NodeWriter(graph, node, self.opset, kinds.get(self._element(node.input[0]), "float32"))
 
     def _element(self, name: str) -> int:
-        """The type of a value's elements, as ONNX numbers it; 0 where that is not known."""
+        """Return ONNX's number of the type of a value's elements; 0 if unknown."""
         types = types_in(self.model, self.shapes)
         return types[name].tensor_type.elem_type if name in types else 0
 
     def _scatter(self, graph: Any, node: Any) -> list[Any]:
-        """`none` is what happens without the attribute."""
+        """Remove the reduction `none`, which is the default."""
         if attribute(node, "reduction", b"none") == b"none":
             set_attributes(node, reduction=None)
         return [node]
 
     def _axis(self, graph: Any, node: Any) -> list[Any]:
-        """An axis that counts from behind: Relay moves negative indices by the size of the first axis instead."""
+        """Count an axis from the first one: Relay shifts negative indices by the size of the first axis instead."""
         axis = attribute(node, "axis", 0)
         if axis < 0:
             set_attributes(node, axis=axis + self.rank(node))
         return [node]
 
     def _top_k(self, graph: Any, node: Any) -> list[Any]:
-        """The least are the largest of the negative; of whole numbers, some of which have none, of `top - x`.
+        """Write the smallest values as the largest ones of the negative values, or of `top - x` for integers, because
+        not all integers have a negative.
 
-        Sorted ones are a valid order of those that need none.
+        Sorted results are a valid order if none is required.
         """
         smallest = not attribute(node, "largest", 1)
         set_attributes(node, largest=None, sorted=None)  # any order is valid
@@ -123,7 +126,7 @@ class PlainerForms(Rewriting):
         return [*writer.nodes, largest, *back]
 
     def _unsqueeze(self, graph: Any, node: Any) -> list[Any]:
-        """Axes from behind count in the result, which Relay's importer grows axis by axis."""
+        """Count negative axes in the result: Relay's importer inserts axes one by one."""
         axes = attribute(node, "axes", None) or self.known(node, 1, "axes").reshape(-1).tolist()
         if min(axes, default=0) >= 0 and sorted(axes) == list(axes):
             return [node]
@@ -136,7 +139,7 @@ class PlainerForms(Rewriting):
         return [node]
 
     def _integer_product(self, graph: Any, node: Any) -> list[Any]:
-        """Factors of which one has signs and the other has none: both get signs, and so do their zero points."""
+        """Make both factors signed if only one of them is, and their zero points too."""
         kinds = [self._element(name) for name in node.input[:2]]
         if kinds[0] == kinds[1] or TensorProto.UINT8 not in kinds:
             return [node]
@@ -160,7 +163,7 @@ class PlainerForms(Rewriting):
         return writer.add("Cast", writer.add("Sub", wide, shift), to=TensorProto.INT8)
 
     def _from_the_front(self, graph: Any, node: Any) -> list[Any]:
-        """Indices that count from behind, or that may: Relay reads other memory by these."""
+        """Make indices non-negative if they may count from the end: Relay reads foreign memory at negative indices."""
         known = self.constants.value(node.input[1])
         if known is not None and (not known.size or known.min() >= 0):
             return [node]
@@ -181,7 +184,7 @@ class PlainerForms(Rewriting):
         return [*writer.nodes, node]
 
     def _suppression(self, graph: Any, node: Any) -> list[Any]:
-        """Thresholds that are left out: TVM selects no score below zero, and drops boxes that touch no other."""
+        """Write missing thresholds: TVM selects no score below zero, and drops boxes that overlap no other box."""
         most = self.constants.value(node.input[2]) if len(node.input) > 2 and node.input[2] else 0
         if most is not None and not np.any(most):  # TVM takes it for all
             raise self.refused(node, "selects 0 boxes of a class; give max_output_boxes_per_class")
@@ -200,13 +203,13 @@ class PlainerForms(Rewriting):
         return [*writer.nodes, node]
 
     def _with_corners_in_order(self, writer: NodeWriter, boxes: str) -> str:
-        """Boxes by their least corner and their largest; ONNX takes any two that lie opposite, and TVM these alone."""
+        """Return boxes by smallest and largest corners, as TVM requires; ONNX accepts any two opposite corners."""
         top, left, bottom, right = writer.split(boxes, 4, 2)
         corners = [writer.add(kind, *pair) for kind in ("Min", "Max") for pair in ((top, bottom), (left, right))]
         return writer.add("Concat", *corners, axis=2)
 
     def _global_lp_pool(self, graph: Any, node: Any) -> list[Any]:
-        """The root of a sum of powers; Relay's importer leaves the signs, and takes the square root of some."""
+        """Write the root of a sum of powers; Relay's importer keeps the signs, and uses the square root for some."""
         power = float(attribute(node, "p", 2))
         axes = list(range(2, self.rank(node)))
         writer = self._writer(graph, node)
@@ -216,7 +219,7 @@ class PlainerForms(Rewriting):
         return writer.nodes
 
     def _lp_pool(self, graph: Any, node: Any) -> list[Any]:
-        """The root of a sum of powers, over windows that may stick out: their padding is written out."""
+        """Write the root of a sum of powers over windows, with padding for windows beyond the data."""
         power = float(attribute(node, "p", 2))
         kernel = attribute(node, "kernel_shape", [])
         ones, rank = [1] * len(kernel), len(kernel)

@@ -43,7 +43,7 @@ class RecurrentRepairs(Rewriting):
         """Rewrite all recurrent nodes.
 
         Raises:
-            ModelError: a node cannot be written in another way.
+            ModelError: a node cannot be rewritten.
         """
         self.rewrite(dict.fromkeys(_USUAL, self._recurrent))
 
@@ -87,7 +87,7 @@ class RecurrentRepairs(Rewriting):
         return nodes.nodes
 
     def _has_no_converter(self, node: Any) -> bool:
-        """Whether it computes something that TVM's converters leave out."""
+        """Return whether a node computes something that TVM's converters ignore."""
         return bool(
             node.input[_LENGTHS]
             or attribute(node, "clip", None) is not None
@@ -96,7 +96,7 @@ class RecurrentRepairs(Rewriting):
         )
 
     def _converted(self, node: Any, nodes: NodeWriter, steps: int, backwards: bool) -> None:
-        """A node of the same kind that begins with the first step, between reversals."""
+        """Write a node of the same kind that starts with the first step, between reversals."""
         outputs, turned = list(node.output), list(range(steps))[::-1]
         if backwards:
             node.input[0] = nodes.take(node.input[0], turned)
@@ -112,8 +112,8 @@ class _Unrolled:
     """One node, written step by step.
 
     Args:
-        steps: of the longest sequence.
-        size: of the state.
+        steps: number of steps of the longest sequence.
+        size: size of the state.
     """
 
     def __init__(self, node: Any, nodes: NodeWriter, steps: int, size: int) -> None:
@@ -124,7 +124,7 @@ class _Unrolled:
         self.inside = [self._inside(step) for step in range(steps)] if self.lengths else []
 
     def write(self) -> None:
-        """Write its nodes."""
+        """Write the nodes of all steps."""
         activations = self._activations()
         each = len(activations) // len(self.backwards)
         outputs: list[list[str]] = [[], [], []]
@@ -142,7 +142,7 @@ class _Unrolled:
                 self.nodes.add("Concat", *outputs[place], axis=0 if place else 1, output=name)
 
     def _direction(self, index: int, backwards: bool, activations: list[Activation]) -> tuple[list[str], str, str]:
-        """The state after every step, in the order of the input, the last one, and the last cell."""
+        """Return the state after every step in the order of the input, the last state, and the last cell."""
         nodes = self.nodes
         self.gates = [nodes.take(one, index) for one in (self.w, self.r)]
         self.biases = nodes.split(nodes.take(self.b, index), 2, 0) if self.b else ["", ""]
@@ -164,12 +164,12 @@ class _Unrolled:
         return made, state, cell
 
     def _inside(self, step: int) -> str:
-        """Which sequences of the batch have that step."""
+        """Return which sequences of the batch have this step."""
         lengths = self.nodes.reshape(self.lengths, [-1, 1])
         return self.nodes.add("Less", self.nodes.constant(step, "int32"), lengths)
 
     def _project(self, which: int, data: str, gates: str = "", bias: str = "") -> str:
-        """A product with the weights of the input (0) or of the state (1), plus their bias."""
+        """Return the product with the weights of the input (0) or of the state (1), plus their bias."""
         added = bias or self.biases[which]
         return self.nodes.add("Gemm", data, gates or self.gates[which], *([added] if added else []), transB=1)
 
@@ -221,7 +221,7 @@ class _Unrolled:
         return data if self.bound is None else self.nodes.clip(data, self.bound)
 
     def _activations(self) -> list[Activation]:
-        """Of all directions, in order. Those that scale take the given values one after the other."""
+        """Return the activations of all directions, in order; activations with parameters consume the given values."""
         usual = [one.encode() for one in _USUAL[self.node.op_type]] * len(self.backwards)
         given = {which: list(attribute(self.node, f"activation_{which}", [])) for which in ("alpha", "beta")}
         made = []

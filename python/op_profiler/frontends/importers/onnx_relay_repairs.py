@@ -21,7 +21,7 @@ class RelayRepairs(Rewriting):
         """Rewrite all such nodes.
 
         Raises:
-            ModelError: a node cannot be written in another way.
+            ModelError: a node cannot be rewritten.
         """
         self.rewrite(
             {
@@ -35,7 +35,7 @@ class RelayRepairs(Rewriting):
         )
 
     def _clip(self, graph: Any, node: Any) -> list[Any]:
-        """A bound without the other, or that is computed: Relay's importer leaves it out."""
+        """Write a single bound, or one that is computed, as a minimum or maximum: Relay's importer ignores it."""
         bounds = [(kind, name) for kind, name in zip(("Max", "Min"), node.input[1:], strict=False) if name]
         if not bounds or len(bounds) == 2 and all(self.constants.value(name) is not None for _, name in bounds):
             return [node]
@@ -48,7 +48,7 @@ class RelayRepairs(Rewriting):
         return nodes
 
     def _reduce(self, graph: Any, node: Any) -> list[Any]:
-        """Axes that are an input become an attribute: of the input Relay's importer takes the first one alone."""
+        """Turn axes that are an input into an attribute: Relay's importer uses only the first axis of the input."""
         if len(node.input) < 2 and not attribute(node, "noop_with_empty_axes", 0):
             return [node]
         axes = [] if len(node.input) < 2 or not node.input[1] else self.known(node, 1, "axes").reshape(-1).tolist()
@@ -62,7 +62,7 @@ class RelayRepairs(Rewriting):
         return [node]
 
     def _grid_sample(self, graph: Any, node: Any) -> list[Any]:
-        """Modes have other names since opset 20. Places are numbers of 32 bits, of which TVM has kernels alone."""
+        """Write the names of modes before opset 20, and positions in float32, the only type with kernels in TVM."""
         mode = attribute(node, "mode", b"linear")
         set_attributes(node, mode={b"linear": b"bilinear", b"cubic": b"bicubic"}.get(mode, mode))
         if self.kind_of(node.input[1]) == "float32":
@@ -73,8 +73,7 @@ class RelayRepairs(Rewriting):
         return [earlier, node]
 
     def _roi_align(self, graph: Any, node: Any) -> list[Any]:
-        """Pixels are half a pixel before where they were until opset 16, unless it is said otherwise. Relay's importer
-        has them where they were."""
+        """Shift regions by half a pixel if required (by default from opset 16 on); Relay's importer does not."""
         if attribute(node, "mode", b"avg") != b"avg":
             raise self.refused(node, "takes the largest of weighted corners, and TVM that of their sums; use mode=avg")
         usual = b"half_pixel" if self.opset >= 16 else b"output_half_pixel"
@@ -89,13 +88,13 @@ class RelayRepairs(Rewriting):
         return [earlier, node]
 
     def _upsample(self, graph: Any, node: Any) -> list[Any]:
-        """Relay's importer reads scales that are computed from behind the end of them."""
+        """Write the scales of an upsampling as constants: Relay's importer reads computed scales beyond their end."""
         if len(node.input) > 1:
             node.input[1] = add_constant(graph, node, "scales", self.known(node, 1, "scales"), "float32")
         return [node]
 
     def _trilu(self, graph: Any, node: Any) -> list[Any]:
-        """Relay's importer wants the diagonal without a dimension."""
+        """Write the diagonal without a dimension, as Relay's importer requires."""
         if len(node.input) > 1 and node.input[1]:
             diagonal = self.constants.value(node.input[1])
             if diagonal is not None and diagonal.shape:

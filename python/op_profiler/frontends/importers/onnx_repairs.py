@@ -1,4 +1,4 @@
-"""Rewrites valid ONNX graphs that TVM's importers refuse or silently mistake for something else."""
+"""Rewrites valid ONNX graphs that TVM's importers reject or silently mistake for something else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tup
         name: name of the model, for error messages.
 
     Raises:
-        ModelError: other numbers would come of it.
+        ModelError: the conversion would change the results.
     """
     nodes = [node for graph in graphs_in(model.graph) for node in graph.node]
     kinds = {tensor.data_type for tensor in tensors_in(model)}
@@ -64,7 +64,7 @@ def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tup
 
 
 def _kind(number: int) -> str:
-    """The name of a type of elements."""
+    """Return the name of a type of elements."""
     return str(TensorProto.DataType.Name(number)) if number in TensorProto.DataType.values() else ""
 
 
@@ -84,7 +84,7 @@ def with_tensors(graph: Any) -> None:
 
 
 def _dense(sparse: Any) -> Any:
-    """The array of a sparse tensor, whose places are numbers in the flat array or along each axis."""
+    """Return the array of a sparse tensor, whose indices are into the flat array or along each axis."""
     values, places = (numpy_helper.to_array(one) for one in (sparse.values, sparse.indices))
     array = np.zeros([*sparse.dims], values.dtype)
     if places.ndim == 1:
@@ -102,12 +102,12 @@ def sizes_told(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
 
 
 def _outside(node: Any, sizes: Mapping[str, Dims]) -> list[bool | None]:
-    """Whether the last window of a pool begins outside, by dimension, as `begins_outside` has it."""
+    """Return for each dimension whether the last window of a pool starts outside, as `begins_outside` returns it."""
     return [begins_outside(*span) for span in _windows(node, sizes)]
 
 
 def _windows(node: Any, sizes: Mapping[str, Dims]) -> list[tuple[Any, int, int, tuple[int, int], int]]:
-    """The windows of a pool, by dimension, as `begins_outside` takes them."""
+    """Return the windows of a pool by dimension, as arguments of `begins_outside`."""
     kernel = attribute(node, "kernel_shape", [])
     ones, rank = [1] * len(kernel), len(kernel)
     pads = attribute(node, "pads", [0] * 2 * rank)
@@ -141,7 +141,7 @@ class Repairs(Rewriting):
         """Rewrite what every importer gets wrong.
 
         Raises:
-            ModelError: a node cannot be written in another way, or is another vendor's.
+            ModelError: a node cannot be rewritten, or is an operator of another vendor.
         """
         self._refuse_vendors()
         self.rewrite(
@@ -162,13 +162,13 @@ class Repairs(Rewriting):
         self.rewrite({"QLinearAveragePool": self._pool}, domains=("com.microsoft",))
 
     def _refuse_vendors(self) -> None:
-        """Importers take an operator for ONNX's own of the same name."""
+        """Reject operators of other vendors, which importers mistake for ONNX operators of the same name."""
         nodes = [node for graph in graphs_in(self.model.graph) for node in graph.node]
         if foreign := sorted({f"{node.domain}::{node.op_type}" for node in nodes if node.domain not in _DOMAINS}):
             raise ModelError(f"{self.name} does not lower: TVM has no converter for {', '.join(foreign)}")
 
     def _broadcast(self, graph: Any, node: Any) -> list[Any]:
-        """Before opset 7, an axis gives the position of the second input's dimensions. Importers take the last ones."""
+        """Reshape a second input whose position is given by an axis, as before opset 7; importers use the last axes."""
         axis = attribute(node, "axis", None)
         set_attributes(node, axis=None, broadcast=None, consumed_inputs=None)
         if axis is None:
@@ -197,7 +197,7 @@ class Repairs(Rewriting):
         return [node]
 
     def _eye_like(self, graph: Any, node: Any) -> list[Any]:
-        """Importers write the ones of a shifted diagonal outside the matrix, over memory of the compiler's."""
+        """Write the matrix as a constant: importers write a shifted diagonal outside of the matrix's memory."""
         dims = self.sizes.get(node.input[0])
         if dims is None or None in dims:
             raise self.refused(
@@ -212,7 +212,7 @@ class Repairs(Rewriting):
         return []
 
     def _dft(self, graph: Any, node: Any) -> list[Any]:
-        """An axis as an input becomes an attribute, of which importers know no other form."""
+        """Turn an axis that is an input into an attribute, the only form that importers support."""
         if self.opset < 20:
             return [node]
         axis = int(self.known(node, 2, "an axis").reshape(-1)[0]) if len(node.input) > 2 and node.input[2] else -2
@@ -221,10 +221,11 @@ class Repairs(Rewriting):
         return [node]
 
     def _pool(self, graph: Any, node: Any) -> list[Any]:
-        """Of windows that stick out, ONNX leaves out those that would begin in the padding. Importers keep them along
-        every axis or none. What is behind the padding counts in no mean.
+        """Rewrite pools with windows beyond the data, and indices in another order.
 
-        The order in which places are counted is that of places alone. Importers take it for that of the data.
+        ONNX drops windows that would start in the padding; importers drop them along no axis or along every axis.
+        Elements after the padding do not count in a mean. The storage order applies to the indices only; importers
+        apply it to the data.
         """
         if len(node.output) < 2:
             set_attributes(node, storage_order=None)
@@ -253,7 +254,7 @@ class Repairs(Rewriting):
         return [*writer.nodes, node]
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
-        """Parts of which the last one is smaller: importers divide into equal ones."""
+        """Write the sizes of parts if the last one is smaller: importers split into equal parts."""
         parts, axis = attribute(node, "num_outputs", None), attribute(node, "axis", 0)
         dims = self.sizes.get(node.input[0], ()) if parts else ()
         size = dims[axis] if -len(dims) <= axis < len(dims) else None
@@ -268,7 +269,7 @@ class Repairs(Rewriting):
         return [node]
 
     def _pad(self, graph: Any, node: Any) -> list[Any]:
-        """Axes as an input: Relay's importer takes what is given for that of all axes, in their order."""
+        """Write pads for all axes: Relay's importer ignores an input with axes."""
         if len(node.input) < 4:
             return [node]
         inputs = list(node.input[:3])
@@ -280,7 +281,7 @@ class Repairs(Rewriting):
         return [node]
 
     def _resize(self, graph: Any, node: Any) -> list[Any]:
-        """Axes become all axes: importers take what is given for that of all, and never resize the first two."""
+        """Write sizes for all axes: importers ignore the axes, and never resize the first two."""
         axes = attribute(node, "axes", None)
         if axes is None:
             return [node]

@@ -57,7 +57,7 @@ class FractionalScales(Rewriting):
         return writer.nodes
 
     def _scales(self, node: Any, dims: Any) -> Any:
-        """By axis; None where they are not known, and of sizes without antialiasing, which TVM computes by."""
+        """Return the scales by axis; None if unknown, and for sizes without antialiasing, from which TVM computes."""
         given = [self.constants.value(name) if name else None for name in node.input[2 if self.opset >= 11 else 1 :]]
         if given and given[0] is not None and len(given[0]):
             return given[0]
@@ -72,10 +72,10 @@ def _is_antialiased(node: Any) -> bool:
 
 
 def _resized(writer: NodeWriter, data: str, axis: int, rank: int, taps: list[tuple[Any, Any]]) -> str:
-    """A tensor whose elements along an axis are the sum of others with weights.
+    """Return a tensor whose elements along an axis are weighted sums of other elements.
 
     Args:
-        taps: indices, and weights of the elements there or None, each of one element of the result.
+        taps: indices, and the weights of these elements or None, one pair per summand.
     """
     total = ""
     for indices, weights in taps:
@@ -87,7 +87,7 @@ def _resized(writer: NodeWriter, data: str, axis: int, rank: int, taps: list[tup
 
 
 def _taps(node: Any, size: int, scale: Any, made: int) -> list[tuple[Any, Any]]:
-    """Indices and weights along one axis."""
+    """Return indices and weights along one axis."""
     mode = attribute(node, "mode", b"nearest")
     places = _places(attribute(node, "coordinate_transformation_mode", b"half_pixel"), size, scale, made)
     if mode == b"nearest":
@@ -121,7 +121,7 @@ def _taps(node: Any, size: int, scale: Any, made: int) -> list[tuple[Any, Any]]:
 
 
 def _places(transformation: bytes, size: int, scale: Any, made: int) -> Any:
-    """Where in the data each element of the result lies. In float32, as onnxruntime computes it."""
+    """Return the position in the data of each element of the result, in float32, as onnxruntime computes it."""
     at, half, step = np.arange(made, dtype="float32"), np.float32(0.5), np.float32(scale)
     if transformation == b"asymmetric":
         return at / step
@@ -134,7 +134,7 @@ def _places(transformation: bytes, size: int, scale: Any, made: int) -> Any:
 
 
 def _cubic(distance: Any, a: Any) -> Any:
-    """Weight of an element at a distance (Keys, 1981)."""
+    """Return the weight of an element at a distance (Keys, 1981)."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return (distance <= 1) * near + ((distance > 1) & (distance < 2)) * far

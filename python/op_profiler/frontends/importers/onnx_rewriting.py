@@ -40,7 +40,7 @@ class Rewriting:
             domains: domains of the operators.
 
         Raises:
-            ModelError: what a node was given does not fit together.
+            ModelError: the inputs of a node do not fit together.
         """
         for graph in graphs_in(self.model.graph):
             nodes: list[Any] = []
@@ -71,7 +71,7 @@ class Rewriting:
         """Return the constant that is an input of a node.
 
         Raises:
-            ModelError: it is no constant.
+            ModelError: the input is not constant.
         """
         value = self.constants.value(node.input[place])
         if value is None:
@@ -90,7 +90,7 @@ class Rewriting:
         """Return the number of dimensions of a node's first input.
 
         Raises:
-            ModelError: they are not known.
+            ModelError: the number is unknown.
         """
         if node.input[0] not in self.sizes:
             raise self.refused(node, "has axes, and the rank of its input is only known at run time")

@@ -1,4 +1,4 @@
-"""Rewrites of ONNX operators that Relay's importer refuses for one of their forms: defaults, broadcasts, shorter
+"""Rewrites of ONNX operators that Relay's importer rejects in one of their forms: defaults, broadcasts, shorter
 indices."""
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class SmallRepairs(Rewriting):
         return [node]
 
     def _cast_like(self, graph: Any, node: Any) -> list[Any]:
-        """How a cast to fewer than eight bits rounds says nothing of other types."""
+        """Drop the rounding mode of casts to fewer than eight bits, which has no effect on other types."""
         set_attributes(node, saturate=None)
         return [node]
 
     def _identity(self, graph: Any, node: Any) -> list[Any]:
-        """Of a sequence: the importer copies its parts as if they were one tensor. What reads it reads the sequence."""
+        """Replace an identity of a sequence by the sequence: the importer would copy its parts as one tensor."""
         known, copy = self.types.get(node.input[0]), node.output[0]
         if known is None or not known.HasField("sequence_type") or copy in {one.name for one in graph.output}:
             return [node]
@@ -50,7 +50,7 @@ class SmallRepairs(Rewriting):
         return []
 
     def _mean(self, graph: Any, node: Any) -> list[Any]:
-        """The importer stacks tensors of one shape. A sum is broadcast."""
+        """Write a mean as a sum, which broadcasts: the importer stacks tensors of one shape."""
         if len(node.input) == 1:
             return [helper.make_node("Identity", node.input, node.output, name=node.name)]
         total, like = f"{node.output[0]}__sum", f"{node.output[0]}__count"
@@ -62,7 +62,7 @@ class SmallRepairs(Rewriting):
         ]
 
     def _gather_elements(self, graph: Any, node: Any) -> list[Any]:
-        """Indices may be fewer than the data along other axes: the importer wants as many."""
+        """Cut the data to the size of the indices along other axes, as the importer requires."""
         data, indices = (self.sizes.get(name, ()) for name in node.input)
         axis = attribute(node, "axis", 0)
         if not data or len(data) != len(indices) or None in (*data, *indices):
@@ -79,7 +79,7 @@ class SmallRepairs(Rewriting):
         return [part, node]
 
     def _split(self, graph: Any, node: Any) -> list[Any]:
-        """Parts of known sizes are those of a Split: the importer cannot read the sizes."""
+        """Write a split into parts of known sizes as Split, because the importer cannot read the sizes."""
         if len(node.input) < 2 or not node.input[1]:
             return [node]
         sizes = self.known(node, 1, "sizes of parts")

@@ -57,7 +57,7 @@ class TypeRepairs(Rewriting):
         return [*before, node, *after]
 
     def _type_of(self, name: str) -> str:
-        """The name of the type of a tensor's elements; empty where it is not known."""
+        """Return the name of the type of a tensor's elements; empty if unknown."""
         known = self._types.get(name)
         number = known.tensor_type.elem_type if known is not None else 0
         return str(TensorProto.DataType.Name(number)) if number else ""

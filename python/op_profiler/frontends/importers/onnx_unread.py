@@ -1,4 +1,4 @@
-"""Refuses ONNX nodes with an attribute or an input that TVM's converters never look up.
+"""Rejects ONNX nodes with an attribute or an input that TVM's converters never look up.
 
 Otherwise, TVM would silently import another program. A value that a converter looks up and then ignores is not
 detected.
@@ -99,7 +99,7 @@ class RecordingInputs(list[Any]):
 
 
 def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManager[None]:
-    """Refuse nodes with values that an importer of TVM never looks up, while it converts a graph.
+    """Reject nodes with values that an importer of TVM never looks up, while it converts a graph.
 
     The importer then raises a ValueError that names operator, node, and attribute or input.
 
@@ -124,7 +124,7 @@ def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManag
 
 
 def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[str], schema: Any) -> str | None:
-    """The first attribute that changes the result and was not looked up."""
+    """Return the first attribute that changes the result and was not looked up; None if there is none."""
     without_effect = WITHOUT_EFFECT.get(operator, ())
     for name, value in values.items():
         if name in ("tvm_custom", *looked_up, *without_effect) or _is_usual(name, value, schema):
@@ -134,7 +134,7 @@ def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[s
 
 
 def _unread_input(operator: str, values: Iterable[Any], looked_up: set[int], schema: Any) -> str | None:
-    """The first input that is there and was not looked up."""
+    """Return the first input that is present and was not looked up; None if there is none."""
     unread = [at for at, value in enumerate(values) if value is not None and at not in looked_up]
     if not unread:
         return None
@@ -151,7 +151,7 @@ def _schema(operator: str, opset: int, domain: str) -> Any:
 
 
 def _is_usual(name: str, value: Any, schema: Any) -> bool:
-    """Whether an attribute has the default value of its schema; where there is none, whether it is zero or empty."""
+    """Return whether an attribute has its default in the schema; without a default, whether it is zero or empty."""
     known = schema.attributes.get(name) if schema is not None else None
     if known is None or not known.default_value.type:
         return not value

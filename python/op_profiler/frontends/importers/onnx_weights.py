@@ -65,7 +65,7 @@ class Weights:
         As constants inside the module, they would be copied by every pass that the importer runs.
 
         Args:
-            shapes: of the inputs; receives those of the new ones.
+            shapes: shapes of the inputs; those of the new inputs are added.
         """
         tvm, weights = load_tvm(), {}
         inside = used_inside(graph.node)  # TVM looks for these among the constants
@@ -90,7 +90,7 @@ class Weights:
         self._check_size(tensor, min(there, about.length or there), " of " + about.location)
 
     def _check_size(self, tensor: Any, stored: int | None, where: str = "") -> None:
-        """Refuse a tensor of which fewer bytes are stored than it has."""
+        """Reject a tensor of which fewer bytes are stored than it has."""
         wanted = _size(tensor)
         if stored is not None and wanted is not None and stored < wanted:
             raise self._damaged(tensor, f"it needs {wanted} bytes{where}, and {stored} are there")
@@ -108,7 +108,7 @@ def _is_weight(tensor: Any) -> bool:
 
 
 def _size(tensor: Any) -> int | None:
-    """Bytes of all elements; None of a kind whose elements are no whole bytes, or that is unknown."""
+    """Return the bytes of all elements; None if elements are not whole bytes, or if the type is unknown."""
     known = tensor.data_type in TensorProto.DataType.values()
     name = TensorProto.DataType.Name(tensor.data_type) if known else "UNDEFINED"
     if name in ("UNDEFINED", "STRING", *_PACKED):
@@ -117,7 +117,7 @@ def _size(tensor: Any) -> int | None:
 
 
 def _stored(tensor: Any) -> int | None:
-    """Bytes that a tensor holds itself."""
+    """Return the bytes of a tensor that are stored in the model itself."""
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     size, elements = _size(tensor), elements_in(tensor)

@@ -17,7 +17,7 @@ def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int]
         dilation: distance between the elements of a window.
 
     Returns:
-        None where there is nothing to round, or where that is not known.
+        None if there is nothing to round, or if the size is unknown.
     """
     if data is None:
         return None

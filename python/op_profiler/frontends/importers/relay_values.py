@@ -65,7 +65,7 @@ def _prelude() -> Any:
 
 
 def _copied_prelude(module: Any) -> Any:
-    """`Prelude(module)`: its definitions, in a module."""
+    """Return the result of `Prelude(module)` by copying its definitions into a module."""
     made = copy.copy(_prelude())
     made.mod = module
     module.update(_prelude().mod)

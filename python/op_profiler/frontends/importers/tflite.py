@@ -30,7 +30,7 @@ def check_tflite(path: Path) -> None:
     """Reject files that are not TFLite.
 
     Raises:
-        ModelError: not there, empty, or something else.
+        ModelError: the file is missing, empty, or not TFLite.
     """
     check_file(path)
     with path.open("rb") as file:
@@ -42,7 +42,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
-        ModelError: it is cut off, has operators that TVM does not support, or fixes its batch size.
+        ModelError: the file is incomplete, has operators that TVM does not support, or fixes its batch size.
     """
     check_tflite(path)
     for package in ("tflite", "flatbuffers"):
@@ -52,7 +52,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
 
 
 def _lowered(path: Path, request: ModelRequest, outputs: Sequence[int] | None) -> ImportedModel:
-    """The same with other outputs, by the numbers of their tensors; None: with the model's own."""
+    """Lower the model with other outputs, by the numbers of their tensors; None for the model's own outputs."""
     model, own = _read(path)
     model.outputs = outputs
     given = shapes_by_name(request, tuple(own))
@@ -80,19 +80,19 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[int] | None) -
 
 
 def _opened(path: Path, request: ModelRequest, tensors: Sequence[int]) -> tuple[ImportedModel, list[str]]:
-    """The model whose outputs are tensors by their numbers, and their names."""
+    """Return the model with the given tensors as outputs, and the names of these tensors."""
     names = _read(path)[0].Subgraphs(0).names
     return _lowered(path, request, tensors), [names[number].decode() for number in tensors]
 
 
 def _with_batch(lowered: ImportedModel, first: int, batch: int) -> ImportedModel:
-    """The model, whose batch must reach its outputs.
+    """Return the model after checking that the batch size reaches its outputs.
 
     Args:
-        first: the batch size that it was made for.
+        first: batch size of the model in the file.
 
     Raises:
-        ModelError: it does not.
+        ModelError: an output does not have the batch size.
     """
     if batch != first and not any(shape and shape[0] == batch for shape in output_shapes(lowered.mod)):
         raise ModelError(f"{lowered.name} was made for batch size {first} and cannot be given {batch}")
@@ -100,14 +100,14 @@ def _with_batch(lowered: ImportedModel, first: int, batch: int) -> ImportedModel
 
 
 def _types(model: Any) -> dict[str, str]:
-    """Of the inputs, by their names."""
+    """Return the dtypes of the inputs by name."""
     graph = model.Subgraphs(0)
     tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
     return {tensor.Name().decode(): _type_names().get(tensor.Type(), "float32") for tensor in tensors}
 
 
 def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
-    """The model, and the shape of its inputs by name; those that have none of their own get one."""
+    """Return the model, and the shapes of its inputs by name; inputs without a name get one."""
     from op_profiler.frontends.importers import tflite_names
 
     try:
@@ -124,7 +124,7 @@ def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
 
 
 def _check_weights(path: Path, model: Any) -> None:
-    """Refuse a file in which the buffer of a dense tensor is shorter than its shape and type require."""
+    """Reject a file in which the buffer of a dense tensor is shorter than its shape and type require."""
     graph = model.Subgraphs(0)
     for number in range(graph.TensorsLength()):
         tensor = graph.Tensors(number)

@@ -35,7 +35,7 @@ class OptionsConverter(OperatorConverter):
         return converted
 
     def _options(self, op: Any, kind: str) -> Any:
-        """The table of an operator's options."""
+        """Return the table of an operator's options."""
         options = getattr(importlib.import_module(f"tflite.{kind}"), kind)()
         table = op.BuiltinOptions()
         options.Init(table.Bytes, table.Pos)
@@ -53,7 +53,7 @@ class OptionsConverter(OperatorConverter):
         return self.quantize(made, output) if output.qnn_params else made
 
     def _convert_arg_min_max(self, relay_op: Any, op: Any) -> Any:
-        """Places have the type that is asked for."""
+        """Convert arg-min or arg-max, with indices of the requested type."""
         (output,) = self.get_output_tensors(op)
         made = super()._convert_arg_min_max(relay_op, op)
         return relay.cast(made, self.get_tensor_type_str(output.tensor.Type()))

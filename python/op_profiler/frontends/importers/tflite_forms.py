@@ -1,4 +1,4 @@
-"""Forms of TFLite's operators that TVM's converter refuses or gets wrong. Import it after TVM."""
+"""Forms of TFLite's operators that TVM's converter rejects or gets wrong. Import it after TVM."""
 
 from __future__ import annotations
 

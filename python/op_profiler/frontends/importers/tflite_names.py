@@ -87,7 +87,7 @@ def read(content: bytes) -> NamedModel:
 
 
 def _as(one: Any, found: Any) -> Any:
-    """What a reader of the library found, read by another one."""
+    """Return what a reader of the library found as an object of another reader class."""
     one.Init(found._tab.Bytes, found._tab.Pos)
     return one
 

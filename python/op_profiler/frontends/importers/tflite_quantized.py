@@ -1,4 +1,4 @@
-"""Quantized operators of TFLite whose scales TVM's converter ignores, or that it refuses. Import it after TVM."""
+"""Quantized operators of TFLite whose scales TVM's converter ignores, or that it rejects. Import it after TVM."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class QuantizedConverter(OperatorConverter):
         return "float32" if self._as_floats else super().get_tensor_type_str(tensor_type)
 
     def _over_floats(self, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Of an operator of quantized tensors: its floats go in, and its output is quantized."""
+        """Return a converter that computes an operator of quantized tensors in floats and quantizes its output."""
 
         def converted(op: Any) -> Any:
             inputs, (output,) = self.get_input_tensors(op), self.get_output_tensors(op)

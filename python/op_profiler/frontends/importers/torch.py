@@ -77,7 +77,8 @@ _LIBRARIES: list[Any] = []  # a torch.library goes away with its last reference
 
 
 def _declare_detection_operators() -> None:
-    """torchvision registers a kernel for these at import and fails where its own library could not declare them."""
+    """Declare operators for which torchvision registers a kernel at import, which fails if its library did not declare
+    them."""
     import torch
 
     library = torch.library.Library("torchvision", "DEF")
@@ -111,7 +112,7 @@ def lower(
         read_again: returns the module of a file; without it, the module stays in memory until outputs are compared.
 
     Raises:
-        ModelError: it cannot be traced, or has operators that TVM does not support, or has outputs of other shapes.
+        ModelError: the model cannot be traced, has operators that TVM does not support, or has outputs of other shapes.
     """
     highs = highs or {}
     given = dict(zip(input_names, examples, strict=True))
@@ -140,7 +141,7 @@ def lower(
 
 
 def _held(model: Any) -> Callable[[], Any]:
-    """Return the module each time; a function inside `lower` would hold what it does not return, too."""
+    """Return a function that returns the module; a function inside `lower` would keep other objects alive too."""
     return lambda: model
 
 
@@ -169,7 +170,7 @@ def by_keyword(model: Any, names: Sequence[str]) -> Any:
 
 
 def _wrapped(model: Any, forward: Callable[..., Any]) -> Any:
-    """A module that holds the model and computes `forward` of it and the inputs."""
+    """Return a module that contains the model and computes `forward` of the model and the inputs."""
     torch = load_torch()
 
     class _Wrapper(torch.nn.Module):  # type: ignore[name-defined]
@@ -184,10 +185,10 @@ def _wrapped(model: Any, forward: Callable[..., Any]) -> Any:
 
 
 def _flat(model: Any, returned: list[Any] | None = None) -> Any:
-    """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes.
+    """Return the model with its outputs as one flat tuple of tensors, because a trace has no dicts and data classes.
 
     Args:
-        returned: gets the tensors that the last call returned.
+        returned: list that receives the tensors that the last call returned.
     """
     torch = load_torch()
 
@@ -231,7 +232,7 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
 
 
 def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
-    """TVM's importer copies each weight, and at its end all copies at once."""
+    """Avoid the second copy of the weights: TVM's importer copies each weight, and at its end all copies again."""
     arrays = load_tvm().nd
     usual = arrays.array
 
@@ -242,7 +243,7 @@ def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
 
 
 def _converters() -> dict[str, Any]:
-    """Those that stand before TVM's own, by the operator."""
+    """Return the converters that take precedence over TVM's own, by operator."""
     known = CONVERTERS | ELEMENTWISE_CONVERTERS | LAYOUT_CONVERTERS
     known |= TYPE_CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
     return known | ATTENTION_CONVERTERS | _RECURRENT_CONVERTERS | WINDOW_CONVERTERS
@@ -254,8 +255,8 @@ def _last_line(error: BaseException) -> str:
 
 
 def _recurrent(layer: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a converter that calls TVM's own, which refuses the dropout between layers that only training applies, and
-    stacks the last states of both directions of a GRU as (layers, 2, batch, hidden)."""
+    """Return a converter that calls TVM's own and fixes two cases: TVM rejects dropout between layers, which only
+    training applies, and stacks the last states of both directions of a GRU as (layers, 2, batch, hidden)."""
 
     def convert(inputs: Sequence[Any], types: Sequence[str]) -> Any:
         given = list(inputs)
@@ -282,4 +283,4 @@ _RECURRENT_CONVERTERS = {
 }
 
 
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

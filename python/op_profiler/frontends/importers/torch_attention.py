@@ -32,8 +32,8 @@ def attention_with_options(graph: Any, node: Any) -> None:
 
 def _attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, _, scale, shared). TVM's own
-    takes the scale as the seventh and last input, as in torch 2.1, and makes causal masks by trilu, which fails to
-    build."""
+    converter expects the scale as the seventh and last input, as in torch 2.1, and creates causal masks by trilu, which
+    fails to build."""
     relay = load_tvm().relay
     query, key, value, mask, dropout, causal, _dropped, scale, shared = inputs
     types = list(types[:6])
@@ -48,8 +48,8 @@ def _attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 
 
 def _triangle(upper: bool) -> Any:
-    """aten::triu(data, diagonal) and aten::tril(data, diagonal), by a constant mask: LLVM refuses TVM's own op once it
-    is fused with a constant."""
+    """aten::triu(data, diagonal) and aten::tril(data, diagonal), by a constant mask: LLVM rejects TVM's own op if it is
+    fused with a constant."""
 
     def convert(inputs: Sequence[Any], _: Sequence[str]) -> Any:
         relay = load_tvm().relay
@@ -70,4 +70,4 @@ ATTENTION_CONVERTERS = {
     "aten::triu": _triangle(upper=True),
     "aten::tril": _triangle(upper=False),
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

@@ -33,15 +33,16 @@ def _diff(inputs: _Inputs, _: _Types) -> Any:
 
 
 def _zero_(inputs: _Inputs, _: _Types) -> Any:
-    """TVM's own wants a static shape, which a slice computed while tracing (swin_v2's bias) has not."""
+    """aten::zero_(data). TVM's own converter needs a static shape, which a slice that is computed while tracing lacks
+    (swin_v2's bias)."""
     return load_tvm().relay.zeros_like(inputs[0])
 
 
 def _linear(inputs: _Inputs, _: _Types) -> Any:
     """aten::linear(data, weight, bias): one dense over all leading dimensions.
 
-    TVM's own makes a batched product of it for more than two dimensions, for which llvm has no good schedule: BERT then
-    takes 18 s instead of a fraction of one.
+    TVM's own converter creates a batched product for more than two dimensions, for which llvm has no good schedule:
+    BERT then takes 18 s instead of a fraction of a second.
     """
     relay = load_tvm().relay
     data, weight, bias = inputs
@@ -56,7 +57,7 @@ def _linear(inputs: _Inputs, _: _Types) -> Any:
 
 
 def _layer_norm(inputs: _Inputs, types: _Types) -> Any:
-    """aten::layer_norm(data, shape, weight, bias, eps, ...). TVM's own wants both weights and one axis."""
+    """aten::layer_norm(data, shape, weight, bias, eps, ...). TVM's own converter requires both weights and one axis."""
     relay = load_tvm().relay
     data, over, weight, bias, epsilon = inputs[:5]
     if len(over) == 1:
@@ -68,8 +69,8 @@ def _layer_norm(inputs: _Inputs, types: _Types) -> Any:
 
 
 def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
-    """aten::batch_norm(data, weight, bias, mean, variance, training, momentum, eps, ...). TVM's own wants a mean that
-    was learned. Without one, and in training, it is the data's own: some networks make their weights standard by that.
+    """aten::batch_norm(data, weight, bias, mean, variance, training, momentum, eps, ...). TVM's own converter requires
+    a learned mean. Without one, and in training, the mean is that of the data: some networks standardize weights so.
     """
     relay = load_tvm().relay
     data, weight, bias, mean, variance, training, _momentum, epsilon = inputs[:8]
@@ -84,7 +85,7 @@ def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
 
 
 def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
-    """aten::_convolution_mode(data, weight, bias, stride, padding, dilation, groups), where padding is a word."""
+    """aten::_convolution_mode(data, weight, bias, stride, padding, dilation, groups), where padding is a string."""
     data, weight, bias, strides, padding, dilation, groups = inputs
     channels, _inner, *kernel = (int(size) for size in shape_of(weight))
     lost = [step * (size - 1) if padding == "same" else 0 for step, size in zip(dilation, kernel, strict=True)]
@@ -96,21 +97,21 @@ def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
 
 
 def _full_like(inputs: _Inputs, types: _Types) -> Any:
-    """aten::full_like(data, value, dtype, ...). TVM's own makes float32 of integers where no type is named, with which
-    no table can be indexed."""
+    """aten::full_like(data, value, dtype, ...). Without a dtype, TVM's own converter turns integers into float32, which
+    cannot index a table."""
     data, value, dtype = inputs[:3]
     return _filled(data, value, dtype, types)
 
 
 def _type_as(inputs: _Inputs, types: _Types) -> Any:
-    """aten::type_as(data, other). TVM's own does not take a number that was computed while tracing."""
+    """aten::type_as(data, other). TVM's own converter does not accept numbers that were computed while tracing."""
     relay = load_tvm().relay
     data = inputs[0] if isinstance(inputs[0], relay.Expr) else relay.const(inputs[0])
     return relay.cast(data, str(types[1]))
 
 
 def _bitwise(name: str) -> Any:
-    """aten::bitwise_NAME(data, other), where `other` is missing for `not`. TVM's own cuts whole numbers to 32 bits."""
+    """aten::bitwise_NAME(data, other), without `other` for `not`. TVM's own converter truncates integers to 32 bits."""
 
     def convert(inputs: _Inputs, types: _Types) -> Any:
         relay = load_tvm().relay
@@ -122,7 +123,7 @@ def _bitwise(name: str) -> Any:
 
 
 def _whole(kind: str) -> Any:
-    """An operator whose numbers are of 64 bits, of which TVM's own makes 32."""
+    """Return a converter of an operator on 64-bit integers, which TVM's own converter reduces to 32 bits."""
 
     def convert(inputs: _Inputs, types: _Types) -> Any:
         cast, made = load_tvm().relay.cast, usual_converters().convert_map[kind](inputs, types)
@@ -148,8 +149,8 @@ def _linalg_norm(inputs: _Inputs, _: _Types) -> Any:
 
 
 def _linspace(inputs: _Inputs, _: _Types) -> Any:
-    """aten::linspace(start, stop, count, dtype, ...). TVM's own does not take numbers that were computed while
-    tracing."""
+    """aten::linspace(start, stop, count, dtype, ...). TVM's own converter does not accept numbers that were computed
+    while tracing."""
     start, stop, count, dtype = inputs[:4]
     values = np.linspace(number_of(start), number_of(stop), int(number_of(count)))
     return load_tvm().relay.const(values.astype("float32" if dtype is None else name_of_dtype(dtype)))
@@ -186,13 +187,13 @@ def _im2col(inputs: _Inputs, _: _Types) -> Any:
 
 
 def _meet(sizes: _Inputs, kernel: _Inputs, dilation: _Inputs, strides: _Inputs) -> bool:
-    """Whether windows cover an image, each place once."""
+    """Return whether windows cover an image, each position once."""
     return all(s == k and d == 1 and n % k == 0 for n, k, d, s in zip(sizes, kernel, dilation, strides))
 
 
 def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
-    """As large as the data; the value is of the type that is asked for, which may have fractions where the data's has
-    none."""
+    """Return a tensor of the data's shape filled with a value of the requested type, which may be a float even if the
+    data are integers."""
     relay = load_tvm().relay
     wanted = str(types[0]) if dtype is None else name_of_dtype(dtype)
     value = relay.cast(value, wanted) if isinstance(value, relay.Expr) else relay.const(value, wanted)
@@ -231,4 +232,4 @@ CONVERTERS = {
     **{kind: _whole(kind) for kind in ("aten::argsort", "aten::nonzero", "aten::nonzero_numpy", "aten::one_hot")},
     "aten::im2col": _im2col,
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

@@ -16,7 +16,7 @@ _Converter = Callable[[Sequence[Any], Sequence[str]], Any]
 
 
 def _like(value: Any, data: Any) -> Any:
-    """A number or a tensor, in the type of the data."""
+    """Return a number or a tensor in the type of the data."""
     relay, kind = load_tvm().relay, dtype_of(data)
     if not isinstance(value, relay.Expr):
         return relay.const(value, kind)
@@ -24,7 +24,7 @@ def _like(value: Any, data: Any) -> Any:
 
 
 def _rms_norm(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::rms_norm(data, shape, weight, epsilon); the epsilon that is left open is the type's own."""
+    """aten::rms_norm(data, shape, weight, epsilon); a missing epsilon is that of the type."""
     relay = load_tvm().relay
     data, over, weight, epsilon = inputs
     epsilon = float(np.finfo(dtype_of(data)).eps) if epsilon is None else epsilon
@@ -43,10 +43,11 @@ def _mish(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _clamp(name: str, *places: int) -> _Converter:
-    """aten::clamp(data, low, high) and its kin, where bounds may be tensors. TVM's own knows numbers.
+    """aten::clamp(data, low, high) and similar operators, whose bounds may be tensors. TVM's own converter accepts
+    numbers only.
 
     Args:
-        places: among the inputs, of the lower bound and the upper one; 0 for none.
+        places: positions of the lower and the upper bound among the inputs; 0 for none.
     """
 
     def bound(inputs: Sequence[Any], types: Sequence[str]) -> Any:
@@ -62,8 +63,8 @@ def _clamp(name: str, *places: int) -> _Converter:
 
 
 def _extreme(largest: bool) -> _Converter:
-    """aten::max(data), aten::max(data, other), and aten::max(data, axis, keepdim), which tells where it is too. TVM's
-    own does not."""
+    """aten::max(data), aten::max(data, other), and aten::max(data, axis, keepdim), which also returns the position.
+    TVM's own converter does not."""
     name = "max" if largest else "min"
 
     def reduce(inputs: Sequence[Any], types: Sequence[str]) -> Any:
@@ -79,14 +80,14 @@ def _extreme(largest: bool) -> _Converter:
 
 
 def _lerp(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::lerp(start, end, weight). TVM's own takes no number for the weight."""
+    """aten::lerp(start, end, weight). TVM's own converter does not accept a number as weight."""
     start, end, weight = inputs
     return start + _like(weight, start) * (end - start)
 
 
 def _shrink(soft: bool) -> _Converter:
-    """aten::softshrink(data, limit) and aten::hardshrink(data, limit): nothing within the limit; the soft one begins
-    from nothing there."""
+    """aten::softshrink(data, limit) and aten::hardshrink(data, limit): 0 within the limit; softshrink also subtracts
+    the limit outside of it."""
 
     def shrink(inputs: Sequence[Any], _: Sequence[str]) -> Any:
         relay = load_tvm().relay
@@ -131,4 +132,4 @@ ELEMENTWISE_CONVERTERS = {
     "aten::cumprod": lambda inputs, _: load_tvm().relay.cumprod(inputs[0], axis=inputs[1], exclusive=False),
     "aten::positive": lambda inputs, _: inputs[0],
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

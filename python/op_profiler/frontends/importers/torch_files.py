@@ -67,7 +67,7 @@ def _load_script(path: Path) -> Any:
 
 
 def _vocabularies(model: Any, graph: Any) -> dict[int, int]:
-    """Inputs, by position, that are looked up in a table, and how many rows it has: those take integers."""
+    """Return the number of rows for each input, by position, that indexes a table; these inputs are integers."""
     positions = {v.debugName(): i for i, v in enumerate(list(graph.inputs())[1:])}
     found = {}
     for node in graph.findAllNodes("aten::embedding"):
@@ -78,7 +78,7 @@ def _vocabularies(model: Any, graph: Any) -> dict[int, int]:
 
 
 def _rows(model: Any, table: Any) -> int:
-    """How many rows a table has: a constant, an attribute, or 2 of what is computed, since any table may have those."""
+    """Return the number of rows of a table: of a constant or an attribute; 2 for a computed table, the least number."""
     known = known_tensor(model, table)
     return 2 if known is None else int(known.shape[0])
 
@@ -134,7 +134,7 @@ def _load_exported(path: Path) -> Any:
 
 
 def _hints_kept() -> contextlib.AbstractContextManager[None]:
-    """torch works out the types of the same classes of its schema for each node again, in a fifth of an import."""
+    """Cache type hints: torch resolves those of the same classes of its schema for each node, a fifth of an import."""
     from torch._export.serde import serialize
 
     class Typing:
@@ -154,7 +154,7 @@ _HINTS: dict[type, dict[str, Any]] = {}
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """torch.export.load falls back to running pickles where reading weights fails; this forbids it."""
+    """Forbid pickles: torch.export.load falls back to executing them if it cannot read weights only."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
     os.environ[name] = "1"
@@ -168,7 +168,7 @@ def _weights_only() -> Iterator[None]:
 
 
 def _sizes(path: Path, name: str, kind: Any, given: tuple[int, ...] | None, batch: int) -> tuple[int, ...]:
-    """Sizes of an input: as given, as exported, and the batch size where the leading one was left open."""
+    """Return the sizes of an input: those given, otherwise those exported, with the batch size if the first is free."""
     if given:
         return given
     sizes = []
@@ -245,7 +245,7 @@ def _tensors(name: str, examples: Any) -> list[Any]:
 
 
 def _resized(tensor: Any, shape: tuple[int, ...] | None) -> Any:
-    """A tensor of the wanted shape with values like the given one's."""
+    """Return a tensor of the requested shape with values like those of the given one."""
     if shape is None or tuple(tensor.shape) == tuple(shape):
         return tensor
     values = tensor.reshape(-1)
@@ -256,6 +256,6 @@ def _resized(tensor: Any, shape: tuple[int, ...] | None) -> Any:
 
 
 def _highs(names: Sequence[str], examples: Sequence[Any]) -> dict[str, int]:
-    """The examples tell what integers an input takes."""
+    """Return the first out-of-range value of integer inputs, from the examples."""
     integers = {n: e for n, e in zip(names, examples, strict=True) if not e.dtype.is_floating_point and e.numel()}
     return {n: max(2, int(e.max()) + 1) for n, e in integers.items()}

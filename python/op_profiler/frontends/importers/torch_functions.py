@@ -23,7 +23,7 @@ def called(name: str) -> tuple[Any, Any]:
         name: ``package.module:function``, or ``package.module:name[position]`` of a list.
 
     Raises:
-        ModelError: it cannot be imported or called, or is something else.
+        ModelError: the name cannot be imported or called, or is something else.
     """
     entry = _ENTRY.match(name)
     if entry is not None:
@@ -47,7 +47,7 @@ def listed(name: str) -> list[Any]:
     return these.
 
     Raises:
-        ModelError: it cannot be imported or called, or is no list.
+        ModelError: the name cannot be imported or called, or is not a list.
     """
     torch_importer.load_torch().manual_seed(0)
     found = _evaluated(name)
@@ -57,7 +57,7 @@ def listed(name: str) -> list[Any]:
 
 
 def _evaluated(name: str) -> Any:
-    """What a name of a module stands for; a function is called."""
+    """Return the value of a name in a module; a function is called."""
     module, _, function = name.partition(":")
     folder = os.getcwd()
     sys.path.insert(0, folder)

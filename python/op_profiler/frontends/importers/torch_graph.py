@@ -49,7 +49,7 @@ def prepare(traced: Any, model: Any) -> dict[str, list[str]]:
 
 
 def _open_functions(graph: Any, model: Any) -> None:
-    """What a trace has seen of each ``torch.autograd.Function``, in its place; one may call another."""
+    """Replace each ``torch.autograd.Function`` by its traced operators; functions may call other functions."""
     import torch
 
     if not any(node.kind() == _FUNCTION for node in graph.nodes()):
@@ -108,7 +108,7 @@ def _name_as_traces_do(graph: Any) -> None:
 
 
 def _replace(graph: Any, node: Any, kind: str, inputs: list[Any]) -> None:
-    """A node of another kind in the place of one that gives the same."""
+    """Replace a node by one of another kind with the same outputs."""
     with graph.insert_point_guard(node):
         same = graph.insertNode(graph.create(kind, inputs, 1))
     same.copyAttributes(node)
@@ -119,14 +119,14 @@ def _replace(graph: Any, node: Any, kind: str, inputs: list[Any]) -> None:
 
 
 def _only_raises(node: Any) -> bool:
-    """An if that gives nothing and holds nothing but an exception."""
+    """Return whether an if has no outputs and contains only an exception."""
     if node.kind() != "prim::If" or node.outputsSize():
         return False
     return all(n.kind() in ("prim::RaiseException", "prim::Constant") for b in node.blocks() for n in b.nodes())
 
 
 def _spell_out(graph: Any, node: Any) -> None:
-    """A constant list as a list made of constants."""
+    """Replace a constant list by a list of constants."""
     values = node.output().toIValue()
     with graph.insert_point_guard(node):
         made = graph.create("prim::ListConstruct", [graph.insertConstant(value) for value in values], 1)

@@ -48,13 +48,13 @@ def noted_layers() -> Iterator[dict[str, str]]:
 
 
 def inline(traced: Any, model: Any) -> dict[str, list[str]]:
-    """Put what the graph of a trace calls into it, in place; its nodes know their layers then, where that can be told.
+    """Inline all calls in the graph of a trace, in place; nodes then have their layers, if known.
 
     Args:
-        model: what was traced.
+        model: the traced model.
 
     Returns:
-        By layer, the lines of the user's code that its operators come from; of traces and exported programs only.
+        For each layer, the lines of the user's code that its operators are from; for traces and exported programs only.
     """
     import torch
 
@@ -90,12 +90,12 @@ def note_layer(node: Any, scope: str, model: Any) -> None:
 
 
 def _called(script: Any) -> list[tuple[str, str]]:
-    """Kind and module of each operator of a script that was not inlined; empty where more than modules is called."""
+    """Return kind and module of each operator of a script that was not inlined; empty if other calls are made."""
     found: list[tuple[str, str]] = []
     modules = dict(script.named_modules(remove_duplicate=False))
 
     def walk(module: Any, method: str, place: str) -> bool:
-        """Whether all that is called is known."""
+        """Add the operators of a method; return whether all of its calls are known."""
         places = {"self": place}
         graph = module._c._get_method(method).graph
         places[next(iter(graph.inputs())).debugName()] = place
@@ -120,8 +120,8 @@ def _called(script: Any) -> list[tuple[str, str]]:
 
 
 def _exported_nodes(program: Any, nodes: list[Any]) -> list[Any]:
-    """The node of an exported program with a module that each node of its trace is of, or None: a trace of it tells the
-    line of its generated code."""
+    """Return for each node of a trace of an exported program the program's node with its module, or None: the trace
+    contains the lines of the program's generated code."""
     made = {node.name: node for node in program.graph.nodes if node.meta.get("nn_module_stack")}
     code = enumerate(program.code.splitlines(), start=1)
     by_line = {number: made.get(line.partition(" = ")[0].strip()) for number, line in code}
@@ -130,7 +130,8 @@ def _exported_nodes(program: Any, nodes: list[Any]) -> list[Any]:
 
 
 def _users_line(frames: Sequence[tuple[str, str]]) -> str:
-    """The innermost line outside torch and this package, its file below the folder that Python imports it from.
+    """Return the innermost line outside of torch and this package; its file is relative to the folder that Python
+    imports it from.
 
     Args:
         frames: file and line number, innermost first.
@@ -161,7 +162,7 @@ def layer_of_node(node: Any, model: Any) -> str:
 
 
 def _module_of(scope: str) -> str:
-    """``__module.encoder/__module.encoder.layer`` names the module ``encoder.layer``."""
+    """Return the module in a scope: ``__module.encoder/__module.encoder.layer`` is the module ``encoder.layer``."""
     parts = scope.rpartition("/")[2].removeprefix("__module").split(".")
     return ".".join(part for part in parts if part and part != WRAPPED)
 
@@ -174,7 +175,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def _name_of(model: Any) -> str:
-    """The layer of what belongs to no module but the model itself: the name of its class."""
+    """Return the layer of operators that belong to the model itself, not to a module: the name of its class."""
     model = unwrapped(model)
     for node in model.graph.nodes if hasattr(model, "code") and hasattr(model, "meta") else ():
         if stack := node.meta.get("nn_module_stack"):

@@ -35,7 +35,7 @@ def _movedim(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _moved(rank: int, sources: Sequence[int], places: Sequence[int]) -> list[int]:
-    """The order of dimensions with some moved to other places."""
+    """Return the order of dimensions after some were moved to other positions."""
     order = [axis for axis in range(rank) if axis not in [one % rank for one in sources]]
     for place, source in sorted((place % rank, source % rank) for place, source in zip(places, sources, strict=True)):
         order.insert(place, source)
@@ -43,11 +43,12 @@ def _moved(rank: int, sources: Sequence[int], places: Sequence[int]) -> list[int
 
 
 def _joined(axis: int, rank: int) -> Any:
-    """aten::hstack(tensors) and the like; tensors of fewer dimensions get some, in front but for the third.
+    """Return a converter of aten::hstack(tensors) and similar operators; tensors of fewer dimensions get new ones in
+    front, except for the third.
 
     Args:
-        axis: that they are joined along; -1 for the second, or the first where there is one.
-        rank: dimensions that they have at least.
+        axis: axis to concatenate along; -1 for the second, or the first if there is only one.
+        rank: least number of dimensions of the tensors.
     """
 
     def join(inputs: Sequence[Any], _: Sequence[str]) -> Any:
@@ -68,8 +69,8 @@ def _with_rank(data: Any, rank: int) -> Any:
 
 
 def _take_along_dim(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::take_along_dim(data, indices, axis), where either is repeated to the other's size beside the axis.
-    Indices may count from behind."""
+    """aten::take_along_dim(data, indices, axis); data and indices are broadcast along all other axes. Indices may count
+    from the end."""
     relay = load_tvm().relay
     data, indices, axis = inputs
     if axis is None:
@@ -84,7 +85,7 @@ def _take_along_dim(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _diagonal(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::diagonal(data, offset, first, second): it becomes the last dimension."""
+    """aten::diagonal(data, offset, first, second); the diagonal becomes the last dimension."""
     relay = load_tvm().relay
     data, offset, first, second = inputs
     shape = [int(one) for one in shape_of(data)]
@@ -102,7 +103,7 @@ def _upsample_nearest1d(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _roll(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::roll(data, shifts, axes). Without axes torch rolls all elements as one row; TVM's own rolls the rows."""
+    """aten::roll(data, shifts, axes). Without axes, torch rolls the flattened data; TVM's own converter rolls rows."""
     relay = load_tvm().relay
     data, shifts, axes = inputs
     if axes:
@@ -124,4 +125,4 @@ LAYOUT_CONVERTERS = {
     "aten::diagonal": _diagonal,
     "aten::upsample_nearest1d": _upsample_nearest1d,
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

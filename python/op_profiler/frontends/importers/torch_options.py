@@ -55,7 +55,7 @@ def spell_out_options(traced: Any) -> None:
 
 
 def _multiply_by_alpha(graph: Any, node: Any) -> None:
-    """``a + alpha * b`` in two steps."""
+    """Write ``a + alpha * b`` in two steps."""
     alpha, at = node.inputsAt(2), _SCALED[node.kind()]
     if alpha.toIValue() == 1:
         return
@@ -72,7 +72,7 @@ def _multiply_by_alpha(graph: Any, node: Any) -> None:
 
 
 def _count_from_the_front(traced: Any, node: Any) -> None:
-    """Take indices that may count from behind modulo the size: Relay reads foreign memory at negative ones."""
+    """Take indices that may be negative modulo the size: Relay reads foreign memory at negative indices."""
     graph, places = traced.graph, node.inputsAt(1).node()
     data, axis = node.inputsAt(0), 0
     for at, index in enumerate(places.inputs()):
@@ -103,7 +103,7 @@ def _is_mask(index: Any) -> bool:
 
 
 def _is_from_the_front(traced: Any, index: Any) -> bool:
-    """Whether indices are certainly not negative."""
+    """Return whether indices are certainly not negative."""
     known = known_tensor(traced, index)
     if known is not None:
         return known.dtype.is_floating_point or not known.numel() or int(known.min()) >= 0
@@ -131,7 +131,7 @@ def known_tensor(traced: Any, value: Any) -> Any:
 
 
 def _close_slice(graph: Any, node: Any) -> None:
-    """Scripts leave an end open, of which the importer makes one that is computed while running."""
+    """Write the end of a slice that a script leaves open, which the importer would compute at run time."""
     with graph.insert_point_guard(node):
         for at, usual in ((2, 0), (3, 2**63 - 1)):
             if node.inputsAt(at).type().kind() == "NoneType":
@@ -157,13 +157,13 @@ def _round_quotient(graph: Any, node: Any) -> None:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """A list of numbers, None where one is computed while running."""
+    """Return a list of numbers, with None for a number that is computed at run time."""
     known = value.toIValue()
     return list(known or []) if known is not None else [part.toIValue() for part in value.node().inputs()]
 
 
 def _refuse_fractions(node: Any) -> None:
-    """torch finds the elements that it interpolates by the scale that it was given, TVM by that of the sizes."""
+    """Reject fractional scales: torch interpolates by the given scale, TVM by the ratio of the sizes."""
     kind, options = node.kind(), [value.toIValue() for value in node.inputs()][2:]
     last = node.inputsAt(node.inputsSize() - 1)
     scales = _numbers(last) if last.type().kind() == "ListType" else [one for one in options if isinstance(one, float)]
@@ -182,7 +182,7 @@ def _refuse_fractions(node: Any) -> None:
 
 
 def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """A quotient without its fraction. Whole numbers are divided as such: as floats, large ones lose digits."""
+    """Return a truncated quotient; integers are divided as integers, because large ones lose digits as floats."""
     import torch
 
     relay = load_tvm().relay
@@ -202,7 +202,7 @@ def _meshgrid(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _round(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::round(data, decimals). A half goes to the even number beside it, in Relay away from zero."""
+    """aten::round(data, decimals). A half is rounded to the even number, in Relay away from zero."""
     relay = load_tvm().relay
     data = inputs[0]
     if len(inputs) > 1 and inputs[1]:
@@ -216,7 +216,7 @@ def _round(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _gelu(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::gelu(data, approximate). TVM's own is always the exact one."""
+    """aten::gelu(data, approximate). TVM's own converter is always exact."""
     relay = load_tvm().relay
     data, kind = inputs[0], dtype_of(inputs[0])
 
@@ -232,8 +232,8 @@ def _gelu(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _spread(root: bool, mean: bool) -> Any:
-    """aten::var and its kin, of (data, unbiased) or of (data, axes, correction, keepdim). TVM's own takes a correction
-    that is left open, which means 1, for none."""
+    """Return a converter of aten::var and similar operators, of (data, unbiased) or of (data, axes, correction,
+    keepdim). TVM's own converter treats a missing correction, which means 1, as 0."""
 
     def measure(inputs: Sequence[Any], _: Sequence[str]) -> Any:
         relay = load_tvm().relay
@@ -254,7 +254,7 @@ def _spread(root: bool, mean: bool) -> Any:
 
 def _chunk(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::chunk(data, count, axis): parts of one size, rounded up; the last one is smaller, and there may be fewer
-    than asked for. TVM's own rounds in another way."""
+    than `count`. TVM's own converter rounds differently."""
     data, count, axis = inputs
     size = int(shape_of(data)[axis])
     each = -(-size // count)
@@ -268,8 +268,9 @@ def _bincount(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _cross_entropy(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::cross_entropy_loss(data, target, weight, reduction, ignored class, label smoothing). TVM's own normalizes
-    along the last axis, where the classes are only without further dimensions, and overlooks the smoothing."""
+    """aten::cross_entropy_loss(data, target, weight, reduction, ignored class, label smoothing). TVM's own converter
+    normalizes along the last axis, which is the axis of classes only without further dimensions, and ignores the
+    smoothing."""
     relay = load_tvm().relay
     data, target, weight, reduction, ignored, smoothing = inputs
     if smoothing:
@@ -305,4 +306,4 @@ OPTION_CONVERTERS = {
     "aten::round": _round,
     "aten::lift_fresh_copy": lambda inputs, _: inputs[0],
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

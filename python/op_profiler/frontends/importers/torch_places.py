@@ -15,7 +15,7 @@ _REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "am
 
 
 def _copy(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::copy(data, source, _): the source in the shape and type of the data."""
+    """aten::copy(data, source, _): return the source in the shape and type of the data."""
     relay = load_tvm().relay
     source = inputs[1] if isinstance(inputs[1], relay.Expr) else relay.const(inputs[1])
     return relay.broadcast_to(relay.cast(source, dtype_of(inputs[0])), sizes_of(inputs[0]))
@@ -53,7 +53,7 @@ def _slice_scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::scatter(data, axis, index, source, reduce) and aten::scatter_reduce(data, axis, index, source, reduce,
-    include_self). Of the source counts as much as there are indices; TVM takes the rest for values too."""
+    include_self). Only as many elements of the source are used as there are indices; TVM uses all."""
     relay = load_tvm().relay
     data, axis, index, source, *rest = inputs
     shape, wanted = sizes_of(data), sizes_of(index)
@@ -77,8 +77,8 @@ def _scatter(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _index_put(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::index_put(data, indices, values, accumulate). TVM's own takes booleans for places, and does not spread
-    values over these."""
+    """aten::index_put(data, indices, values, accumulate). TVM's own converter treats Booleans as positions, and does
+    not broadcast values over positions."""
     relay = load_tvm().relay
     data, indices, values, accumulate = inputs
     shape, dtype = sizes_of(data), dtype_of(data)
@@ -110,4 +110,4 @@ PLACE_CONVERTERS = {
     "aten::scatter_add": lambda inputs, types: _scatter([*inputs[:4], "add"], types),
     "aten::index_put": _index_put,
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

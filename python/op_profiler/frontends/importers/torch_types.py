@@ -42,7 +42,7 @@ def _is_of(value: Any, *kinds: str) -> bool:
 
 
 def _cast_before(graph: Any, node: Any) -> None:
-    """What is calculated in another type is cast to it first."""
+    """Cast a value before an operator that computes in another type."""
     last = node.inputsSize() - 1
     with graph.insert_point_guard(node):
         no, none = graph.insertConstant(False), graph.insertConstant(None)
@@ -64,7 +64,7 @@ def _calculate_in_fractions(graph: Any, node: Any) -> None:
 
 
 def _either(graph: Any, node: Any) -> None:
-    """The sum of booleans is whether any of them is true."""
+    """Replace the sum of Booleans by whether any of them is true."""
     with graph.insert_point_guard(node):
         either = insert(graph, "aten::logical_or", [node.inputsAt(0), node.inputsAt(1)], node.output())
     node.output().replaceAllUsesWith(either)
@@ -72,7 +72,8 @@ def _either(graph: Any, node: Any) -> None:
 
 
 def _reduction(name: str) -> Any:
-    """aten::sum(data, _) and aten::sum(data, axes, keepdim, _). TVM's own counts booleans as booleans."""
+    """Return a converter of aten::sum(data, _) and aten::sum(data, axes, keepdim, _). TVM's own adds Booleans as
+    Booleans."""
 
     def reduce(inputs: Sequence[Any], _: Sequence[str]) -> Any:
         axes, keep = (inputs[1], bool(inputs[2])) if len(inputs) > 2 else (None, False)
@@ -82,14 +83,14 @@ def _reduction(name: str) -> Any:
 
 
 def _countable(data: Any) -> Any:
-    """Whole numbers and booleans are added up as torch does, with 64 bits."""
+    """Cast integers and Booleans to 64 bits before a sum, as torch does."""
     given = dtype_of(data)
     return data if "float" in given or given == "int64" else load_tvm().relay.cast(data, "int64")
 
 
 def _to(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::to(data, dtype, ...), aten::to(data, device, dtype, ...) and aten::to(data, other, ...). TVM's own leaves
-    the data as they are for booleans, small integers and the type of another tensor."""
+    """aten::to(data, dtype, ...), aten::to(data, device, dtype, ...) and aten::to(data, other, ...). TVM's own
+    converter ignores Booleans, small integers and the type of another tensor."""
     relay = load_tvm().relay
     data, target, after = inputs[:3]
     if target is None or isinstance(target, str):
@@ -111,4 +112,4 @@ TYPE_CONVERTERS = {
     "aten::cumsum": lambda inputs, _: load_tvm().relay.cumsum(_countable(inputs[0]), axis=inputs[1]),
     "aten::to": _to,
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

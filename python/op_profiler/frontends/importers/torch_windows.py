@@ -18,8 +18,8 @@ _POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg",
 
 def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::_convolution(data, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...). Relay
-    has no transposed convolution with dilation, and none of groups in 3-D: these are convolutions of the data spread
-    out by the stride, with the kernel turned around."""
+    does not support transposed convolutions with dilation, or with groups in 3-D: they are written as convolutions of
+    the data with zeros between its elements, with the flipped kernel."""
     data, weight, bias, strides, padding, dilation, transposed, beyond, groups, *rest = inputs
     rank = len(shape_of(weight)) - 2
     special = transposed and (any(int(one) != 1 for one in dilation) or (rank == 3 and int(groups) > 1))
@@ -41,7 +41,7 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 
 
 def _padded(data: Any, around: Sequence[tuple[int, int]]) -> Any:
-    """Return data with so many zeros before and behind along its last axes; less than none cuts off."""
+    """Return data padded with zeros before and after along its last axes; negative numbers remove elements."""
     relay = load_tvm().relay
     shape = sizes_of(data)
     first = len(shape) - len(around)
@@ -54,7 +54,7 @@ def _padded(data: Any, around: Sequence[tuple[int, int]]) -> Any:
 
 
 def _col2im(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::col2im(columns, size, kernel, dilation, padding, stride): the sum of windows, where they were."""
+    """aten::col2im(columns, size, kernel, dilation, padding, stride): the sum of windows at their positions."""
     relay = load_tvm().relay
     data, sizes, kernel, dilation, padding, strides = inputs
     if len(shape_of(data)) == 2:
@@ -93,7 +93,7 @@ def _pixel_unshuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _pixel_shuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::pixel_shuffle(data, factor). TVM's own takes four dimensions only."""
+    """aten::pixel_shuffle(data, factor). TVM's own converter accepts four dimensions only."""
     relay = load_tvm().relay
     data, factor = inputs
     if len(shape_of(data)) == 4:
@@ -105,7 +105,7 @@ def _pixel_shuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
 
 
 def _pool(kind: str) -> Any:
-    """aten::max_pool2d(data, ...) and its kin, whose data may have no batch."""
+    """Return a converter of aten::max_pool2d(data, ...) and similar operators, whose data may have no batch."""
     rank = int(kind[-2])
 
     def pool(inputs: Sequence[Any], types: Sequence[str]) -> Any:
@@ -124,8 +124,8 @@ def _pool(kind: str) -> Any:
 
 def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::max_pool2d(data, size, steps, padding, dilation, rounds up), aten::avg_pool2d(data, size, steps, padding,
-    rounds up, counts padding, divisor). Of windows that stick out, torch leaves out those that would begin in the
-    padding. TVM's importer keeps them along every axis or none, and overlooks the divisor."""
+    rounds up, counts padding, divisor). torch drops windows that would start in the padding after the data; TVM's
+    importer keeps them along every axis or none, and ignores the divisor."""
     relay = load_tvm().relay
     data, size, steps, around, *options = inputs
     mean, rank = "avg" in kind, int(kind[-2])
@@ -158,7 +158,7 @@ def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
 
 
 def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::pad(data, widths, mode, value). TVM's own has no circular mode: parts of the data stand around it."""
+    """aten::pad(data, widths, mode, value). TVM's own converter has no circular mode, which repeats the data."""
     relay = load_tvm().relay
     data, widths, *options = inputs
     if not options or options[0] != "circular":
@@ -176,7 +176,7 @@ def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 
 
 def _group_norm(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::group_norm(data, groups, weight, bias, epsilon, _). TVM's own takes it with a weight and a bias only."""
+    """aten::group_norm(data, groups, weight, bias, epsilon, _). TVM's own converter requires a weight and a bias."""
     data, groups, weight, bias, *rest = inputs
     channels, kind = sizes_of(data)[1], dtype_of(data)
     weight = load_tvm().relay.const(np.ones(channels, kind)) if weight is None else weight
@@ -193,4 +193,4 @@ WINDOW_CONVERTERS = {
     "aten::group_norm": _group_norm,
     **{kind: _pool(kind) for kind in _POOLS},
 }
-"""By the name of the operator."""
+"""Converters by the name of the operator."""

@@ -44,7 +44,7 @@ def say_without_writing(graph: Any) -> None:
 
 
 class _Writes:
-    """The views of a graph by their names: each with the node that makes it, of what, and as which output."""
+    """The views of a graph by their names: the node that creates each view, its base, and its output number."""
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
@@ -83,13 +83,13 @@ class _Writes:
         return value
 
     def _shared(self, written: Any) -> list[Any]:
-        """All values that share the memory of one, in the order in which they were made."""
+        """Return all values that share memory with a value, in the order of their creation."""
         root = self._root(written)
         name = root.debugName()
         return [root, *(v for v, *_ in self.views.values() if self._root(v).debugName() == name)]
 
     def _refuse_elsewhere(self, node: Any, written: Any) -> None:
-        """A write inside a branch or a loop to what was made outside of it, and is used elsewhere too."""
+        """Reject a write inside a branch or a loop to a value from outside of it that is used elsewhere too."""
         users = [use.user for value in self._shared(written) for use in value.uses()]
         if any(user != node and user.kind() not in _SPLITS and not self._is_view(user) for user in users):
             raise NotImplementedError(f"{node.kind()} in a branch or a loop {_ADVICE}")
@@ -123,7 +123,7 @@ class _Writes:
                 value.replaceAllUsesAfterNodeWith(last, now[value.debugName()])
 
     def _fill_part(self, node: Any, written: Any) -> Any:
-        """One value for a part that is known here is a mask over the whole, which is a single operator."""
+        """Write one value to a part with known position by a mask over the whole tensor, a single operator."""
         import torch
 
         chain, whole = [], written
@@ -148,7 +148,8 @@ class _Writes:
         return filled
 
     def _left_by(self, node: Any) -> Any:
-        """What an operator leaves where it writes. copy_ goes by another name: the importer would follow it too."""
+        """Return the value that an in-place operator writes; copy_ is renamed, because the importer would
+        follow it too."""
         if node.kind() != "aten::copy_":
             return node.output()
         made = self._after(node, "aten::copy", list(node.inputs()), node)
@@ -157,7 +158,7 @@ class _Writes:
         return made.output()
 
     def _after(self, last: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
-        """A node behind another one, which gives values of the same types as a third one."""
+        """Insert a node after another one, with outputs of the types of `like`."""
         made = self.graph.create(kind, list(inputs), like.outputsSize())
         made.copyAttributes(like)
         made.copyMetadata(like)
@@ -167,7 +168,7 @@ class _Writes:
         return made
 
     def _put_back(self, kind: str, part: Any, now: dict[str, Any], last: Any) -> Any:
-        """The wholes that a part that was written to belongs to, of the part as it is now; the last node of these."""
+        """Assemble the tensors that contain a written part, from the part's new value; return the last new node."""
         while part.debugName() in self.views:
             _, view, base, at = self.views[part.debugName()]
             new = now[part.debugName()]
@@ -180,7 +181,7 @@ class _Writes:
         return last
 
     def _whole(self, kind: str, part: Any, new: Any, last: Any) -> Any:
-        """What a part was taken of, with the part as it is now."""
+        """Return the base of a part, with the new value of the part."""
         _, view, base, at = self.views[part.debugName()]
         short, rest = _short(view).removesuffix("_"), list(view.inputs())[1:]
         known = _shares(view)
@@ -217,7 +218,7 @@ class _Writes:
         return self._after(again, unpack.kind(), [again.output()], unpack)
 
     def _take_again(self, kind: str, value: Any, now: dict[str, Any], last: Any) -> Any:
-        """A view of a tensor that has changed, as it is now, and the views that it is taken of."""
+        """Return the new value of a view of a changed tensor, and of the views that it is a view of."""
         if value.debugName() in now:
             return last
         _, view, base, at = self.views[value.debugName()]
@@ -234,14 +235,14 @@ class _Writes:
         return made
 
     def _base_anew(self, value: Any, now: dict[str, Any]) -> None:
-        """A part that was not touched stays, as a part of what is there now."""
+        """Replace the base of a part that was not written by the base's new value."""
         _, view, base, at = self.views[value.debugName()]
         while base.debugName() not in now:  # only a slice of everything can be between
             base = self.views[base.debugName()][2]
         self._note(value, view, now[base.debugName()], at)
 
     def _apart(self, one: Any, other: Any) -> bool:
-        """Whether two parts of a tensor certainly have nothing in common."""
+        """Return whether two parts of a tensor certainly do not overlap."""
         if not {one.debugName(), other.debugName()} <= self.views.keys():
             return False
         (_, view, base, at), (_, view2, base2, at2) = self.views[one.debugName()], self.views[other.debugName()]
@@ -257,7 +258,7 @@ class _Writes:
         return here != there if len(here) == 1 else here[1] <= there[0] or there[1] <= here[0]
 
     def _taken_of(self, base: Any) -> str:
-        """The name of a base, through slices of everything."""
+        """Return the name of a base, followed through slices of all elements."""
         while base.debugName() in self.views:
             _, view, whole, _at = self.views[base.debugName()]
             given = [i.toIValue() for i in list(view.inputs())[2:]]
@@ -279,7 +280,7 @@ def _schema(text: str) -> Any:
 
 
 def _written(node: Any) -> Any:
-    """The tensor that an operator writes to, if it does."""
+    """Return the tensor that an operator writes to; None if it writes to none."""
     if not node.kind().startswith("aten::") or node.outputsSize() != 1 or node.schema() == "(no schema)":
         return None
     if node.output().type().kind() != "TensorType":
@@ -299,7 +300,7 @@ def _gives_view(node: Any) -> bool:
 
 
 def _shares(view: Any) -> bool | None:
-    """Whether what may be a view or a copy is a view; None where the trace does not tell."""
+    """Return whether a value that may be a view or a copy is a view; None if the trace does not show it."""
     import torch
 
     short = _short(view)
@@ -324,7 +325,7 @@ def _used_after(value: Any, node: Any) -> bool:
 
 
 def _kept_in_list(value: Any, node: Any) -> bool:
-    """Whether a list or a tuple that was made before a node holds a value and is used after the node."""
+    """Return whether a list or tuple from before a node contains a value and is used after the node."""
     lists = [u.user for u in value.uses() if u.user.kind() in ("prim::ListConstruct", "prim::TupleConstruct")]
     return any(kept.isBefore(node) and _used_after(kept.output(), node) for kept in lists)
 
@@ -339,7 +340,7 @@ def _as_slice(graph: Any, narrow: Any) -> list[Any] | None:
 
 
 def _inverse(graph: Any, permute: Any) -> Any:
-    """The order of axes that undoes a permutation."""
+    """Return the order of axes that undoes a permutation."""
     order = [value.toIValue() for value in permute.inputsAt(1).node().inputs()]
     if None in order:
         return None
@@ -352,7 +353,7 @@ def _inverse(graph: Any, permute: Any) -> Any:
 
 
 def _settle_sizes(graph: Any, view: Any) -> None:
-    """Return indices computed from sizes as numbers, which the trace contains: the importer takes no others here."""
+    """Replace indices that are computed from sizes by numbers from the trace, which the importer requires here."""
     for at, value in enumerate(view.inputs()):
         if at and value.node().kind() != "prim::Constant" and (number := _number(value)) is not None:
             with graph.insert_point_guard(view):

@@ -72,7 +72,7 @@ def _transposed(weight: DeviceArray, axes: Any) -> DeviceArray:
 
 
 def _memory(array: DeviceArray) -> np.ndarray:
-    """A view of an array's memory; its elements, of which some types are not numpy's, as bytes."""
+    """Return a view of an array's memory; elements of types that numpy does not have are bytes."""
     import numpy as np
 
     size = bytes_of(array)

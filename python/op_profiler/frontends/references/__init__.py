@@ -1,1 +1,1 @@
-"""Models in their own frameworks, one file a framework: what imported models are compared with."""
+"""References for imported models: the same models in their own frameworks, one file per framework."""

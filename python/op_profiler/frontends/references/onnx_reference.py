@@ -1,4 +1,4 @@
-"""An ONNX model in onnxruntime, or, where that is missing, in onnx's own evaluator."""
+"""An ONNX model in onnxruntime, or, if that is not installed, in onnx's own evaluator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class OnnxReference(FrameworkReference):
-    """A model in a file.
+    """An ONNX model in a file.
 
     Args:
-        path: of the file.
-        resized: gives the model in the sizes that it is imported with; None where these are those of the file.
+        path: path of the file.
+        resized: returns the model with the input sizes of the import; None if these are the sizes in the file.
         lower: imports the model with other outputs, by their names.
     """
 
@@ -39,7 +39,7 @@ class OnnxReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the model in a process of its own, in onnxruntime or in onnx's evaluator."""
+        """Run the model in a separate process, in onnxruntime or in onnx's evaluator."""
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
@@ -52,11 +52,11 @@ class OnnxReference(FrameworkReference):
         return Opened(self._lower(names), tuple(nodes.get(name, name) for name in names), values)
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
-        """Return the model file itself as ONNX; other forms are refused."""
+        """Return the model file itself as ONNX; other forms are rejected."""
         return self._file(folder) if form == "onnx" else super().write(form, folder, inputs)
 
     def _file(self, folder: Path) -> Path:
-        """The model in the sizes that it is imported with; in the folder, where these are others."""
+        """Return the model with the input sizes of the import; written to the folder if its own sizes differ."""
         if self._resized is None:
             return self._path.resolve()
         import onnx
@@ -78,7 +78,7 @@ class OnnxReference(FrameworkReference):
 
 
 def _nodes(path: Path) -> dict[str, str]:
-    """What computes a value, by the value's name."""
+    """Return the name of the node that computes each value."""
     import onnx
 
     graph = onnx.load(str(path), load_external_data=False).graph

@@ -1,6 +1,6 @@
-"""Runs onnxruntime and LiteRT in a process of their own.
+"""Runs onnxruntime and LiteRT in a separate process.
 
-A crash there ends no command. Their threads, which keep polling for work, and their copy of the weights are gone
+A crash there does not end a command. Their threads, which keep polling for work, and their copy of the weights are gone
 before anything is measured.
 """
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 _SECONDS = 600
 _SMALL_BYTES = 64 << 20
-"""Weights of a model that onnx's evaluator runs, which computes in numpy, a node at a time."""
+"""Largest size of the weights of a model that onnx's evaluator runs: it computes in numpy, node by node."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReferenceRun:
-    """What the process is to run.
+    """Task of the process.
 
     Attributes:
-        form: of the file.
+        form: form of the file.
         model: the file.
-        data: the folder that its weights lie in, where they lie beside it.
+        data: folder with external weights, if there are any.
         inputs: names, in the order of the model.
-        batches: how many arrays of each there are.
+        batches: number of batches of inputs.
         nodes: whether the values of all nodes are outputs.
     """
 
@@ -47,12 +47,12 @@ class ReferenceRun:
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """What came of it.
+    """Result of a run.
 
     Attributes:
-        framework: that ran the model, with its version.
-        names: of the outputs.
-        outputs: for each batch, in the order of `names`.
+        framework: name and version of the framework that ran the model.
+        names: names of the outputs.
+        outputs: outputs for each batch, in the order of `names`.
     """
 
     framework: str
@@ -64,7 +64,7 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
     """Run a model.
 
     Raises:
-        NoReference: the framework is not installed, or does not run it.
+        NoReference: the framework is not installed, or does not run the model.
     """
     import numpy as np
 
@@ -89,7 +89,7 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
 
 
 def main() -> int:
-    """The process."""
+    """Run the task in the process."""
     signal.alarm(_SECONDS)
     return carry_out(tuple[str, ReferenceRun], _run)
 
@@ -153,7 +153,7 @@ def _onnx(what: ReferenceRun, batches: Sequence[list[Any]]) -> _Ran:
 
 
 def _by_evaluator(what: ReferenceRun, batches: Sequence[list[Any]], names: list[str], why: str) -> _Ran:
-    """By onnx's own evaluator, where the model is small."""
+    """Run a small model in onnx's own evaluator."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -196,10 +196,10 @@ def _tflite(what: ReferenceRun, batches: Sequence[list[Any]]) -> _Ran:
 
 
 def _arrays(values: Sequence[Any]) -> list[Any]:
-    """Plain arrays of numbers; the elements of a sequence one by one.
+    """Return plain arrays of numbers; a sequence is split into its elements.
 
     Raises:
-        NoReference: something else.
+        NoReference: a value is something else.
     """
     import numpy as np
 

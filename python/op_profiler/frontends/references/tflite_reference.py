@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class TfliteReference(FrameworkReference):
-    """A model in a file.
+    """A TFLite model in a file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         lower: imports the model with other tensors as outputs, by their numbers.
     """
 
@@ -32,7 +32,7 @@ class TfliteReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the model in LiteRT, in a process of its own."""
+        """Run the model in LiteRT, in a separate process."""
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
@@ -43,7 +43,7 @@ class TfliteReference(FrameworkReference):
         return Opened(model, tuple(names), [[values[place] for place in kept] for values in ran.outputs])
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
-        """Return the model file itself as TFLite; other forms are refused."""
+        """Return the model file itself as TFLite; other forms are rejected."""
         return self._path.resolve() if form == "tflite" else super().write(form, folder, inputs)
 
     def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:

@@ -28,8 +28,8 @@ class TorchReference(FrameworkReference):
 
     Args:
         load: returns the module, called with one tensor per input.
-        inputs: in the order of the arguments.
-        lower: imports a module of the same inputs.
+        inputs: inputs in the order of the arguments.
+        lower: imports a module with the same inputs.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ def _array(tensor: Any) -> Any:
 
 
 def _opened(model: Any, values: Callable[..., tuple[list[str], list[Any]]]) -> Any:
-    """A module whose outputs are values inside a model.
+    """Return a module whose outputs are values inside a model.
 
     Args:
-        model: whose weights it has.
-        values: of inputs, and the names of what computed them.
+        model: model with the weights.
+        values: returns, for inputs, the names of what computed the values, and the values.
     """
     import torch
 
@@ -140,11 +140,11 @@ def _opened(model: Any, values: Callable[..., tuple[list[str], list[Any]]]) -> A
 
 
 def _of_modules(model: Any, inner: Any) -> Any:
-    """Outputs of the modules that have none of their own inside, in the order of their calls.
+    """Return a function of the outputs of the innermost modules, in the order of their calls.
 
     Args:
-        model: takes the inputs.
-        inner: the user's, whose modules have names.
+        model: model that is called with the inputs.
+        inner: the user's module, which gives the modules their names.
     """
     import torch
 
@@ -170,7 +170,7 @@ def _of_modules(model: Any, inner: Any) -> Any:
 
 
 def _of_nodes(program: Any) -> Any:
-    """Values of the nodes of an exported program, in their order."""
+    """Return a function of the values of an exported program's nodes, in order."""
     import torch
 
     class _Nodes(torch.fx.Interpreter):

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
-    """Which tensors of numbers depend on the inputs, by their places; the others are constants, which
-    importers compute themselves.
+    """Return the indices of the tensors of numbers that depend on the inputs; the others are constants, which importers
+    compute themselves.
 
     Args:
         values: one list of tensors for each batch of inputs.

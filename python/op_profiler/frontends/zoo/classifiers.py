@@ -1,6 +1,6 @@
 """Classification models of torchvision and pretrainedmodels, with random weights.
 
-Their names are read from the sources of the installed packages, so that listing and refusing names costs no import.
+Their names are read from the sources of the installed packages, so that listing and checking names imports nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IMAGE_SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
 
 
 def installed(package: str) -> bool:
-    """Whether a package can be imported, without importing it."""
+    """Return whether a package can be imported, without importing it."""
     return importlib.util.find_spec(package) is not None
 
 
@@ -39,7 +39,7 @@ def _folder(package: str) -> Path | None:
 
 @functools.cache
 def torchvision_names() -> tuple[str, ...]:
-    """Classification models of the installed torchvision; empty where there is none."""
+    """Return the classification models of the installed torchvision; empty if it is not installed."""
     folder = _folder("torchvision")
     if folder is None:
         return ()
@@ -51,7 +51,7 @@ def torchvision_names() -> tuple[str, ...]:
 
 @functools.cache
 def pretrainedmodels_names() -> tuple[str, ...]:
-    """Models of the installed pretrainedmodels; empty where there is none."""
+    """Return the models of the installed pretrainedmodels; empty if it is not installed."""
     folder = _folder("pretrainedmodels")
     if folder is None:
         return ()
@@ -60,14 +60,14 @@ def pretrainedmodels_names() -> tuple[str, ...]:
 
 
 def package_of(name: str) -> str:
-    """The package that makes a model; a name that two have is torchvision's."""
+    """Return the package that defines a model; torchvision if both packages have the name."""
     if name in DARKNET_NAMES:
         return "libreyolo"
     return "torchvision" if name in torchvision_names() else "pretrainedmodels"
 
 
 def load(request: ModelRequest) -> ImportedModel:
-    """A model by name."""
+    """Return a model by name."""
     from op_profiler.frontends.importers import torch as torch_importer
 
     torch = torch_importer.load_torch()
@@ -88,7 +88,7 @@ def load(request: ModelRequest) -> ImportedModel:
 
 
 def _darknet(name: str) -> tuple[Any, tuple[int, int, int]]:
-    """YOLO's Darknet architectures as libreyolo (MIT) builds them."""
+    """Return YOLO's Darknet architectures as libreyolo (MIT) builds them."""
     from op_profiler.frontends.importers import torch as torch_importer
 
     if not installed("libreyolo"):
@@ -100,7 +100,7 @@ def _darknet(name: str) -> tuple[Any, tuple[int, int, int]]:
 
 
 def shape_of(request: ModelRequest, image: Sequence[int]) -> tuple[int, ...]:
-    """Shape of the one input, an image with a batch in front.
+    """Return the shape of the only input, an image with a batch in front.
 
     Raises:
         UsageError: --inputshape has another number of dimensions, or contradicts --batchsize.

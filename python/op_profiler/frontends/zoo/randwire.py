@@ -1,9 +1,9 @@
-"""Randomly wired networks: many branches of the same cost, which is what plans for parallel operators are tried on.
+"""Randomly wired networks: many branches of the same cost, on which plans for parallel operators are tested.
 
 Xie et al., "Exploring Randomly Wired Neural Networks for Image Recognition", ICCV 2019: stages whose nodes are wired by
 the model of Watts and Strogatz (Nature 393, 1998), each edge directed from the smaller number to the larger. A node
-adds up its inputs and applies ReLU and a separable 3x3 convolution; the mean over the nodes that nobody reads ends a
-stage.
+adds up its inputs and applies ReLU and a separable 3x3 convolution; the mean over the nodes that no other node reads
+ends a stage.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _CHANNELS = (64, 128, 256)
 
 
 def seed_of(name: str) -> int | None:
-    """The seed in ``randwire-SEED``; None for other names."""
+    """Return the seed in ``randwire-SEED``; None for other names."""
     found = re.fullmatch(rf"{PREFIX}(\d{{1,9}})", name, re.ASCII)
     return int(found[1]) if found is not None else None
 
 
 def randwire(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
-    """Relay module and parameters of the network with a seed.
+    """Return Relay module and parameters of the network with a seed.
 
     Args:
-        shape: of the input ``data``: batch, channels, height, width.
+        shape: shape of the input ``data``: batch, channels, height, width.
     """
     builder = _NetworkBuilder(seed)
     relay = builder.relay
@@ -50,7 +50,7 @@ def randwire(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
 
 
 class _NetworkBuilder:
-    """Makes weights and edges from one stream of random numbers."""
+    """Creates weights and edges from one stream of random numbers."""
 
     def __init__(self, seed: int) -> None:
         import numpy as np  # names are asked for by those who need nothing heavy
@@ -81,7 +81,7 @@ class _NetworkBuilder:
         )
 
     def stage(self, x: Any, channels: int, out: int) -> Any:
-        """Nodes that nobody feeds read the stage's input."""
+        """Return a stage; nodes without predecessors read its input."""
         relay = self.relay
         sources: list[list[int]] = [[] for _ in range(_NODES)]
         for low, high in self._edges():
@@ -104,7 +104,7 @@ class _NetworkBuilder:
         return relay.multiply(total, relay.const(1.0 / len(ends)))
 
     def _edges(self) -> list[tuple[int, int]]:
-        """A ring in which each node is connected to its nearest ones, with ends moved at random."""
+        """Return a ring in which each node is connected to its nearest ones, with randomly moved ends."""
         edges: set[tuple[int, int]] = set()
         for step in range(1, _NEIGHBOURS // 2 + 1):
             for node in range(_NODES):

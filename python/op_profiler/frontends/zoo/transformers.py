@@ -1,4 +1,4 @@
-"""Making a transformers model and example inputs for it. Imports torch and transformers."""
+"""Creates a transformers model and example inputs for it. Imports torch and transformers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _COPIES = 3  # of the weights at once: torch's, those of the Relay module, those
 _WAVE_SAMPLES, _FRAMES = 16000, 100  # one second of speech
 _BINS = ("feature_projection_input_dim", "input_feat_per_channel", "num_mel_bins")
 _CODECS = ("upsampling_ratios", "downsampling_ratios")
-"""What configurations call the values of a frame, and what those of codecs have."""
+"""Configuration fields: names for the number of values of a frame (`_BINS`), and fields that only codecs have."""
 
 
 class Input(NamedTuple):
-    """An example, and for token ids the first one that is too large."""
+    """An example, and for token ids the size of the vocabulary, the first id that is too large."""
 
     tensor: Any
     high: int = 2
@@ -59,7 +59,8 @@ def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
 
 
 def _check_memory(name: str, config: Any) -> None:
-    """Default configurations of large models have tens of gigabytes of weights; count them without making them."""
+    """Check the size of the weights without creating them: default configurations of large models have tens of
+    gigabytes."""
     with torch.device("meta"):
         model = transformers.AutoModel.from_config(config)
     needed = sum(p.numel() * p.element_size() for p in model.parameters())
@@ -72,10 +73,10 @@ def _check_memory(name: str, config: Any) -> None:
 
 
 def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Input]:
-    """Example inputs by the name of the model's argument, in order.
+    """Return example inputs by the name of the model's argument, in order.
 
     Raises:
-        ModelError: the model takes something that is not known here.
+        ModelError: the model has an unknown argument.
     """
     usual = _usual_shapes(model, request.batch_size, sequence)
     given = shapes_by_name(request, tuple(usual))
@@ -99,7 +100,7 @@ def shortened(sequence: int, model: Any) -> int:
 
 
 def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Shape and, for token ids, the size of the vocabulary."""
+    """Return the shape of each argument and, for token ids, the size of the vocabulary."""
     config, main = model.config, model.main_input_name
     text = config.get_text_config()
     tokens = (batch, sequence), _words(text)
@@ -135,7 +136,7 @@ def _words(config: Any) -> int:
 
 
 def _wave(config: Any, batch: int) -> tuple[int, ...]:
-    """Of sound as it is; of one model, whose input has that name too, its spectrogram."""
+    """Return the shape of raw sound; for a model whose input of that name is a spectrogram, that shape."""
     if hasattr(config, "frequency_stride"):
         return batch, config.max_length, config.num_mel_bins
     if any(hasattr(config, name) for name in _CODECS):
@@ -144,7 +145,7 @@ def _wave(config: Any, batch: int) -> tuple[int, ...]:
 
 
 def _frames(config: Any, batch: int) -> tuple[int, ...]:
-    """Of a spectrogram; empty where its size is not known."""
+    """Return the shape of a spectrogram; empty if its size is unknown."""
     if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
         return batch, config.num_mel_bins, 2 * config.max_source_positions
     bins = next((getattr(config, name) for name in _BINS if hasattr(config, name)), 0)

@@ -16,7 +16,7 @@ _WEIGHT = re.compile(r"_(weight|bias|gamma|beta|moving_mean|moving_var)$")
 
 
 def with_layers_of_weights(module: IRModule, weights: Collection[str]) -> IRModule:
-    """A module whose calls are of the layer that their weights are named after; calls without weights are of none.
+    """Return a module whose calls have the layers after which their weights are named; calls without weights have none.
 
     Args:
         weights: names of the variables of ``main`` that are weights.

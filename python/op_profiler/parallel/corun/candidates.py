@@ -95,8 +95,12 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
 
 
 def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
-    """Return the candidates for the models with merged operators; none if nothing can be merged, if the merged models
-    cannot be built, or if building `models` took minutes, because building these would take as long."""
+    """Return the candidates for the models with merged operators.
+
+    Returns:
+        Empty if nothing can be merged, if the merged models cannot be built, or if building `models` took minutes,
+        because building these would take as long.
+    """
     seconds = sum(one.build_seconds for one in models.compiled)
     if seconds > _LONG_BUILD_SECONDS:
         announce(
@@ -141,7 +145,7 @@ def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple
 
 
 def _otherwise_cut(candidate: PlanCandidate) -> list[PlanCandidate]:
-    """The plan with operators cut in the other way, where there is one: which is faster may have changed meanwhile."""
+    """Return the plan with operators cut in the other way, if there is one: the faster way may have changed."""
     models, plan, profile = candidate.models, candidate.plan, candidate.profile
     in_order_us = profile.in_order_us if profile is not None else {}
     return [
@@ -157,7 +161,7 @@ def _otherwise_cut(candidate: PlanCandidate) -> list[PlanCandidate]:
 
 
 def _gains_together(models: Models, candidates: Sequence[PlanCandidate]) -> bool:
-    """Whether operators that run side by side compete for something for which tuning them together gains."""
+    """Return whether operators that run side by side compete for a resource for which tuning them together helps."""
     if models.lanes.only_measured:
         return False
     operators = [node.operator for node in models.graph.nodes]
@@ -168,7 +172,7 @@ def _gains_together(models: Models, candidates: Sequence[PlanCandidate]) -> bool
 def _tuned(
     request: CorunRequest, models: Models, profile: Profile, untuned: Sequence[PlanCandidate], announce: Announce
 ) -> list[PlanCandidate]:
-    """Plans with the operators as they were built, tuned each alone, and tuned together."""
+    """Return plans with the operators as built, tuned in isolation, and tuned together."""
     announce("building the best few schedules of each operator")
     rows = load_trials(request.db, shipped_trials(), announce)
     rows = [row for row in rows if row["device_kind"] == models.machine.device.kind]
@@ -184,7 +188,7 @@ def _tuned(
 
 
 def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
-    """The plans in turn."""
+    """Time the plans in turn."""
     models = candidates[0].models
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(c.models.executor(c.plan)) for c in candidates]
@@ -208,9 +212,8 @@ def proposals(
         rows: trials of the flat table, measured on the same hardware model.
         seconds: time after which no further operator is considered.
 
-    Returns:
-        By the compiler's hash of an operator (`Kernel.label`); what cannot be built or computes something else is left
-        out.
+        Schedules by the compiler's hash of an operator (`Kernel.label`), without those that cannot be built or compute
+        something else.
 
     Raises:
         OpProfilerError: there are too few trials.

@@ -42,7 +42,7 @@ def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
 
 
 def main() -> int:
-    """Entry point of the child process."""
+    """Run the child process."""
     return carry_out(CorunRequest, _corun)
 
 

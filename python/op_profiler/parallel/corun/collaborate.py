@@ -118,12 +118,12 @@ def collaborate(
 
 
 class _Search:
-    """Measures and decides.
+    """Measures candidates and chooses between them.
 
     Attributes:
-        costs: with the latency of each operator's best schedule at each thread count.
-        tuned_us: samples of every operator alone, with every schedule but that of the build.
-        foreign_load: whether rounds were kept although others used the machine.
+        costs: costs with the latency of each operator's best schedule at each thread count.
+        tuned_us: samples of every operator in isolation, with every schedule but that of the build.
+        foreign_load: whether rounds under background load were kept.
     """
 
     costs: Costs
@@ -197,7 +197,7 @@ class _Search:
             )
 
     def _measured_alone(self, counts: Sequence[int]) -> tuple[dict[int, _Choices], dict[int, np.ndarray]]:
-        """By thread count each node's best schedule while nothing runs beside it, and its latency, shape (nodes,)."""
+        """Return by thread count each node's best schedule in isolation, and its latency, shape (nodes,)."""
         everything = list(range(len(self._choices)))
         with contextlib.ExitStack() as stack:
             executors = [stack.enter_context(self._models.executor(in_order(self._models, n))) for n in counts]
@@ -218,7 +218,8 @@ class _Search:
         return best, latency_us
 
     def _durations_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
-        """Shape (rounds, choices, nodes): all operators, while those of a batch have each of their schedules."""
+        """Return the times of all operators while those of a batch use each of their schedules in turn, shape (rounds,
+        choices, nodes)."""
         return self._in_rounds(lambda: self._durations_once_us(executor, chosen, batch))
 
     def _durations_once_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
@@ -230,7 +231,7 @@ class _Search:
         return np.array(rows)
 
     def _ways(self, stage: Stage) -> list[Stage]:
-        """The best few other arrangements of a stage; an operator keeps its schedule with its number of threads."""
+        """Return the best few other arrangements of a stage; an operator keeps the schedule of its thread count."""
         there = {(step.node, step.threads): step.schedule for step in stage.steps}
         ways: list[Stage] = []
         for way in self._stage_costs.ways(sum(1 << step.node for step in stage.steps)):
@@ -243,7 +244,7 @@ class _Search:
         return ways[:_WAYS]
 
     def _in_rounds(self, one_round: Callable[[], object]) -> np.ndarray:
-        """Rounds of one comparison: a few less when the time is up. Shape (rounds, ...)."""
+        """Return the rounds of one comparison, fewer if the time is over; shape (rounds, ...)."""
         machine, cores = self._models.machine, self._models.cores
         samples, load = in_quiet_rounds(
             lambda _: one_round(),
@@ -279,7 +280,7 @@ def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
 
 
 def _arrangement(stage: Stage) -> set[object]:
-    """Who has which cores; in what order operators follow each other is left out."""
+    """Return which operators use which cores, independent of their order."""
     return {(group.cores, frozenset((step.node, step.threads) for step in group.steps)) for group in stage.groups}
 
 
@@ -289,7 +290,7 @@ def _beside(timeline_us: np.ndarray) -> np.ndarray:
 
 
 def _ran(executor: Executor) -> np.ndarray:
-    """The timeline of a run after some that settle caches and threads."""
+    """Return the timeline of a run after untimed runs that warm up caches and threads."""
     settle(executor.run)
     executor.run()
     return executor.timeline_us()
@@ -305,7 +306,7 @@ def _steps(stages: Stages) -> Iterable[Step]:
 
 
 def _scheduled(stages: Stages, schedules: _Schedules) -> Stages:
-    """The same stages with these schedules."""
+    """Return the same stages with these schedules."""
     return tuple(
         Stage(
             tuple(

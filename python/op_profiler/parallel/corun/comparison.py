@@ -83,17 +83,17 @@ class CorunResult:
 
     @property
     def outputs_equal(self) -> bool:
-        """Of `run`."""
+        """Whether all outputs of `run` equal those of sequential execution bit for bit."""
         return self.run.outputs_equal
 
     @property
     def largest_difference(self) -> float:
-        """Of `run`."""
+        """Largest difference between outputs of `run` and of sequential execution, relative to the largest value."""
         return self.run.largest_difference
 
     @property
     def outputs_agree(self) -> bool:
-        """See `outputs_agree`."""
+        """Whether the outputs are those of sequential execution, see `outputs_agree`."""
         return outputs_agree(self.plan, self.outputs_equal, self.largest_difference)
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class CorunResult:
         }
 
     def _stages(self) -> list[Any]:
-        """The plan's, with what each operator had of threads, cores and time."""
+        """Return the plan's stages, with threads, cores and time of each operator."""
         stages: list[Any] = self.plan.to_json(self.models.graph)["stages"]
         for operator in (o for stage in stages for group in stage for o in group["operators"]):
             start, end = self.run.timeline_us[operator["op"]].tolist()
@@ -131,8 +131,8 @@ class CorunResult:
 
 
 def outputs_agree(plan: Plan, equal: bool, largest_difference: float) -> bool:
-    """Whether outputs of a plan are those of sequential: equal, or as near as other kernels than those of the build can
-    be expected to be."""
+    """Return whether outputs of a plan are those of sequential execution: equal, or as close as can be expected if the
+    kernels are not those of the build."""
     return equal or (not plan.as_built and largest_difference <= _TOLERANCE)
 
 
@@ -144,7 +144,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
         baseline: the models as built, which TVM's own executor runs sequentially.
 
     Returns:
-        Sequential as way 0 and the plan as way 1, and what else was seen of the plan.
+        The times, with sequential execution as way 0 and the plan as way 1, and the other observations of the plan.
     """
     machine, cores, sequential = baseline.machine, len(baseline.cores), baseline.sequential()
     with models.executor(plan) as executor:
@@ -179,7 +179,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
 
 
 def _sequential_us(baseline: Models) -> np.ndarray:
-    """Of every operator, one after the other in graph order."""
+    """Return the time of every operator, one after the other in graph order."""
     baseline.sequential().prepare()
     overhead = max((model.call_overhead_us() or 0.0 for model in baseline.loaded), default=0.0)
     walks = [

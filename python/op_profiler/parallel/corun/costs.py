@@ -124,7 +124,7 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
 
     Raises:
         DatasetError: there are no times of this compiler's kernels.
-        UsageError: it knows nothing of some operators; names them.
+        UsageError: the predictor cannot estimate some operators; the message names them.
     """
     compiler = compiler_in_use().name
     found = calibrated(open_predictor, target, note) if db is None and compiler == DEFAULT_COMPILER else None
@@ -156,8 +156,8 @@ def costs_from_predictor(
         note: gets messages about slow steps.
 
     Raises:
-        UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
-            them.
+        UsageError: a thread count was never measured, or the predictor cannot estimate some operators; the message
+            names them.
     """
     network = Network.of(" ".join(graph.models), [node.operator for node in graph.nodes])
     network = network.told(predictor, threads, target=target, note=note)
@@ -186,7 +186,7 @@ def settled_durations_us(executor: Executor) -> np.ndarray:
 
 
 def _gap(executor: Executor) -> float:
-    """Median microseconds between the end of an operator and the start of the next, which is on another core."""
+    """Return the median time in microseconds from the end of an operator to the start of the next on another core."""
     settle(executor.run)
     executor.run()
     spans = executor.timeline_us()

@@ -42,7 +42,7 @@ class Models:
         inputs: inputs of each model, random or given by the user.
         batch_sizes: batch size of each model, as lowered.
         contents: content of each model, see `ImportedModel.content`.
-        asked: queries of each model, see `BuiltModel.asked`.
+        asked: computations for which each build looked up schedule records, see `BuiltModel.asked`.
         merged: kinds of merged operators (parallel type ``full``).
         schedules: schedules of the operators in the builds, by workload key.
         cores: cores that plans may use; streams of a GPU.
@@ -224,7 +224,7 @@ def load_models(
 
 
 def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) -> PreparedModel:
-    """A model that is built, and not loaded."""
+    """Return a model that is built but not loaded."""
     announce(f"lowering {request.model.name}")
     with PreparedModel(request, in_words(announce, stages=False)) as job:
         job.begin_compiling()
@@ -236,7 +236,7 @@ def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) 
 
 
 def _noted(job: PreparedModel) -> CompiledModel:
-    """With a note where its outputs are not those of its own framework."""
+    """Return the compiled model, with a note if its outputs differ from those of its own framework."""
     compiled, agreement = job.built.compiled, job.model.agreement
     notes = () if agreement.outputs_agree else (f"{job.model.name}: {agreement}",)
     return dataclasses.replace(compiled, notes=(*compiled.notes, *notes))

@@ -1,4 +1,4 @@
-"""`CorunRequest`: what a user wants to run side by side, checked before anything heavy is imported."""
+"""`CorunRequest`: models to run side by side and their options, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CorunRequest:
     def of_options(
         cls, *, targets: tuple[str, ...] = ("llvm",), place: Place | None = None, **fields: Any
     ) -> CorunRequest:
-        """With the place of the first board among the targets."""
+        """Return a request with the place of the first board among the targets."""
         if place is not None:
             place = place.with_key(next((kind.name for kind in map(kind_of, targets) if kind.is_board), ""))
         return cls(targets=targets, place=place, **fields)
@@ -141,7 +141,7 @@ class CorunRequest:
         """Reject impossible requests.
 
         Raises:
-            UsageError: an option is out of range, or does not go together with another; names what it may be.
+            UsageError: an option is out of range, or excludes another; the message has the allowed values.
             OpProfilerError: there is no such model, or a target cannot be used here.
         """
         if not self.models:
@@ -170,7 +170,7 @@ class CorunRequest:
                 FRONTENDS.get(model.source).check(model)
 
     def _check_anywhere(self) -> None:
-        """What is the same on every machine."""
+        """Check what does not depend on the machine."""
         compiler = COMPILERS.get(self.compiler)
         compiler.require("weights", "corun")
         for kind in map(kind_of, self.targets):

@@ -26,7 +26,7 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult | TargetsRes
     sequential execution.
 
     Raises:
-        OpProfilerError: a model, a plan, a target or a setting stands in the way; or a kernel fails, with its name.
+        OpProfilerError: a model, a plan, a target or a setting cannot be used; or a kernel fails, with its name.
     """
     request.check()
     if len(request.targets) > 1:
@@ -72,7 +72,7 @@ def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResul
 def _measured(
     request: CorunRequest, winner: PlanCandidate, baseline: Models, tried: Tried, announce: Announce
 ) -> CorunResult:
-    """The winner beside sequential, in fresh rounds: those that chose it favour it."""
+    """Measure the chosen candidate and sequential execution in fresh rounds: the rounds of the choice favour it."""
     announce("comparing with sequential")
     notes = [*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]
     timed, run = compare(winner.models, winner.plan, baseline, request.rounds)

@@ -68,7 +68,7 @@ class Variants:
         """Return TVM's function for an operator under a schedule; it takes the same arrays as the model's own function.
 
         Raises:
-            PlanError: the operator cannot be built so, or computes something else then; names it.
+            PlanError: the operator cannot be built so, or then computes something else; the message names it.
         """
         key = label, schedule.key
         if key not in self._built:
@@ -76,7 +76,7 @@ class Variants:
         return self._built[key]
 
     def _tasks(self, label: str) -> tuple[Task, ...]:
-        """The project's templates among those that the compiler weighs for an operator; empty where there are none."""
+        """Return op_profiler's templates among those that the compiler considers for an operator; empty without any."""
         specs = compiler_in_use().tasks(self._occurrences[label], self._target)
         return tuple(compiler_in_use().task(spec, self._target) for spec in specs)
 
@@ -103,7 +103,8 @@ class Variants:
         return function
 
     def _difference(self, label: str, function: PackedFunction) -> float:
-        """Between what a function and the model's own make of random arrays, over the largest value."""
+        """Return the largest difference between the outputs of a function and of the model's own for random arrays,
+        relative to the largest value."""
         compiler, device = compiler_in_use(), runtime_device(self._target)
         occurrence = self._occurrences[label]
         rng = np.random.default_rng(0)

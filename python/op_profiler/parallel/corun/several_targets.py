@@ -108,7 +108,7 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
         request: a checked request.
 
     Raises:
-        OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
+        OpProfilerError: a model, a target or a setting cannot be used; or a model fails on a target (both named).
     """
     for note in without_pygambit():
         announce(note)
@@ -132,7 +132,7 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
 
 
 def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
-    """Lower every model once, build it for every target."""
+    """Lower every model once, and build it for every target."""
     use_build_for(*request.targets, compiler=request.compiler)
     targets = [resolve_target(name) for name in request.targets]
     inputs: list[dict[str, np.ndarray]] = []
@@ -155,10 +155,10 @@ def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
 
 
 def _timed(works: Sequence[Work], alone: Sequence[TargetWorker], rounds: int) -> TimedWays:
-    """In turn; the load is that on this machine.
+    """Time works in turn; the background load is that of this machine.
 
     Args:
-        alone: of every target a worker that has all the cores there are for it.
+        alone: for every target, a worker with all the cores that it can use.
     """
     machine = next(worker.machine for worker in alone if worker.loaded.board is None)
     ways = [Way(lambda: None, functools.partial(run_all, work)) for work in works]
@@ -168,7 +168,7 @@ def _timed(works: Sequence[Work], alone: Sequence[TargetWorker], rounds: int) ->
 def _measured_costs(
     side_by_side: Sequence[TargetWorker], alone: Sequence[TargetWorker], request: CorunRequest
 ) -> tuple[np.ndarray, int]:
-    """Microseconds of every model on every target, shape (models, targets); and the target that is best for all."""
+    """Return microseconds of every model on every target, shape (models, targets), and the best target for all."""
     everything = range(len(request.models))
     works: list[Work] = [[(worker, [number])] for number in everything for worker in side_by_side]
     works += [[(worker, everything)] for worker in alone]
@@ -184,10 +184,10 @@ def _compared(
     alone: Sequence[TargetWorker],
     place: int,
 ) -> TargetsResult:
-    """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it.
+    """Time the equilibrium and everything on the best target in fresh rounds: the rounds of the choice favour it.
 
     Args:
-        place: of the best target.
+        place: number of the best target.
     """
     best = alone[place]
     everything = range(len(request.models))

@@ -33,7 +33,7 @@ def record_coruns(
         run: run of the plan.
 
     Returns:
-        How many groups were stored.
+        Number of groups that were stored.
     """
     both = [_keys(request, models, number) for number, request in enumerate(requests)]
     keys = [key for _, key in both]
@@ -55,7 +55,7 @@ def record_coruns(
 
 
 def _keys(request: BuildRequest, models: Models, number: int) -> tuple[str, str]:
-    """Of a model without its schedule records, and with them."""
+    """Return the key of a model without its schedule records, and with them."""
     content = models.contents[number]
     base_key = request.base_key(
         content if models.split == BLOCKS else f"{content} by rows", models.machine.device.identity
@@ -64,7 +64,7 @@ def _keys(request: BuildRequest, models: Models, number: int) -> tuple[str, str]
 
 
 def _add_model(dataset: Dataset, base_key: str, key: str, request: BuildRequest, models: Models, number: int) -> None:
-    """A stored model with all its operators stays as it is, because a collection stored more about it."""
+    """Store a model, unless it is stored with all its operators, because a collection then stored more about it."""
     there = dataset.find_model(key)
     if there is not None and there.extracted:
         return
@@ -112,7 +112,7 @@ def _stages(
 
 
 def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Iterator[list[CorunMember]]:
-    """Every operator at one thread while a copy of it ran on each of the other cores; only the first was timed."""
+    """Yield every operator at one thread with copies of it on the other cores; only the first one was timed."""
     if not profile.together_us.size:
         return
     seen: set[str] = set()
@@ -129,7 +129,7 @@ def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Ite
 
 
 def _settings(models: Models, cores: tuple[int, ...], bound_to: dict[int, int | None], threads_used: int) -> Settings:
-    """A lane a core; the cores read back are those that the lanes are bound to."""
+    """Return settings with one lane per core; the effective cores are those that the lanes are bound to."""
     effective = tuple(sorted({found for core in cores if (found := bound_to.get(core)) is not None}))
     return Settings(
         threads=len(cores),

@@ -42,7 +42,7 @@ class Costs:
         """Return the thread counts that are possible on `most` cores, in ascending order.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is no such thread count.
         """
         found = tuple(count for count in self.threads if count <= most)
         if not found:
@@ -107,12 +107,12 @@ def simulate(graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> Timel
 
 
 class _Waiting:
-    """Who waits for whom in stages.
+    """Dependences between operators in stages.
 
     Attributes:
-        order: nodes as they stand in the plan.
-        latency_us: of each node with its thread count.
-        open: how many operators each node still waits for.
+        order: nodes in the order of the plan.
+        latency_us: latency of each node with its thread count.
+        open: number of operators that each node still waits for.
     """
 
     order: list[int]
@@ -147,7 +147,7 @@ class _Waiting:
                 self.open[follower] += 1
 
     def release(self, node: int, now: float) -> list[tuple[int, float]]:
-        """Nodes that wait for nobody any more after the end of `node`, and when they can start."""
+        """Return the nodes that wait for no other node after the end of `node`, and when they can start."""
         found = []
         for follower in self._followers[node]:
             ready = now if self._lane[follower] == self._lane[node] else now + self._handover_us

@@ -56,7 +56,7 @@ class GameOutcome:
 
     @functools.cached_property
     def optimum_us(self) -> float | None:
-        """The least makespan of all assignments; None where the game is too large to compute it."""
+        """The least makespan of all assignments; None if the game is too large to compute it."""
         return optimum_us(self.load_us)
 
     @functools.cached_property
@@ -140,7 +140,7 @@ def extreme_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
 
 
 def optimum_us(load_us: np.ndarray) -> float | None:
-    """The least makespan of all assignments of players to resources (R||Cmax), by mixed-integer programming.
+    """Return the least makespan of all assignments of players to resources (R||Cmax), by mixed-integer programming.
 
     Args:
         load_us: shape (players, resources).
@@ -173,7 +173,7 @@ def optimum_us(load_us: np.ndarray) -> float | None:
 
 
 def _by_best_responses(load_us: np.ndarray) -> list[tuple[int, ...]]:
-    """Different equilibria that best responses lead to, from list scheduling and from everybody in one place."""
+    """Return the distinct equilibria of best responses that start from list scheduling and from all in one place."""
     players, resources = load_us.shape
     loads = np.zeros(resources)
     listed = [0] * players
@@ -186,7 +186,7 @@ def _by_best_responses(load_us: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def _best_responses(load_us: np.ndarray, start: Sequence[int]) -> tuple[int, ...]:
-    """Players move in turn, each where it ends first, until none gains."""
+    """Let players move in turn, each to where it ends first, until no player gains."""
     choices = list(start)
     loads = _loads(load_us, choices)
     moved = True
@@ -240,9 +240,9 @@ def _needed_pygambit() -> ModuleType:
 
 
 def _gambit_game(costs: Sequence[np.ndarray]) -> Any:
-    """By way of Gambit's file format, which stays while the ways to make a game in Python change between versions.
+    """Create a game in Gambit's file format, which is stable, while the Python interface changes between versions.
 
-    Payoffs are costs with the sign changed; the first player's strategy runs fastest.
+    Payoffs are costs with the opposite sign; the strategy of the first player varies fastest.
     """
     payoffs = np.stack([-table for table in costs], axis=-1)
     players = len(costs)

@@ -1,4 +1,4 @@
-"""A plan and its file: when each operator runs, beside which others, on which cores, and with how many threads."""
+"""A plan and its file: when each operator runs, next to which others, on which cores, and with how many threads."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class _FileGroup(msgspec.Struct):
 
 
 class _File(msgspec.Struct, kw_only=True):
-    """A plan as it stands in a file, with nothing in it of another type."""
+    """A plan as it is stored in a file; all fields are checked for their types."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -254,7 +254,7 @@ def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
     """Reject stages in which an operator could never start.
 
     Raises:
-        PlanError: one waits for another that comes later on its cores or in a later stage; names both.
+        PlanError: an operator waits for one that is later on its cores or in a later stage; the message names both.
     """
     place: dict[int, tuple[int, int]] = {}
     for number, stage in enumerate(stages):
@@ -294,7 +294,7 @@ def read_plan(path: Path) -> Plan:
     """Return the plan in a file.
 
     Raises:
-        PlanError: the file cannot be read or holds no plan.
+        PlanError: the file cannot be read, or does not contain a plan.
     """
     try:
         found = json.loads(path.read_text())

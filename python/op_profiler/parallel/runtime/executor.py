@@ -10,7 +10,7 @@ import numpy as np
 from op_profiler.compilers.tvm_types import PackedFunction
 
 Inputs = Sequence[dict[str, np.ndarray]]
-"""Of each model, one array per input, by name."""
+"""For each model, one array per input, by name."""
 
 
 class Executor(Protocol):
@@ -24,7 +24,7 @@ class Executor(Protocol):
         """Run all models once.
 
         Raises:
-            MeasureError: a kernel failed; names it. What was to run after it was left out, and nothing runs on.
+            MeasureError: a kernel failed; the message names it. Later kernels are not run, and no kernel is running.
         """
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:

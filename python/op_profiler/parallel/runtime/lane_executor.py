@@ -63,7 +63,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         """Run all models once.
 
         Raises:
-            MeasureError: a kernel failed; names it. What was to run after it was left out, and no thread waits on.
+            MeasureError: a kernel failed; the message names it. Later kernels are not run, and no thread is waiting.
         """
         self._lanes.run()
 
@@ -164,7 +164,7 @@ def load_side_by_side(
 
 @dataclasses.dataclass
 class _Entry:
-    """What a lane does with a node: `mates` are the lanes of the node's further cores; for `loops` see `LaneStep`."""
+    """A node in the work of a lane: `mates` are the lanes of the node's other cores; for `loops` see `LaneStep`."""
 
     node: int
     mates: tuple[int, ...]
@@ -221,7 +221,7 @@ def lane_tables(programme: Programme, kernels: Sequence[BoundKernel]) -> list[li
 
 
 def _not_implied(sources: set[int], known: int, before: list[int]) -> list[int]:
-    """Those that have to be waited for: neither known to have ended, nor ended before another that is waited for."""
+    """Return the sources to wait for: those that have not surely ended, and are not before another source."""
     needed = {source for source in sources if not known >> source & 1}
     implied = 0
     for source in needed:

@@ -60,7 +60,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         signals: number of signals.
 
     Raises:
-        MeasureError: there is no C compiler, or not the threads.
+        MeasureError: there is no C compiler, or the threads cannot be created.
     """
 
     def __init__(self, cores: Sequence[int], tables: Sequence[Sequence[LaneStep]], signals: int) -> None:
@@ -102,7 +102,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         """Make another call in a step, from the next run on.
 
         Args:
-            same_loops: whether its kernel has the loops that the step tells of; otherwise they are cut into blocks.
+            same_loops: whether its kernel has the loops in the step; otherwise its loops are cut into blocks.
         """
         self._tables[lane].replace(step, call, same_loops)
 
@@ -138,11 +138,11 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
 
 
 class _Table:
-    """The steps of a lane as lanes.c reads them, and the memory that they point to.
+    """The steps of a lane in the layout that lanes.c reads, and the memory that they point to.
 
     Attributes:
-        core: that the lane is bound to.
-        names: of the kernels, one a step.
+        core: core that the lane is bound to.
+        names: names of the kernels, one per step.
         steps: shape (steps, `_STEP_WORDS`).
     """
 
@@ -165,14 +165,14 @@ class _Table:
             self.replace(number, step.call, same_loops=True)
 
     def replace(self, step: int, call: BoundKernel, same_loops: bool) -> None:
-        """Let a step make a call."""
+        """Make a step call another kernel."""
         function, values, codes, count, result, result_code = call.addresses
         self.steps[step, _CALL:_WAITS] = function, values, codes, result, result_code, count
         self.steps[step, _LOOPS + 1] = len(self._loops[step]) if same_loops else 0
         self._calls[step] = call
 
     def words(self, first_signal: int) -> list[int]:
-        """A ``Table``; the signals of tables are numbered from `first_signal`."""
+        """Return the fields of a ``Table``; its signals are numbered from `first_signal`."""
         self._arrays = [
             np.array([*numbers, 0], dtype=np.int64) + shift
             for numbers, shift in zip(self._lists, (first_signal, first_signal, 0, 0), strict=True)
@@ -182,7 +182,7 @@ class _Table:
 
 @functools.cache
 def native_library() -> ctypes.CDLL:
-    """Return lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
+    """Return lanes.c, compiled for this machine and stored in the cache folder; TVM must be loaded before.
 
     Raises:
         MeasureError: there is no C compiler, or it fails.

@@ -49,7 +49,7 @@ def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Ma
 
 
 def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: set[int]) -> dict[int, DeviceArray]:
-    """An array for every tensor, by its number; those of the same block share their memory."""
+    """Return an array for every tensor, by its number; tensors of one block share their memory."""
     planned = [(number, *one) for number, one in enumerate(zip(tensors, blocks, strict=True)) if number not in without]
     sizes: dict[int, int] = {}
     for _, tensor, block in planned:
@@ -64,7 +64,7 @@ def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: se
 
 
 def _blocks(sizes_bytes: list[int]) -> list[np.ndarray]:
-    """Arrays of bytes that follow each other, each at the beginning of a cache line."""
+    """Return arrays of bytes one after the other, each at the start of a cache line."""
     ends = np.cumsum([math.ceil(size / _LINE) * _LINE for size in sizes_bytes]).tolist()
     memory = mmap.mmap(-1, (ends[-1] if ends else 0) + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a system without large pages

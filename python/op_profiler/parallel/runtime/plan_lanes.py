@@ -50,7 +50,7 @@ class PlanLanes(abc.ABC):
         """Check before a long build that plans can be run here.
 
         Raises:
-            OpProfilerError: something is.
+            OpProfilerError: plans cannot be run.
         """
         return
 

@@ -22,7 +22,7 @@ _LARGEST_RATIO = 16  # as in the compiler's own planner: a much larger block is 
 
 @dataclasses.dataclass
 class _Block:
-    """A piece of memory; `users` are the kernels that have to end before another tensor may lie there."""
+    """A block of memory; `users` are the kernels that must end before another tensor can use it."""
 
     number: int
     size_bytes: int
@@ -34,7 +34,7 @@ class _Tensor:
     """A tensor and all its views (reshapes), which share its memory.
 
     Attributes:
-        writer: kernel that computes it; None for what is given (inputs, weights).
+        writer: kernel that computes it; None for inputs and weights.
         users: kernels that write or read it, as the bits of a number.
         kept: whether it is an output of the model.
     """
@@ -72,7 +72,7 @@ def plan_storage(compiled: CompiledModel, before: Sequence[int]) -> list[int]:
 
 
 def _fitting(blocks: Sequence[_Block], tensor: _Tensor, ended: int) -> _Block | None:
-    """The free block whose size is nearest."""
+    """Return the free block with the nearest size; None if no block is free."""
     size = max(tensor.size_bytes, 1)
     free = [
         block
@@ -83,7 +83,7 @@ def _fitting(blocks: Sequence[_Block], tensor: _Tensor, ended: int) -> _Block | 
 
 
 def _tensors(compiled: CompiledModel) -> list[_Tensor]:
-    """For every tensor the one whose memory it lies in: itself, or that of which it is a view."""
+    """Return for every tensor the tensor whose memory it uses: itself, or the tensor of which it is a view."""
     found: list[_Tensor] = []
     for tensor in compiled.tensors:
         size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize

@@ -197,7 +197,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return self._not_recorded
 
     def _mark(self, node: int) -> int:
-        """The event in front of a node; the one behind it has the next number."""
+        """Return the number of the event before a node; the event after it has the next number."""
         return self._first_mark + 2 * node
 
     def _run(self, *, marks: bool) -> None:
@@ -209,7 +209,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._sync()
 
     def _record(self) -> None:
-        """A graph of all launches: the other streams wait for the first one, and it for them."""
+        """Record a graph of all launches: other streams wait for the first one, which waits for them at the end."""
         first, *others = self._streams
         fork = self._mark(len(self._launches))  # behind the marks of all nodes
         graph = self._graphs.on(first)
@@ -231,7 +231,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._device.set_raw_stream(None)
 
     def _forget(self) -> None:
-        """The graph, and why there is none."""
+        """Free the graph, and forget why there is none."""
         if self._graph is not None:
             self._graph.free()
         self._graph, self._not_recorded = None, None

@@ -17,9 +17,9 @@ from op_profiler.prediction.latency.roofline import Roofline
 from op_profiler.prediction.latency.vectors import in_other_vectors
 
 FEWEST_WITH_LOOPS = 200
-"""Measurements with known loops from which on the model is fitted."""
+"""If fewer measurements have known loops, no model of kernels is fitted."""
 _OWN = 0
-"""The device that is asked about; others that it is learned from have the numbers behind it."""
+"""Index of the device to predict for; the other devices in the training data have higher indices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Base:
         kernels: model of kernels on a processor or a GPU; None if the loops of too few measured operators are known.
         correction: correction for another device than the one that the models were fitted to, or for a device with few
             measurements; None without a correction.
-        vector_ratio: how much longer the vectors are in which regressions see operators, see
+        vector_ratio: factor by which the vectors in operator descriptions are lengthened for the regressions, see
             `op_profiler.prediction.latency.vectors`.
     """
 

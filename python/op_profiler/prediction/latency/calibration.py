@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _PROCESSOR = "llvm"
 FEWEST = 20
-"""Operators of a machine from which on they change what is predicted for it."""
+"""With fewer measured operators, the predictions for a machine are not changed."""
 
 
 def note_calibration(target: str, db: str, device: str) -> Path:
@@ -141,7 +141,7 @@ def operators_in(examples: Examples) -> int:
 
 
 def of_this_machine(device: DeviceName) -> bool:
-    """Whether a device is this machine's processor, or its GPU, by its name."""
+    """Return whether a device is this machine's processor, or its GPU, by its name."""
     kind = kind_of(device.target)
     return slug(kind.processor_name()) == slug(device.processor) if kind.on_gpu else is_here(device)
 

@@ -83,10 +83,10 @@ def _begun(
     chosen: dict[str | None, Chosen],
     pool: LoweringPool,
 ) -> dict[str | None, Future[tuple[Network, Agreement]]] | str:
-    """The networks of a model, by device; why there are none, where it is refused before it is lowered.
+    """Return the networks of a model by device, or the error if the model is rejected before it is lowered.
 
     Args:
-        chosen: by device, those of earlier models; gets those that are missing.
+        chosen: predictors by device, from earlier models; missing ones are added.
     """
     found = {}
     for device in devices:

@@ -22,7 +22,7 @@ from op_profiler.prediction.latency.intervals import COVERAGE, conformal_quantil
 
 Verdict = Literal["held", "did not hold", "disturbed"]
 FEWEST = 20
-"""Checked operators from which on the tally can widen intervals."""
+"""With fewer checked operators, intervals are not widened."""
 _SIGNIFICANT = 0.05
 
 

@@ -25,20 +25,21 @@ from op_profiler.prediction.latency.traffic import PARTS
 from op_profiler.prediction.latency.vectors import in_other_vectors
 
 MOST_LEARNED = 1500
-"""Measurements that a correction is learned from at most; what that takes grows with their cube."""
+"""Largest number of measurements to learn a correction from; the time of the fit grows with the cube of this number."""
 _APART, _NEAR = 10.0, 3.0
-"""Between what says nothing of each other, and what says a little."""
+"""Coordinate distances at which operators say nothing (`_APART`) and little (`_NEAR`) about each other."""
 _SHARE = 0.3
-"""Difference between two shares of a time that is near."""
+"""Difference between two shares of a time that counts as similar."""
 _KIND_COLUMNS = [NAMES.index(f"is_{kind}") for kind in KINDS]
 _WINDOWED = ("is_conv2d", "is_depthwise", "is_grouped", "is_other_conv", "is_pool")
 _BLOCKED_RANK, _PLAIN_RANK = 5, 4
 _CONTIGUOUS_BYTES = 4
 _ODD_SHARE = 0.1
-"""Of a kernel's instructions that makes it one of odd vectors."""
+"""From this share of a kernel's instructions on, the kernel counts as one with odd vectors."""
 _OF_HELD_OUT = 0.5
-"""How much of what was left of held-out measurements is left once all are learned from: regressions then say a part of
-it. On each of the processors that ship, taken for a new one with 200 operators, half was closer."""
+"""Part of the correction of held-out errors that is applied. Once regressions are trained on all measurements, they
+already contain a part of it. With 200 operators on each included processor, taken as a new one, half was more
+accurate than all of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _places(query: Query, threads: np.ndarray, shares: np.ndarray, odd: np.ndarr
     """Return the coordinates of operators for each kernel of the Gaussian processes.
 
     Args:
-        odd: as of `_odd_lanes`.
+        odd: result of `_odd_lanes`.
     """
     most = _APART * (query.threads == threads.max()).astype(np.float64)[:, None]
     kinds = query.features[:, _KIND_COLUMNS].astype(np.float64)

@@ -23,9 +23,10 @@ from op_profiler.prediction.latency.operator_predictor import query_of
 from op_profiler.prediction.latency.query import Query
 
 _VARIANCES = (0.02, 0.01, 0.02, 0.01, 0.03, 0.002, 0.02, 0.3)
-"""Of the parts of the covariance, of logarithms of times: about what fits to the processors that ship came to."""
+"""Variances of the parts of the covariance, of logarithms of times: approximately those fitted to the included
+processors."""
 _NOISE = 0.1
-"""Variance of one measurement, of its logarithm: more than the 0.03 of those fits, so that none is trusted alone."""
+"""Variance of the logarithm of one measurement: more than the fitted 0.03, so that no single measurement dominates."""
 
 
 def most_telling(

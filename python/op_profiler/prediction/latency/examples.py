@@ -71,12 +71,12 @@ COLUMNS = (
 )
 """Columns of the flat table that `examples_of` reads."""
 MOST_ROWS = 50_000
-"""Of networks, and as many of batches of sampled operators: what a fit holds of a row is about two kilobytes."""
+"""Limit for networks and, separately, for batches of sampled operators; a fit uses about two kilobytes per row."""
 BETTER_TOLD = "measured again with the distance of the cores told"
 NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same ones each time"
 _MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us", "steady_us")
 _NUMBERS = 13
-"""Of a row beside its times of the probe: see `_KeptExamples.add`."""
+"""Number of columns of a row before the times of the reference kernels; see `_KeptExamples.add`."""
 _TOLD = _NUMBERS - 2
 """The column that states whether the distance of the cores is known (`op_profiler.measure.host_state`)."""
 
@@ -243,7 +243,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
 
 
 class _KeptExamples:
-    """Rows that are used, each as some numbers: millions of them would not fit into memory with their texts."""
+    """Used rows, each stored as a few numbers, because millions of rows with their texts would not fit into memory."""
 
     def __init__(self) -> None:
         self._draws = {sampled: GroupDraw(MOST_ROWS) for sampled in (False, True)}
@@ -257,11 +257,11 @@ class _KeptExamples:
 
     @property
     def not_drawn(self) -> int:
-        """Rows beyond `MOST_ROWS`."""
+        """Number of rows beyond `MOST_ROWS`."""
         return sum(draw.left_out for draw in self._draws.values())
 
     def tell_traffic(self, row: Mapping[str, Any]) -> None:
-        """Of an operator in a model, also where its time is not used: how many bytes it moves, and how often."""
+        """Count the bytes that an operator moves in a model, and its calls; also if its time is not used."""
         model, key = row["model_key"], _operator_key(row)
         if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
             return
@@ -274,7 +274,7 @@ class _KeptExamples:
         self._moved.setdefault(model, {})[key] = (moved, row["occurrences"] or 1)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """One more, unless its model is not drawn."""
+        """Store a row, unless its model is not in the random subset."""
         draw = self._draws[row["model_source"] == "sample"]
         if not draw.takes(row["model_key"]):
             return
@@ -297,7 +297,7 @@ class _KeptExamples:
             self.forget(gone)
 
     def end(self) -> None:
-        """No more rows come."""
+        """Finish the random subset of the models; no row may be added afterwards."""
         for draw in self._draws.values():
             self.forget(draw.rest())
 
@@ -305,14 +305,14 @@ class _KeptExamples:
         return np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
 
     def keys_of(self, names: Set[str]) -> set[str]:
-        """Of the models of some names: one model has another key where its weights are others."""
+        """Return the keys of all models with one of these names; a model with other weights has another key."""
         return {key for key, (name, _) in self._models.items() if name in names}
 
     def forget(self, models: Set[str]) -> int:
-        """Let go of models, and of operators, devices and cores that only they had: what is left is numbered anew.
+        """Remove models, and operators, devices and core sets that occur in no other model; renumber the rest.
 
         Returns:
-            How many rows that were.
+            Number of removed rows.
         """
         for key in models:
             self._moved.pop(key, None)
@@ -333,8 +333,8 @@ class _KeptExamples:
         return rows - len(numbers)
 
     def examples(self, left_out: dict[str, int]) -> Examples:
-        """Those that were measured on the cores that count, and as far as it was done, with the distance of the cores
-        told."""
+        """Return the rows of one core set per model and thread count, without rows that were measured again with known
+        core distances."""
         numbers = self._table()
         for reason, chosen in (("on other cores", self._on_one_core_set), (BETTER_TOLD, self._best_told)):
             mine = chosen(numbers)
@@ -372,9 +372,11 @@ class _KeptExamples:
         )
 
     def _best_told(self, numbers: np.ndarray) -> np.ndarray:
-        """Of an operator that was measured in one model several times, or in several batches, the rows that tell how
-        far the cores were apart, where there are some: at two threads the others may be 1.5 times too long. Shape
-        (rows,), a mask."""
+        """Return the mask of the rows to use among repeated measurements, shape (rows,).
+
+        If an operator was measured several times in one model or in several batches, only rows with a known distance of
+        the cores are used, if there are any: at two threads the times of other rows may be 1.5 times too long.
+        """
         places: dict[Any, int] = {}
         called = [stays_cached(name) if sampled else name for name, sampled in self._models.values()]
         of_model = np.array([places.setdefault(one, len(places)) for one in called], dtype=np.intp)
@@ -384,8 +386,10 @@ class _KeptExamples:
         return np.asarray(told | (np.bincount(group, told) == 0)[group])
 
     def _on_one_core_set(self, numbers: np.ndarray) -> np.ndarray:
-        """Of a model that was measured on several sets of as many cores the rows of one: the one that most models have.
-        Shape (rows,), a mask."""
+        """Return the mask of the rows of one core set for each model and thread count, shape (rows,).
+
+        If a model was measured on several core sets of one size, the set that most models were measured on is used.
+        """
         rows = numbers[:, :5].astype(np.intp)
         runs, run = np.unique(rows[:, [1, 4, 2, 3]], axis=0, return_inverse=True)  # device, threads, model, cores
         sets, counted = np.unique(runs[:, [0, 1, 3]], axis=0, return_counts=True)
@@ -400,7 +404,7 @@ class _KeptExamples:
 
 
 def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, list[T]]:
-    """Those of some items that are there, in the order of their first place, and the places among these."""
+    """Return the index of each place among the distinct places, by first use, and the items at the distinct places."""
     distinct, first, inverse = np.unique(places.astype(np.intp), return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.intp)

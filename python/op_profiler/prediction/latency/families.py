@@ -14,12 +14,12 @@ from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.examples import Examples
 
 _OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?(-apart)?-[0-9a-f]{12}(-[0-9a-f]{16})?")
-"""Names of batches of a model's operators, as `op_profiler.collection.sampling.batch` makes them: batch size, shapes of
-inputs, sequence length, content, schedule records."""
+"""Names of batches of a model's operators from `op_profiler.collection.sampling.batch`: model, batch size, shapes of
+inputs, sequence length, hash of the content, hash of the schedule records."""
 _VERSION = re.compile(r"v\d+")
 _SIZE = re.compile(r"(?!v\d)[a-z]?\d+[a-z\d]*|[a-z]|tiny|mini|small|medium|base|large|huge")
 _MOST = 0.5
-"""A network that spends more of its time than this in layers of another one is of its family."""
+"""Two networks are in one family if one spends more than this share of its time in layers that the other one has."""
 
 
 def families_in(parts: Sequence[Examples]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def named_family(name: str) -> str:
 
 
 def _spent_us(parts: Sequence[Examples]) -> dict[str, Counter[str]]:
-    """Time of each network in each of its layers, microseconds over all its runs."""
+    """Return the time of each network in each of its layers, in microseconds, summed over all runs."""
     found: dict[str, Counter[str]] = {}
     for part in parts:
         times_us = part.latency_us * part.occurrences
@@ -70,7 +70,7 @@ def _spent_us(parts: Sequence[Examples]) -> dict[str, Counter[str]]:
 
 
 def _layer(operator: Operator) -> str:
-    """What an operator is about, whatever is fused to it: the anchor, its attributes, and the two tensors it reads."""
+    """Return the signature of a layer without fused operators: anchor, attributes, and first input and weight."""
     names = operator.op_names
     attrs = operator.attrs[names.index(operator.anchor)] if operator.anchor in names else {}
     weight = (operator.params or operator.inputs[1:])[:1]
@@ -78,5 +78,5 @@ def _layer(operator: Operator) -> str:
 
 
 def _share(of: Mapping[str, float], others: Mapping[str, float]) -> float:
-    """Which part of its time a network spends in layers that another one has."""
+    """Return the share of its time that a network spends in layers that another one has."""
     return sum(us for layer, us in of.items() if layer in others) / sum(of.values())

@@ -18,7 +18,7 @@ from op_profiler.operators.describe import PLAIN_EXPONENTS, exponent_of
 from op_profiler.operators.operator import Operator
 
 LANES = 16
-"""Values of 32 bits in a vector register, as features count them."""
+"""Number of 32-bit values in a vector register that the features assume."""
 
 KINDS = (
     "conv2d",
@@ -35,19 +35,19 @@ KINDS = (
     "elementwise",
     "other",
 )
-"""What an operator is, by its anchor."""
+"""Kinds of operators, determined by their anchor."""
 
 _TRANSCENDENTAL = {
     **dict.fromkeys(("exp", "erf", "tanh", "sigmoid", "log", "fast_exp", "fast_tanh", "fast_erf", "power"), 1),
     **dict.fromkeys(("log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "logsumexp"), 1),
     **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "mod"), 2),
 }
-"""Evaluations of functions for one value, roughly."""
+"""Approximate number of function evaluations for one value."""
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
 _KEPT = 1 << 16
 _USUAL_ITEM_BYTES = 4
 _PAGE_BYTES = 4096
-"""Reads this far apart fall into one set of the first-level cache and evict each other."""
+"""Reads at this distance are in one set of the first-level cache and evict each other."""
 
 _SIZES = ("rows", "columns", "reduction", "batch", "window", "width", "height", "out_width", "last_in", "last_out")
 NAMES: tuple[str, ...] = (
@@ -161,7 +161,10 @@ def transcendental_work(operator: Operator) -> int:
 
 
 def _evaluations(operator: Operator) -> list[int]:
-    """Of functions, of each op, for one value; powers that are products are none, and remainders of whole numbers."""
+    """Return the number of function evaluations of each op for one value.
+
+    It is 0 for powers that are computed as products, and for remainders of integers.
+    """
     whole = bool(operator.outputs) and not operator.outputs[0].dtype.startswith(("float", "bfloat"))
     counts = _TRANSCENDENTAL | ({"mod": 0} if whole else {})
     edges = itertools.zip_longest(operator.op_names, operator.structure.split(";"), fillvalue="")
@@ -174,14 +177,16 @@ def matrix(operators: Sequence[Operator]) -> np.ndarray:
 
 
 def _item_bytes(operator: Operator) -> int:
-    """Bytes of one element of the first input, which distinguishes float16 and int8 from float32."""
+    """Return the bytes of one element of the first input, which distinguish float16 and int8 from float32."""
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     return cost.size_bytes(dataclasses.replace(tensors[0], shape=(1,))) if tensors else _USUAL_ITEM_BYTES
 
 
 def _read_stride(operator: Operator) -> int:
-    """Bytes between two reads of the innermost loop, which runs over the last axis of the output; one element where
-    nothing is permuted."""
+    """Return the bytes between two reads of the innermost loop, which runs over the last axis of the output.
+
+    This is one element if nothing is permuted.
+    """
     itemsize = _item_bytes(operator)
     if not operator.inputs_read:
         return itemsize
@@ -215,7 +220,7 @@ def _counts(operator: Operator) -> dict[str, float]:
 
 
 def _sizes(operator: Operator, kind: str) -> dict[str, float]:
-    """Extents of the loops: every kind has rows, columns and a reduction, so that kinds can learn from each other."""
+    """Return the extents of the loops; every kind has rows, columns and a reduction, so kinds learn from each other."""
     out = [float(max(d, 1)) for d in (operator.outputs[0].shape if operator.outputs else ())] or [1.0]
     data = [float(max(d, 1)) for d in (operator.inputs_read[0].shape if operator.inputs_read else ())] or [1.0]
     total = math.prod(out)
@@ -272,7 +277,7 @@ def _sizes(operator: Operator, kind: str) -> dict[str, float]:
 
 
 def _weight_window(operator: Operator) -> float:
-    """Elements of a convolution's or pooling's window."""
+    """Return the number of elements of a convolution's or pooling's window."""
     for attrs in operator.attrs:
         size = attrs.get("kernel_size") or attrs.get("pool_size")
         if size:
@@ -281,7 +286,7 @@ def _weight_window(operator: Operator) -> float:
 
 
 def _weights_per_output(operator: Operator) -> int:
-    """Input channels that one output channel of a convolution with groups reads."""
+    """Return the number of input channels that one output channel of a convolution with groups reads."""
     for attrs in operator.attrs:
         if "groups" in attrs and operator.outputs:
             out = operator.outputs[0].shape
@@ -306,7 +311,7 @@ def _list_attribute(operator: Operator, name: str) -> list[float]:
 
 
 def _kept_run(operator: Operator) -> float:
-    """Elements that a permutation of axes leaves next to each other; all of the last dimension where there is none."""
+    """Return how many elements a permutation leaves next to each other; the last dimension without a permutation."""
     out = operator.outputs[0].shape if operator.outputs else ()
     for name, attrs in zip(operator.op_names, operator.attrs):
         axes = attrs.get("axes")
@@ -319,7 +324,7 @@ def _kept_run(operator: Operator) -> float:
 
 
 def _waste(columns: int) -> float:
-    """Elements of whole vectors over elements that are there."""
+    """Return the ratio of the elements of whole vectors to the elements that are used."""
     columns = max(columns, 1)
     return math.ceil(columns / LANES) * LANES / columns
 

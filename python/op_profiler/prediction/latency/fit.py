@@ -44,20 +44,21 @@ _LENGTHS_US = (5.0, 20.0, 100.0)
 _FEWEST_REPEATED = 20
 _UNKNOWN_SPREAD = 0.1
 _LIGHT_US = 5.0
-"""Below this a time is mostly the cost of the call; such operators count for less."""
+"""The time of a shorter operator is mostly call overhead; shorter operators have a smaller weight in a fit."""
 _LEAST_WEIGHT, _IN_NETWORK, _MOST_OF_PART = 0.3, 3.0, 3.0
 _ELSEWHERE = 0.3
-"""How much a measurement on another device counts at least beside one on the device itself."""
+"""Smallest weight of a measurement on another device, relative to a measurement on the device itself."""
 _FEW_NETWORKS = 40
-"""A processor of which fewer were measured is taught all by others too: that helped one with 18 much, and one with 66
-no more."""
+"""If fewer networks of a processor were measured, all measurements of other processors are added to its training data.
+This reduced the errors on a processor with 18 networks much; on one with 66 networks it made no difference."""
 _FEW_WITH_OP = 50
-"""Ops that fewer operators of a processor have are taught to it by others, however many networks it has."""
+"""If fewer operators of a processor have an op, other processors' operators with this op are added to its training
+data, independent of the number of its networks."""
 _DIGESTED = (
     *("threads", "latency_us", "half_width", "steady_us", "occurrences", "traffic_bytes", "working_set_bytes"),
     *("gauge_bytes", "whole_model_us"),
 )
-"""What a fit depends on of each measurement, beside its operator, its model and the probe."""
+"""Fields of a measurement that a fit depends on, besides its operator, its model and the reference kernels."""
 
 
 def fit(
@@ -125,7 +126,7 @@ def _main_costs(base: Base, query: Query) -> np.ndarray | None:
 
 
 def _only_device(examples: Examples) -> DeviceName:
-    """The device of all of them.
+    """Return the device of all measurements.
 
     Raises:
         DatasetError: as `fit`, for too few measurements or several devices.
@@ -151,8 +152,12 @@ def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
 
 
 def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
-    """Of the device that will be asked about, in its usual state, and behind it of the others: all of them where few of
-    its networks were measured, else what has ops that few of its operators have."""
+    """Return the training data for the device to predict for, corrected to its reference state, then for the others.
+
+    If fewer than `_FEW_NETWORKS` networks of the device were measured, all measurements of the others are used.
+    Otherwise, only operators with ops that few operators of the device have are used, and only of devices with the same
+    vector length.
+    """
     others = [steady(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
@@ -171,7 +176,7 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
 
 
 def _has_rare_op(query: Query, own: Query) -> np.ndarray:
-    """Mask of the entries of `query` with an op that fewer than `_FEW_WITH_OP` operators of `own` have."""
+    """Return the mask of the entries of `query` with an op that fewer than `_FEW_WITH_OP` operators of `own` have."""
     counts = operators_with(own)
     rare = [any(counts[op] < _FEW_WITH_OP for op in ops_in(words)) for words in query.op_sets]
     return np.array(rare, dtype=bool)[query.vocabulary]
@@ -180,7 +185,7 @@ def _has_rare_op(query: Query, own: Query) -> np.ndarray:
 def _lesson(
     examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[tuple[KernelModel, float]] = ()
 ) -> Lesson:
-    """Of one device, in its usual state; `like`: as of `KernelModel.fit`."""
+    """Return the training data from one device's measurements; `like` is the argument of `KernelModel.fit`."""
     query = query_of(examples)
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
@@ -223,8 +228,11 @@ def fingerprint(examples: Examples) -> str:
 
 
 def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Masks of training and held-out entries: whole models are held out, and their operators wherever they occur, under
-    all schedules."""
+    """Yield masks of training and held-out entries.
+
+    Whole models are held out. Their operators are removed from the training data in all other models too, under all
+    schedules.
+    """
     order = np.random.default_rng(seed).permutation(len(examples.models))
     fold_of_model = np.empty(len(order), dtype=int)
     fold_of_model[order] = np.arange(len(order)) % folds
@@ -243,9 +251,12 @@ def _held_out(
     seed: int,
     folds: int,
 ) -> dict[str, np.ndarray]:
-    """Errors on models that were held out, by tier and for `WITHOUT_LOOPS`: log(estimate over measured), NaN where it
-    does not answer. What is held out is so on other devices too. The base has seen all: its few laws are of whole
-    kinds."""
+    """Return the errors on held-out models, by source of the estimate and for `WITHOUT_LOOPS`.
+
+    An error is log(estimate / measured time); NaN if the source has no estimate. Held-out operators are removed from
+    the training data of other devices too. Only the base models are fitted to all entries: they have few parameters,
+    which describe whole kinds of operators.
+    """
     query, target, base = own.query, own.target, own.base
     tiers = ("regressed", "interpolated", "sampled", WITHOUT_LOOPS)
     errors = {name: np.full(len(examples), np.nan) for name in tiers}
@@ -278,8 +289,11 @@ def _held_out(
 
 
 def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> tuple[Base, np.ndarray]:
-    """What regressions say that others taught most of, corrected by what they were off by where own measurements were
-    held out; and the errors that are left of those. Without others, or with many own ones, they stay as they are."""
+    """Return the base models with a correction of the regressions, and the regressions' errors after the correction.
+
+    The correction is learned from the held-out errors on own measurements, because most of the training data is from
+    other devices. Without other devices, or with more than `MOST_LEARNED` own measurements, nothing is corrected.
+    """
     known = np.isfinite(errors) & own.query.has_loops
     if not elsewhere or len(own.query) > MOST_LEARNED or own.base.kernels is None or not known.any():
         return own.base, errors
@@ -291,7 +305,7 @@ def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> 
 
 
 def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray], judged: np.ndarray) -> np.ndarray:
-    """Families in which interpolation was closer on the judged part of what was held out."""
+    """Return the families in which interpolation had smaller held-out errors than regression, where `judged`."""
     interpolated, regressed = np.abs(errors["interpolated"]), np.abs(errors["regressed"])
     both = np.isfinite(interpolated) & np.isfinite(regressed) & judged
     better = []
@@ -322,10 +336,10 @@ def measured_of(examples: Examples, query: Query) -> Measured:
 
 
 def _between_models(groups: list[np.ndarray]) -> np.ndarray:
-    """How far an operator's time in one model is from the others', one entry a group, on a logarithmic scale.
+    """Return by how much an operator's time differs between models, one entry per group, on a logarithmic scale.
 
-    Told from operators that several models have, separately for short and long ones: what lies around a short one
-    decides more of its time.
+    The differences are computed from operators that occur in several models, separately for short and long operators:
+    the time of a short operator depends more on the operators before and after it.
     """
     repeated = [g for g in groups if len(g) > 1]
     if not repeated:
@@ -343,12 +357,12 @@ def _between_models(groups: list[np.ndarray]) -> np.ndarray:
 
 
 def _without_each(values: np.ndarray) -> np.ndarray:
-    """For each value the median of the others."""
+    """Return for each value the median of all other values."""
     return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
 
 
 def _usual_traffic(examples: Examples) -> float:
-    """The median over networks; over batches of sampled operators where there are no networks."""
+    """Return the median traffic of the networks; of the batches of sampled operators if there are no networks."""
     inside = ~examples.sampled[examples.model]
     rows = np.flatnonzero(inside if inside.any() else ~inside)
     _, first = np.unique(examples.model[rows], return_index=True)
@@ -356,7 +370,10 @@ def _usual_traffic(examples: Examples) -> float:
 
 
 def _correlation(examples: Examples, query: Query, errors: np.ndarray, spread: Spread) -> float:
-    """Share of the errors with a common cause that covers 90 % of the networks, all of whose operators are held out."""
+    """Return the share of errors with a common cause for which the intervals of 90 % of the networks hold.
+
+    All operators of these networks were held out.
+    """
     found = []
     if spread.scale is None:
         return 1.0

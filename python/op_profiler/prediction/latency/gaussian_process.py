@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 
 _START, _NOISE = 0.03, 0.02
-"""Variances where the search begins, of logarithms: a kernel's, and that of a measurement."""
+"""Variances of a kernel and of a measurement, both of logarithms of times, from which the search starts."""
 _WIDTH = 1.5
-"""How far a variance may well be from there: standard deviation of its logarithm."""
+"""Prior standard deviation of the logarithm of a variance around its start."""
 _FARTHEST = 5.0
-"""Of these a variance is never farther from there: the covariance could not be inverted."""
+"""Limit in these standard deviations: beyond it, the covariance could not be inverted."""
 _STEPS = 40
 _AT_ONCE = 4096
 
@@ -56,7 +56,7 @@ class GaussianProcess:
         start = np.log([*[_START] * len(kernels), _NOISE])
 
         def unlikely(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            """Minus the logarithm of the likelihood and of the prior, and its slope."""
+            """Return the negative logarithm of likelihood times prior, and its gradient."""
             variances = np.exp(logs)
             inverse, log_determinant = _inverse(kernels, variances[:-1], variances[-1] * relative)
             coefficients = inverse @ target
@@ -108,7 +108,7 @@ def alike(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def _inverse(kernels: np.ndarray, variances: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
-    """Of the covariance of the rows, and the logarithm of that one's determinant."""
+    """Return the inverse of the covariance of the rows, and the logarithm of the covariance's determinant."""
     from scipy.linalg import cho_factor, cho_solve
 
     covariance = np.tensordot(variances, kernels, 1) + np.diag(noise)

@@ -25,9 +25,9 @@ class Generation:
     """A prompt and the tokens after it, as networks.
 
     Attributes:
-        name: of the model.
-        sequences: that are generated at once, each of its own prompt.
-        prefill, decode: tokens of each prompt, and of the answer after it.
+        name: name of the model.
+        sequences: number of sequences that are generated at once, each from its own prompt.
+        prefill, decode: number of tokens of each prompt, and of the answer after it.
         prompt: the step that processes the prompts; its output is the first token.
         steps: steps of one token, by the number of tokens before it; empty without `decode`.
     """
@@ -42,8 +42,10 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class TotalTime:
-    """A time with its 90 % interval, named as in `NetworkPrediction`; where an operator has no estimate, only `low_us`
-    is finite."""
+    """A time with its 90 % interval, named as in `NetworkPrediction`.
+
+    If an operator has no estimate, only `low_us` is finite.
+    """
 
     total_us: float
     low_us: float
@@ -55,9 +57,9 @@ class GenerationPrediction(TotalTime):
     """Prediction of a prompt and the tokens after it, at one thread count; the times are those of both together.
 
     Attributes:
-        prompt: of the step that processes the prompt.
-        steps: of the steps of one token, in the order of `Generation.steps`.
-        decoding: of all steps of one token; None without any.
+        prompt: prediction of the step that processes the prompt.
+        steps: predictions of the steps of one token, in the order of `Generation.steps`.
+        decoding: time of all steps of one token; None without such steps.
     """
 
     generation: Generation
@@ -68,22 +70,22 @@ class GenerationPrediction(TotalTime):
 
     @property
     def networks(self) -> tuple[NetworkPrediction, ...]:
-        """All that were predicted: the prompt, then the steps."""
+        """All predictions: that of the prompt, then those of the steps."""
         return self.prompt, *self.steps
 
     @property
     def first_token_seconds(self) -> tuple[float, float, float]:
-        """From the prompt to the first token: estimate, lower and upper end."""
+        """Time from the prompt to the first token: estimate, lower and upper end."""
         return _seconds(self.prompt)
 
     @property
     def total_seconds(self) -> tuple[float, float, float]:
-        """Of the prompt and the tokens after it: estimate, lower and upper end."""
+        """Time of the prompt and the tokens after it: estimate, lower and upper end."""
         return _seconds(self)
 
     @property
     def tokens_per_second(self) -> tuple[float, float, float] | None:
-        """Of all sequences after the first token: estimate, lower and upper end; None without `decoding`."""
+        """Rate of all sequences after the first token: estimate, lower and upper end; None without `decoding`."""
         if self.decoding is None:
             return None
         tokens = self.generation.sequences * self.generation.decode
@@ -92,12 +94,12 @@ class GenerationPrediction(TotalTime):
 
     @property
     def without_estimate(self) -> tuple[str, ...]:
-        """Names of operators of which the totals lack the time."""
+        """Names of the operators without an estimate, whose time is missing in the totals."""
         return tuple(dict.fromkeys(name for one in self.networks for name in one.without_estimate))
 
     @property
     def tiers(self) -> dict[str, float]:
-        """Share of the time by name of the tier."""
+        """Share of the time by source of the estimate (`TIERS`)."""
         found: dict[str, float] = {}
         for one, weight in zip(self.networks, self._weights):
             for name, share in one.tiers.items():
@@ -106,8 +108,10 @@ class GenerationPrediction(TotalTime):
 
     @property
     def operators(self) -> dict[str, tuple[float, float]]:
-        """Where the time goes: microseconds in the prompt, and in the mean step of one token, by functions of the
-        operators; the slowest first. What has no estimate is left out."""
+        """Microseconds in the prompt and in the mean step of one token, by name of the operators' functions.
+
+        The slowest functions are first; operators without an estimate are left out.
+        """
         decode = self.generation.decode
         found: dict[str, list[float]] = {}
         for at, (one, weight) in enumerate(zip(self.networks, self._weights)):
@@ -154,13 +158,13 @@ class GenerationPrediction(TotalTime):
 
 
 def weights_of(pasts: Sequence[int], prefill: int, decode: int) -> list[float]:
-    """How often each of some steps counts in the sum over all, of which the others are interpolated linearly."""
+    """Return the weight of each predicted step in the sum over all steps; the other steps are interpolated linearly."""
     behind = np.arange(prefill, prefill + decode)
     return [float(np.interp(behind, pasts, unit).sum()) for unit in np.eye(len(pasts))]
 
 
 def generation_of(chosen: Chosen, request: PredictRequest, note: Callable[[str], None]) -> Generation:
-    """The steps of a request with ``--prefill``, lowered.
+    """Return the lowered steps of a request with ``--prefill``.
 
     Raises:
         OpProfilerError: as `network_of`.
@@ -182,10 +186,10 @@ def generation_of(chosen: Chosen, request: PredictRequest, note: Callable[[str],
 
 
 def predict_generation(chosen: Chosen, generation: Generation, threads: int) -> GenerationPrediction:
-    """Predict the steps, and sum them.
+    """Predict the steps and add up their times.
 
-    The errors of an operator are the same in all steps, whatever its past. The errors of different operators partly
-    share a cause, as within a network: `OperatorPredictor.correlation` makes the interval of the sum.
+    An operator has the same error in all steps, whatever the length of the past. The errors of different operators
+    partly have a common cause, as within a network: the interval of the sum depends on `OperatorPredictor.correlation`.
 
     Raises:
         UsageError: there are no measurements at that thread count.
@@ -210,7 +214,11 @@ def _seconds(time: TotalTime | NetworkPrediction) -> tuple[float, float, float]:
 
 
 def _sum(parts: Sequence[tuple[NetworkPrediction, float, Network]], correlation: float) -> TotalTime:
-    """Of networks times their weights; the third is the one whose operators make the same errors, in the same order."""
+    """Return the sum of predictions times their weights.
+
+    Args:
+        parts: prediction, weight, and the network whose operators have the same errors, in the same order.
+    """
     total, least = (sum(weight * getattr(one, end) for one, weight, _ in parts) for end in ("partial_us", "low_us"))
     if not all(math.isfinite(one.total_us) for one, _, _ in parts):
         return TotalTime(math.nan, least, math.nan)

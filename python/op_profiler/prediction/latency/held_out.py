@@ -19,9 +19,9 @@ from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.library.scoring import Score, score
 
 HEAVY_US = 20.0
-"""Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
+"""Shorter operators of held-out models are not scored, because their time is mostly call overhead."""
 _GROUPS = 7
-"""Of families that are held out together: a fit takes minutes."""
+"""Number of groups into which families are divided: each group is held out in one fit, which takes minutes."""
 _FEWEST_CONVOLUTIONS = 50
 
 
@@ -65,11 +65,11 @@ DESCRIPTIONS = {
 
 
 def _silent(text: str) -> None:
-    """Say nothing."""
+    """Ignore the text."""
 
 
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
-    """Return how often `evaluate` fits a predictor; raises what it raises of the split."""
+    """Return how often `evaluate` fits a predictor; raises the errors of `evaluate` for an invalid split."""
     if split == "model":
         return len(family_groups(steady(examples)))
     held_out(examples, split, seed)
@@ -185,7 +185,7 @@ def fitted_without(
 
 
 def _without(examples: Examples, workloads: Set[str], names: Set[str]) -> Examples:
-    """What is neither of these operators nor of these models."""
+    """Return the entries that are neither of these operators nor of these models."""
     operators = np.array([operator.workload in workloads for operator in examples.operators], dtype=bool)
     models = np.array([name in names for name in examples.models], dtype=bool)
     return examples.where(~operators[examples.operator] & ~models[examples.model])
@@ -230,7 +230,7 @@ def _score_operators(found: list[HeldOutNetwork], predictor: str, seconds: float
 
 
 def _columns(examples: Examples) -> dict[str, np.ndarray]:
-    """Sizes of convolutions, one per entry; `conv` is the mask of entries that are convolutions."""
+    """Return sizes of convolutions by name, one per entry; `conv` is the mask of entries that are convolutions."""
     query = query_of(examples)
     sizes = {name: np.round(2.0 ** query.column(name)) for name in ("width", "columns", "batch", "reduction", "window")}
     ratio = sizes["reduction"] / np.maximum(sizes["window"], 1) / np.maximum(sizes["columns"], 1)

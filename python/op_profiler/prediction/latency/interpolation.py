@@ -18,7 +18,7 @@ from op_profiler.prediction.latency.features import NAMES
 from op_profiler.prediction.latency.query import Query
 
 _AXES = [NAMES.index(name) for name in ("rows", "columns", "reduction", "batch", "width")]
-"""Beside these what the network around moves."""
+"""Features to interpolate over, besides the bytes that the network moves."""
 _FIXED = [
     at
     for at, name in enumerate(NAMES)
@@ -30,7 +30,7 @@ _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, size=len(_FIXED) + 2,
 _MOST_AXES = 4
 _POINTS_PER_AXIS = 8
 _SPREAD = 0.5
-"""An axis counts as varying from half a factor of two on."""
+"""Range from which on an axis counts as varying: half a factor of two, as sizes are logarithms to base 2."""
 
 
 def families_of(query: Query) -> np.ndarray:
@@ -72,8 +72,10 @@ class Interpolation:
         self._made: dict[int, tuple[np.ndarray, Any] | None] = {}
 
     def predict(self, query: Query, families: np.ndarray) -> np.ndarray:
-        """Return interpolated values, shape (entries,); NaN outside the hull of a family, and in families that are
-        too small."""
+        """Return interpolated values, shape (entries,).
+
+        They are NaN outside the hull of a family, and if a family has too few operators.
+        """
         found = np.full(len(query), np.nan)
         points = _axes(query)
         for family in np.unique(families).tolist():

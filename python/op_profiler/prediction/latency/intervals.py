@@ -20,7 +20,7 @@ COVERAGE = 0.9
 WITHOUT_LOOPS = "regressed without loops"
 """Source of an estimate: a regression for an operator whose loops are unknown, for example without TVM."""
 IN_NO_NETWORK = "regressed of no network"
-"""Among them: what regressions say of an operator that is like none of a measured network."""
+"""Source of an estimate: a regression for an operator that is unlike all operators of measured networks."""
 _ABOVE_LEAST = 0.99
 _NO_ESTIMATE = ("bound", "unsupported")
 _SMALLEST_ERROR = 0.003
@@ -132,15 +132,20 @@ def sum_half_width(parts: np.ndarray, correlation: float) -> float:
 
 
 def sum_correlation(parts: np.ndarray, error: float) -> float:
-    """Return the `correlation`, at least 0, for which `sum_half_width` equals the error of a sum; NaN for one
-    operator."""
+    """Return the `correlation`, at least 0, for which `sum_half_width` equals the error of a sum.
+
+    Returns:
+        NaN for one operator.
+    """
     together, apart = parts.sum() ** 2, (parts**2).sum()
     return max((error**2 - apart) / (together - apart), 0.0) if len(parts) > 1 else math.nan
 
 
 def _in_networks(query: Query, known: np.ndarray) -> np.ndarray:
-    """Those of some entries that are of networks, where there are enough: it is networks that will be asked about, and
-    operators drawn at random are farther off."""
+    """Return the mask of the `known` entries in networks; of all `known` entries if too few are in networks.
+
+    Users predict networks, and the errors of sampled operators are larger.
+    """
     inside = known & query.network
     return inside if inside.sum() >= _FEWEST_ERRORS else known
 

@@ -28,37 +28,38 @@ _START_US = {
     **{"exponentials": 5e-3, "functions": 1e-2, "runtime_calls": 1e-2},
     **dict(zip(MOVED, (1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4))),
 }
-"""Where the fit begins: some cycles an instruction, by its class."""
+"""Costs from which the fit starts, in microseconds: a few cycles per instruction, depending on its class."""
 COSTS = (*TERMS, *MOVED)
-"""What costs of the model are of, beside the call."""
+"""Names of the costs of the model, without the costs of the call."""
 NO_COST = len(COSTS)
 _CALL_US, _COLD_CALL_US, _SPLIT_US = 0.1, 1.0, 1.0
 _CALLS = 3
-"""Costs behind those of `TERMS` and `MOVED`."""
+"""Number of costs of the call, which follow the costs of `TERMS` and `MOVED`."""
 _LOADS = [TERMS.index(name) for name in ("loads", "scalar_loads")]
 _BUSY = [at for at, name in enumerate(TERMS) if name != "chain" and at not in _LOADS]
 _GROUPS = [_BUSY, _LOADS, [TERMS.index("chain")], *([at] for at in range(len(TERMS), len(TERMS) + len(MOVED)))]
-"""Costs of what adds up; what stands in different groups goes on side by side."""
+"""Indices of costs by group: times in one group add up; different groups overlap in time."""
 _IN_GROUP = np.array([[float(at in group) for group in _GROUPS] for at in range(len(TERMS) + len(MOVED))])
 """1 where a cost is in a group, shape (costs, groups)."""
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
 _NOTHING_US = 1e-12
 _LARGEST_LOG_COST = 50.0
-"""What a fit tries beyond this is as wrong as this, and infinite times nothing is no number."""
+"""Larger costs that the fit tries are cut to this, because infinity times zero is NaN."""
 _MOST_FITTED, _MOST_OF_KIND = 6000, 3000
 _FEWEST_OF_KIND = 60
 _STEPS = 60
 _ONE_OFF = 0.3
-"""Errors beyond this, on a logarithmic scale, count less than by their square."""
+"""Larger errors, on a logarithmic scale, count less than quadratically (soft L1 loss)."""
 _FARTHEST = 3.0
-"""Kernels that are more than a factor of twenty off count no more than those."""
+"""Larger errors are clipped to this: a factor of about twenty."""
 _TOGETHER = np.repeat(np.eye(3), (len(TERMS), len(MOVED), _CALLS), axis=0)
-"""Devices differ in all instructions, in all that is moved, and in calls, before each cost differs by itself."""
+"""Directions of the first fit: devices differ in all instructions, in all traffic and in calls before single costs
+differ."""
 _NEAR_OTHERS = 0.2
 """Prior spread of costs around the mean of other devices, on a logarithmic scale."""
 _NEAR = 0.5
-"""How far costs of a kind are from those of all, on a logarithmic scale, where its kernels do not tell."""
+"""Prior spread of the costs of a kind around the costs of all kernels, on a logarithmic scale."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,23 +161,32 @@ class KernelModel:
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """Amounts of kernels: in loops over threads and in others, shape (kernels, len(TERMS) + len(MOVED)); and of their
-    calls: 1, how cold it is, and loops over threads, shape (kernels, _CALLS)."""
+    """Amounts of work of kernels.
+
+    Attributes:
+        parallel, serial: amounts in loops that are split over threads, and in other loops, shape
+            (kernels, len(TERMS) + len(MOVED)).
+        calls: amounts of the costs of the call, shape (kernels, _CALLS): 1, the coldness of the caches from 0 to 1, and
+            the number of loops that are split over threads.
+    """
 
     parallel: np.ndarray
     serial: np.ndarray
     calls: np.ndarray
 
     def time_us(self, log_costs: np.ndarray) -> np.ndarray:
-        """With costs of all kernels, or of each, shape ([kernels,] costs)."""
+        """Return times in microseconds, shape (kernels,); costs are of shape (costs,) or (kernels, costs)."""
         costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
         apart = costs[..., :-_CALLS]
         parallel, serial = (_norm(_overlapping(amounts * apart)) for amounts in (self.parallel, self.serial))
         return np.asarray(parallel + serial + (self.calls * costs[..., -_CALLS:]).sum(axis=1))
 
     def slopes_us(self, log_costs: np.ndarray) -> np.ndarray:
-        """Microseconds that a kernel takes more for each logarithm of a cost, shape (kernels, costs), with costs of all
-        kernels. The derivative of a norm: a part counts the more, the more of the time it is."""
+        """Return the derivative of the time by the logarithm of each cost, in microseconds, shape (kernels, costs).
+
+        `log_costs` are the same for all kernels. By the derivative of a norm, a part counts more if it is a larger
+        share of the time.
+        """
         costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
         found = np.zeros((len(self.calls), len(log_costs)))
         for amounts in (self.parallel, self.serial):
@@ -188,7 +198,7 @@ class _Parts:
         return found
 
     def times_us(self, log_costs: np.ndarray) -> np.ndarray:
-        """Of each amount by itself, and of the call; shape (kernels, costs - 2)."""
+        """Return the time of each amount in isolation, then that of the call; shape (kernels, costs - 2)."""
         costs = np.exp(log_costs)
         call_us = (self.calls * costs[-_CALLS:]).sum(axis=1)
         return np.column_stack([(self.parallel + self.serial) * costs[:-_CALLS], call_us])
@@ -203,8 +213,13 @@ class _Parts:
 
 
 def _start(like: Sequence[tuple[KernelModel, float]], threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the fit of a thread count begins: logarithms of costs of all kernels, and how far those of each kind are
-    from these. Means over other devices, each at the thread count that comes nearest."""
+    """Return the start of the fit at a thread count.
+
+    Both are means over other devices, each at its thread count nearest to `threads`.
+
+    Returns:
+        Logarithms of the costs of all kernels, and the differences from them for the costs of each kind.
+    """
     start = np.log([*_START_US.values(), _CALL_US, _COLD_CALL_US, _SPLIT_US])
     if not like:
         return start, np.zeros((len(KINDS), len(start)))
@@ -228,11 +243,12 @@ def _fitted(
     near: float = np.inf,
     moves: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Costs that bring the kernels of some rows, all of one thread count, to their times.
+    """Fit costs to the measured times of some kernels, all at one thread count.
 
     Args:
-        near: how far from `start` a cost is no surprise: as much as one kernel that is `_ONE_OFF` off.
-        moves: directions in which costs change, shape (costs, directions); None: each by itself.
+        near: prior standard deviation of the costs around `start`: such a difference counts as much as an error of
+            `_ONE_OFF` on one kernel.
+        moves: directions in which costs change, shape (costs, directions); None to change each cost separately.
     """
     from scipy.optimize import least_squares
 
@@ -260,18 +276,20 @@ def _fitted(
 
 
 def _threads_used(query: Query) -> np.ndarray:
-    """A kernel that splits no loop over threads takes as long at any thread count."""
+    """Return the thread counts; 1 for a kernel that splits no loop over threads, whose time does not depend on it."""
     return np.where(query.loops[:, NAMES.index("parallel_stages")] == 0, 1, query.threads)
 
 
 def _norm(parts: np.ndarray) -> np.ndarray:
-    """Of third order over the columns, by products: numpy's powers are slow."""
+    """Return the norm of third order over the columns, computed by products because numpy's powers are slow."""
     return np.asarray(np.cbrt((parts * parts * parts).sum(axis=1) + 1e-30))
 
 
 def _overlapping(times: np.ndarray) -> np.ndarray:
-    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, caches; shape
-    (kernels, len(_GROUPS))."""
+    """Return times by group, shape (kernels, len(_GROUPS)): groups overlap, times inside a group add up.
+
+    The groups are instructions of all classes, loads, chains of sums, and the traffic of each cache.
+    """
     return np.asarray(times @ _IN_GROUP)
 
 
@@ -294,10 +312,10 @@ def _parts(query: Query, threads: int) -> _Parts:
 
 
 def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
-    """Which part of what comes from behind a second cache is still in it from the call before.
+    """Return the share of the traffic from behind a second-level cache that is still in it from the previous call.
 
-    A cell that is called again and again finds its weights there. Layers of one shape with weights of their own count
-    as calls of one operator too; what they move between two calls is far more than this cache holds.
+    A recurrent cell that is called repeatedly finds its weights there. Layers of one shape with different weights are
+    also calls of one operator, but they move far more bytes between two calls than this cache holds.
     """
     arguments = 2.0 ** query.loops[:, NAMES.index("arguments_from_memory")].astype(np.float64) - 1.0
     once = np.minimum(arguments / np.maximum(fetched, 1.0), 1.0)
@@ -305,7 +323,9 @@ def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
 
 
 def _cold(around: np.ndarray, level: CacheLevel) -> np.ndarray:
-    """Which part of what a kernel needs is no longer in a cache, by the bytes that went through it: half once these
-    fill it."""
+    """Return the share of a kernel's data that is no longer in a cache.
+
+    It is half if `around`, the bytes that went through the cache, equals the size of the cache.
+    """
     octaves = np.log2(np.maximum(around, 1.0) / level.size_bytes)
     return np.asarray(1 / (1 + np.exp(-octaves)))

@@ -33,20 +33,20 @@ _START_US = {
     "memory_sectors": 6e-6,
     "bytes": 4e-7,
 }
-"""Where the fit begins: microseconds for a launch; for a step of a thread that waits for the one before; for what a
-multiprocessor does for its warps: to begin one, an instruction of a warp, by its class, and a sector of 32 bytes; and
-for what all of them share: such a sector, and a byte of the operator's tensors."""
+"""Microseconds from which the fit starts: of a launch; of a step of a thread that waits for the previous step; of the
+work of a multiprocessor for its warps: starting a warp, an instruction of a warp by class, and a sector of 32 bytes;
+and of what all multiprocessors share: a sector from memory, and a byte of the operator's tensors."""
 COSTS = tuple(_START_US)
 _STEPS = ("thread_arithmetic", "thread_shared", "thread_fetches")
 _THREADS_AT_ONCE, _BLOCKS_AT_ONCE, _SHARED_AT_ONCE = 2048, 32, 227 << 10
-"""Of a multiprocessor since NVIDIA's Volta; some have less shared memory."""
+"""Limits of a multiprocessor since NVIDIA's Volta; some have less shared memory."""
 _NEAR = 2.0
 """Prior spread of costs around the start of the fit, on a logarithmic scale."""
 _NEAR_OF_KIND = 0.5
-"""The same of costs of a kind, from those of all."""
+"""Prior spread of the costs of a kind around the costs of all kernels, on a logarithmic scale."""
 _FEWEST_OF_KIND = 60
 _ONE_OFF = 0.3
-"""Errors beyond this, on a logarithmic scale, count less than by their square."""
+"""Larger errors, on a logarithmic scale, count less than quadratically (soft L1 loss)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,10 +107,11 @@ class LaunchModel:
 def _fitted(
     amounts: np.ndarray, latency_us: np.ndarray, weight: np.ndarray, start: np.ndarray, near: float
 ) -> np.ndarray:
-    """Costs that bring kernels to their times.
+    """Fit costs to the measured times of kernels.
 
     Args:
-        near: how far from `start` a cost is no surprise: as much as one kernel that is `_ONE_OFF` off.
+        near: prior standard deviation of the costs around `start`: such a difference counts as much as an error of
+            `_ONE_OFF` on one kernel.
     """
     from scipy.optimize import least_squares
 
@@ -130,7 +131,7 @@ def _fitted(
 
 
 def _amounts(query: Query, multiprocessors: int) -> np.ndarray:
-    """What each cost is paid for, shape (kernels, costs)."""
+    """Return the amount of work that each cost is multiplied by, shape (kernels, costs)."""
     of = amounts_of(query.loops)
     blocks, warps = (np.maximum(np.rint(of[name]), 1.0) for name in ("blocks", "warps"))
     at_once = np.minimum(_THREADS_AT_ONCE // (warps * WARP), _SHARED_AT_ONCE // np.maximum(of["shared_bytes"], 1.0))

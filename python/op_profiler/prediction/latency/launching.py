@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _START = (1.0, 4.0, 4.0)
 _CLEAR = 0.02
-"""Difference of logarithms from which on a network counts less: one whose launches something else disturbed."""
+"""Larger errors, on a logarithmic scale, count less than quadratically: something else disturbed these launches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Launching:
     """Launch overheads on one GPU and its hosts, in microseconds.
 
     Attributes:
-        turn_us: time from the end of a kernel to the begin of the next one.
+        turn_us: time from the end of a kernel to the start of the next one.
         launch_us: time of the host for launching a kernel.
         ends_us: time before the first launch and after the last kernel.
         several: number of kernels that a measured operator launches, by workload key; operators of anchors that always
@@ -44,10 +44,12 @@ class Launching:
 
     @classmethod
     def of(cls, examples: Examples) -> Launching | None:
-        """Fit to the networks of `examples` with a time of the whole model; None if there are none or nothing is
-        launched.
+        """Fit to the networks of `examples` with a time of the whole model.
 
         Logarithms are fitted by least squares, starting from the values of an H100.
+
+        Returns:
+            None if there are no such networks, or if no kernels are launched.
         """
         runs = list(examples.network_runs()) if examples.launches.any() else []
         if not runs:

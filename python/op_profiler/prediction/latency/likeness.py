@@ -16,15 +16,15 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.traffic import MOVED, TERMS
 
 _FROM = {"past_32k": "l2", "past_48k": "l2", "past_1m": "l3", "past_2m": "l3", "past_32m": "memory"}
-"""Where what does not fit into caches of some sizes comes from."""
+"""Source of the data that exceeds a cache of this size."""
 _RATES = ("arithmetic", "memory", "l1", "l2", "l3")
 _FAR = 0.13
-"""Peaks of two devices that are so far apart on average, on a logarithmic scale, make one count e times less."""
+"""Mean difference between the peaks of two devices, on a logarithmic scale, at which the weight is 1/e."""
 _FARTHEST = 1.0
-"""How far devices are apart where their peaks are not known."""
+"""Difference that is assumed for devices with unknown peaks."""
 
 Peaks = Mapping[str, Any]
-"""As `op_profiler.targets.llvm.peaks.Peaks` has them, plain values (`DeviceName.peaks`)."""
+"""Plain values with the fields of `op_profiler.targets.llvm.peaks.Peaks` (`DeviceName.peaks`)."""
 
 
 def likeness(there: Peaks | None, here: Peaks | None) -> float:
@@ -55,13 +55,13 @@ def as_if_here(kernels: KernelModel, there: Peaks | None, here: Peaks | None) ->
 
 
 def _ratio(there: Peaks | None, here: Peaks | None, name: str, threads: int) -> float | None:
-    """One device's peak over the other's, each at the thread count that comes nearest; None where one is not known."""
+    """Return the ratio of two devices' peaks, each at its nearest thread count; None if one of them is unknown."""
     rates = [_rate(peaks, name, threads) for peaks in (there, here) if peaks is not None]
     return rates[0] / rates[1] if len(rates) == 2 and all(rates) else None
 
 
 def _rate(peaks: Peaks, name: str, threads: int) -> float:
-    """What it does or hands on in a microsecond; 0 where that is not known."""
+    """Return the operations or bytes per microsecond of a unit; 0 if unknown."""
     known = {"arithmetic": peaks.get("flops_per_us"), "memory": peaks.get("bytes_per_us")}
     rates = (known | peaks.get("cache_bytes_per_us", {})).get(name)
     if not rates:

@@ -16,8 +16,8 @@ _DIVERSE: dict[str, Any] = {
     "colsample_bynode": 0.4,
     "num_parallel_tree": 2,
 }
-"""Each node chooses among other columns: what each tree is off by has less in common with the others. Two trees a round
-are worth twice as many models, of which each takes its time to be asked."""
+"""Each node chooses among a random subset of the columns, so that the errors of the trees have less in common. Two
+trees per round help as much as twice as many regressions, each of which would add to the prediction time."""
 
 
 def _boosted(seed: int) -> list[Regressor]:
@@ -49,5 +49,5 @@ MEAN = Method(
     regressor_types=(Boosted, SklearnTrees),
     averages_latencies=True,
 )
-"""As the TFLite latency estimator of Google Summer of Code has it."""
+"""The same combination as in the TFLite latency estimator of Google Summer of Code."""
 ROOFLINE = Method()

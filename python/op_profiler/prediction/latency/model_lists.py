@@ -14,13 +14,13 @@ from op_profiler.frontends import source_and_name
 from op_profiler.frontends.frontend import ModelRequest, inputs_of
 
 EVERY = "[*]"
-"""Behind ``package.module:name``: every entry of a list."""
+"""Suffix of ``package.module:name`` that stands for every entry of a list."""
 _KEYS = ("model", "label", "batch_size", "sequence_length", "input_shapes")
 
 
 @dataclasses.dataclass(frozen=True)
 class ListedModel:
-    """A model of a list, and how it is called there."""
+    """A model of a list, and its name there."""
 
     label: str
     request: ModelRequest
@@ -33,7 +33,7 @@ def models_of(words: Sequence[str], request: ModelRequest) -> list[ListedModel]:
         words: each a model; a pattern of files, such as ``nets/*.onnx``; ``package.module:name[*]``, a list there or a
             function that returns one; or ``@FILE`` with one of these a line. A line may be JSON: ``{"model": NAME}``,
             with ``label``, ``batch_size``, ``sequence_length`` and ``input_shapes`` of that model.
-        request: what holds of each.
+        request: options that apply to each model.
 
     Raises:
         UsageError: there is no such list or file, a line is no such JSON, or no model is left.
@@ -74,7 +74,7 @@ def _models(line: str, request: ModelRequest) -> Iterator[ListedModel]:
 
 
 def _described(line: str, request: ModelRequest) -> ListedModel:
-    """The model of a line of JSON."""
+    """Return the model of a line of JSON."""
     try:
         told = json.loads(line)
         model, label = told.pop("model"), told.pop("label", None)
@@ -104,7 +104,7 @@ def _count(name: str) -> int:
 
 
 def main() -> int:
-    """Entry of the process that imports a module."""
+    """Run the process that imports a module."""
     return carry_out(str, _tell_count)
 
 

@@ -136,7 +136,7 @@ def known_devices(db: str | None) -> list[DeviceName]:
 
 
 def _device_of(ships: ShippedProcessor) -> DeviceName:
-    """From the predictor where it can be read, since the dataset takes longer."""
+    """Return the device of included data, from the predictor if it is readable: reading the dataset is slower."""
     if ships.predictor is not None:
         try:
             return predictor_files.device_in(ships.predictor)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from op_profiler.prediction.latency.method import Method
 
 TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported", "vendor")
-"""How an estimate came about, from the most to the least trustworthy; ``vendor`` is of other kernels than TVM's."""
+"""Sources of an estimate, from the most to the least trustworthy; ``vendor``: estimates of vendors' kernels."""
 
 MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED, VENDOR = range(len(TIERS))
 
@@ -267,14 +267,17 @@ class OperatorPredictor:
             )
 
     def _looked_up(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Whether what was measured answers for each entry, and where it is."""
+        """Return whether each entry is looked up, and its index in `measured`."""
         if self.method.looks_up:
             return self.measured.find(query)
         return np.zeros(len(query), dtype=bool), np.zeros(len(query), dtype=np.intp)
 
     def _estimated(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of entries that were not looked up: latency, half-width of the interval on a logarithmic scale, tier, and
-        whether they are `outside`."""
+        """Estimate entries that are not looked up.
+
+        Returns:
+            Latency, half-width of the interval on a logarithmic scale, tier, and whether each entry is `outside`.
+        """
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
         width = self.spread.half_width(query, np.array(TIERS)[tier], self.coverage.in_no_network(query))
@@ -283,7 +286,7 @@ class OperatorPredictor:
         return latency, np.where(outside, 2 * width, width), tier, outside
 
     def _tiers(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tier of each entry that was not looked up, and log of time over bound."""
+        """Return the tier of each entry that is not looked up, and log(time over bound)."""
         log_ratio = np.zeros(len(query))
         tier = np.where(self.coverage.learned(query), REGRESSED, BOUND)
         if self.method.corrects_samples:
@@ -300,20 +303,20 @@ class OperatorPredictor:
         return tier, log_ratio
 
     def _is_new_work(self, query: Query) -> np.ndarray:
-        """Mask of the kernels that spend their time on what few measured ones do."""
+        """Return the mask of the kernels that spend most of their time on work that is rare in measured kernels."""
         kernels = self.base.kernels
         if not isinstance(kernels, KernelModel):
             return np.zeros(len(query), dtype=bool)
         return self.coverage.is_new_work(kernels.main_costs(query))
 
     def _too_large(self, query: Query) -> np.ndarray:
-        """Whether an operator moves more bytes than the device has memory, so that its tensors cannot be in it."""
+        """Return the mask of operators that move more bytes than the size of the device's memory."""
         memory = np.inf if self.device.memory_bytes is None else self.device.memory_bytes
         return np.asarray(query.amounts.moved > memory)
 
     def _in_network(self, query: Query) -> np.ndarray:
-        """Log of time over bound of operators that were sampled: as measured, and what regressions say that a network
-        changes about it."""
+        """Return log(time over bound) of sampled operators: the measured time, corrected by the difference that the
+        regressions estimate between a network and a batch of sampled operators."""
         at = self.measured.find(query.sampled())[1]
         alone = self.measured.as_sampled(query, at)
         change = self._regressed(query) - self._regressed(alone)
@@ -325,7 +328,7 @@ class OperatorPredictor:
         return self.base.regressed(self.method, self.models, query)
 
     def _regress(self, query: Query, at: np.ndarray, tier: np.ndarray, log_ratio: np.ndarray) -> None:
-        """Fill in what regressions and interpolation say of the entries `at`."""
+        """Fill in the estimates of regressions and interpolation for the entries `at`."""
         if self.models:
             log_ratio[at] = self._regressed(query)
         elif self.method.scales:

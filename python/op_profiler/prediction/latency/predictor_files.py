@@ -49,11 +49,11 @@ _VERSION = 13
 _CONTENTS = "contents.json"
 _LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
-"""Of all members together, and of each archive inside."""
+"""Limit of the unpacked size of all members together, and of each nested archive."""
 
 
 def save(predictor: OperatorPredictor, path: Path) -> None:
-    """Write a predictor; for errors see `whole_file`."""
+    """Write a predictor to a file; raises the errors of `whole_file`."""
     contents, members, arrays = _parts(predictor)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs take allow_pickle for an array
@@ -77,7 +77,7 @@ def digest(predictor: OperatorPredictor) -> str:
 
 
 def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, bytes], dict[str, np.ndarray]]:
-    """What it is as plain values, its models by the names of their files, and its arrays."""
+    """Return a predictor as plain values, its models by file name, and its arrays by name."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
         members[f"model{number}{model.suffix}"] = model.to_bytes()
@@ -184,7 +184,7 @@ _POINTS = tuple(
 
 
 def _columns_of(device: DeviceName) -> list[str]:
-    """What regressions see."""
+    """Return the names of the columns that regressions are trained on."""
     of_loops = (*LAUNCHED, *COSTS) if kind_of(device.target).on_gpu else (*LOOP_NAMES, *TOLD_NAMES)
     return [*NAMES, *SETTING_NAMES, *of_loops]
 
@@ -208,7 +208,7 @@ def _of_another_version(path: Path) -> DatasetError:
 
 
 def _check_sizes(archive: zipfile.ZipFile) -> None:
-    """Refuse archives that unpack to more than any predictor; no more is unpacked than the sizes say."""
+    """Reject archives whose unpacked size is larger than any predictor; unpacking stops at the checked sizes."""
     if sum(member.file_size for member in archive.infolist()) > _LARGEST_BYTES:
         raise ValueError("it is too large for a predictor")
 
@@ -274,7 +274,7 @@ def _base(arrays: dict[str, np.ndarray], vector_ratio: float) -> Base:
 
 
 def _correction_arrays(correction: Correction | None) -> dict[str, np.ndarray]:
-    """By name; none where predictions are not corrected."""
+    """Return the arrays of a correction by name; empty without a correction."""
     if correction is None:
         return {}
     found = {
@@ -289,7 +289,7 @@ def _correction_arrays(correction: Correction | None) -> dict[str, np.ndarray]:
 
 
 def _correction(arrays: dict[str, np.ndarray]) -> Correction | None:
-    """What `_correction_arrays` gave."""
+    """Return the correction whose arrays `_correction_arrays` returned."""
     if "correction_ratio" not in arrays:
         return None
 

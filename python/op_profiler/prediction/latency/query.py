@@ -19,10 +19,10 @@ from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 
 SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls")
-"""Columns of `Query.columns` behind those of the operator: thread count; the bytes that all calls of the model move,
-those that are left if each operator is called once, and those between two calls of this one, in whole powers of two;
-whether the model is a network (1) or a batch of sampled operators (0); and log2 of how often it calls the operator.
-Exact numbers of bytes would tell single models apart, and trees learn by heart what those were off by."""
+"""Settings in `Query.columns`, after the columns of the operator: thread count; bytes that all calls of the model move;
+bytes if each operator of the model were called once; bytes between two calls of this operator; whether the model is a
+network (1) or a batch of sampled operators (0); log2 of the number of calls. Bytes are rounded to powers of two: exact
+numbers would identify a model, and trees would memorize the model's error."""
 _ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
 _KEPT = 1 << 16
 _USUAL_DTYPE = "float32"
@@ -86,7 +86,7 @@ class Query:
 
         Args:
             working_set_bytes: None for `traffic_bytes`, for a model that calls each operator once.
-            loops: as of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
+            loops: result of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
         """
         count = len(operators)
         sets: dict[frozenset[str], int] = {}
@@ -186,14 +186,17 @@ def unknown_loops(count: int, columns: int = len(LOOP_NAMES)) -> np.ndarray:
 
 
 def _joined(parts: Sequence[tuple[np.ndarray, tuple[K, ...]]]) -> tuple[np.ndarray, tuple[K, ...]]:
-    """Indices into distinct things, made ones into all that are distinct in any part."""
+    """Merge tuples of distinct items; return indices into the tuple of all distinct items, and this tuple."""
     all_: dict[K, int] = {}
     places = [np.array([all_.setdefault(one, len(all_)) for one in distinct], dtype=np.intp) for _, distinct in parts]
     return np.concatenate([place[index] for place, (index, _) in zip(places, parts)]), tuple(all_)
 
 
 def _with_loops_alike(queries: Sequence[Query]) -> Sequence[Query]:
-    """Where loops are known of a part, as of kernels of a GPU, there are as many columns for the others."""
+    """Return the queries with equally many loop columns: as many as a query with known loops has.
+
+    The loops of queries with another number of columns become unknown.
+    """
     if len({query.loops.shape[1] for query in queries}) == 1:
         return queries
     first = queries[0].loops.shape[1]  # of none are they known: any
@@ -213,9 +216,12 @@ def _work(operator: Operator) -> tuple[int, int, int]:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _words(operator: Operator) -> frozenset[str]:
-    """What a predictor has to have seen to know an operator: its ops, the dtypes that it computes with, the heavy op in
-    that dtype, whether powers are calls, and whether the rule chose its schedule: who has seen int8 in a cast knows
-    nothing of a convolution of int8, and who has seen squares nothing of cubes."""
+    """Return the words that measured operators must cover before a predictor can estimate an operator.
+
+    These are its ops, the dtypes of its tensors, the heavy op together with its dtype, whether a shape is dynamic,
+    whether a power is a function call, and whether the rule chose its schedule. A measured int8 cast does not cover an
+    int8 convolution, and a measured square does not cover a cube.
+    """
     dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
     dynamic = any(d < 0 for t in (*operator.inputs, *operator.params, *operator.outputs) for d in t.shape)
     first = operator.inputs[0].dtype if operator.inputs else _USUAL_DTYPE
@@ -240,7 +246,7 @@ def _form(operator: Operator) -> tuple[str, ...]:
 
 
 def _attribute(value: Any) -> str | None:
-    """Return it as a word; None if it carries no information."""
+    """Return the value of an attribute as a word; None if it carries no information."""
     if isinstance(value, str):
         return _DIGITS.sub("", value)
     numbers = np.ravel(value) if np.size(value) else np.zeros(0)

@@ -25,11 +25,11 @@ _TREES = {
     "max_bin": 512,
     "nthread": 1,
 }
-"""One thread each: threads wait for each other at every node, which takes ten times as long on cores that others use.
-`fit_all` fits several beside each other."""
+"""Each fit uses one thread: threads wait for each other at every node, which takes ten times as long under background
+load. `fit_all` runs several fits in parallel."""
 _ROUNDS = 120
 _TRUSTED = ["sklearn.tree._tree.Tree"]
-"""Arrays of nodes, which skops does not trust by itself since the type is compiled."""
+"""Type of the arrays of nodes; skops does not trust it by default, because it is compiled."""
 
 
 class Fitted(Protocol):
@@ -62,7 +62,7 @@ class Regressor(Fitted, Protocol):
 def fit_all(
     models: Sequence[Regressor], columns: np.ndarray, targets: Sequence[np.ndarray], weight: np.ndarray
 ) -> None:
-    """Fit each model to its target (shape (rows,)), as many at a time as there are cores."""
+    """Fit each model to its target (shape (rows,)); as many fits run in parallel as there are cores."""
     with ThreadPoolExecutor(usable_cores()) as pool:
         for done in [pool.submit(model.fit, columns, target, weight) for model, target in zip(models, targets)]:
             done.result()
@@ -79,7 +79,7 @@ class Boosted:
         self._trees: Trees | None = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        """Fit the trees with xgboost, and keep them as arrays."""
+        """Fit the trees with xgboost and store them as arrays."""
         xgboost = load_xgboost()
 
         data = xgboost.DMatrix(columns, target, weight=weight)

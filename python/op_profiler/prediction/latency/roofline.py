@@ -118,7 +118,7 @@ class Roofline:
 
 
 def _probe_of(probed: Mapping[str, Sequence[float]] | None, count: int) -> dict[str, float]:
-    """What the probe attained at a thread count; 0 where it was not asked."""
+    """Return the peaks that were measured at a thread count; 0 if none were."""
     names = ("flops_per_us", "bytes_per_us")
     if probed is None or count not in probed["threads"]:
         return dict.fromkeys(names, 0.0)
@@ -127,7 +127,7 @@ def _probe_of(probed: Mapping[str, Sequence[float]] | None, count: int) -> dict[
 
 
 def _or_largest(values: np.ndarray, least: float) -> np.ndarray:
-    """Mask of the values from `least` on; of the largest where they are few."""
+    """Return the mask of the values from `least` on; of the largest values if these are too few."""
     enough = values >= least
     if enough.sum() < _FEWEST:
         enough = values >= np.sort(values)[-min(_FEWEST, len(values))]
@@ -135,6 +135,6 @@ def _or_largest(values: np.ndarray, least: float) -> np.ndarray:
 
 
 def _peak(amount: np.ndarray, busy_us: np.ndarray) -> float:
-    """What the fastest operators that do any of it attain; a rate that never limits where none does."""
+    """Return the rate of the fastest operators that do such work; inf, which never limits, if no operator does."""
     some = amount > 0
     return max(float(np.quantile(amount[some] / busy_us[some], _PEAK_QUANTILE)), 1.0) if some.any() else np.inf

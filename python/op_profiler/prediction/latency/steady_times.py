@@ -12,14 +12,14 @@ from op_profiler.prediction.latency.roofline import Roofline, Work
 
 FARTHEST = 1.4
 _FEWEST_RUNS = 8
-"""Fewer runs at a thread count do not tell what is usual; they stay as they are."""
+"""With fewer runs at a thread count, the reference state is unknown and the times are not corrected."""
 _FEWEST_REPEATED = 200
 _FARTHEST_REPEATED = 0.5
-"""Times of an operator that are further from their mean, on a logarithmic scale, are so for another reason."""
+"""Times of an operator that are further from their mean, on a logarithmic scale, have another cause and are ignored."""
 _CACHED_BYTES = 1 << 20
-"""Models whose operators move no more, each called once, find all of it in a second-level cache."""
+"""If the operators of a model, each called once, move no more bytes, its data stays in a second-level cache."""
 _USUAL_PARTS = (0.5, 0.5)
-"""Of what the probe and the quiet rounds say, where too few operators were measured in several runs to tell."""
+"""Applied parts of the two observations if too few operators were measured in several runs to fit them."""
 
 
 def steady(examples: Examples) -> Examples:
@@ -73,9 +73,12 @@ def steady(examples: Examples) -> Examples:
 
 
 def _disturbed(examples: Examples) -> np.ndarray:
-    """Logarithm of an operator's median over its quiet rounds, beyond what is usual at its thread count; 0 where that
-    is not known, and for what stays in a second-level cache: of its rounds, which are short, a tenth is always much
-    quicker, and their median is the same hours later."""
+    """Return how far an operator's median lies above its quiet rounds, on a logarithmic scale, relative to the usual
+    ratio at its thread count.
+
+    It is 0 if unknown, and for models in a second-level cache: their rounds are short, so a tenth of them is always
+    much faster, while the median is the same hours later.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(examples.latency_us / examples.steady_us)
     found, told = np.zeros(len(examples)), np.isfinite(ratio) & ~_cached(examples)
@@ -87,16 +90,17 @@ def _disturbed(examples: Examples) -> np.ndarray:
 
 
 def _cached(examples: Examples) -> np.ndarray:
-    """Whether all that its model moves stays in a second-level cache, for each entry."""
+    """Return the mask of the entries whose model moves only data that stays in a second-level cache."""
     return np.asarray(examples.working_set_bytes <= _CACHED_BYTES)
 
 
 def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
-    """How much of what each sign says operators slow down by, 0 to 1, shape (2,): least squares over the times of one
-    operator at one thread count around their mean.
+    """Return the part of each observation that is applied, 0 to 1, shape (2,).
+
+    The parts are fitted by least squares to the times of each operator at one thread count around their mean.
 
     Args:
-        said: by how much each entry should be slower, on a logarithmic scale, shape (entries, 2).
+        said: slow-down of each entry according to each observation, on a logarithmic scale, shape (entries, 2).
     """
     from scipy.optimize import lsq_linear
 
@@ -117,8 +121,10 @@ def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
 
 
 def _shares(examples: Examples) -> np.ndarray:
-    """How much each operator waits for arithmetic and for memory, shape (entries, 2); rows sum to 1. What stays in a
-    second-level cache waits for no memory: networks of microseconds take as long when memory is slow."""
+    """Return the shares of arithmetic and memory in what limits each operator, shape (entries, 2); rows sum to 1.
+
+    Data in a second-level cache does not depend on memory: a slow memory does not slow down networks of microseconds.
+    """
     amounts = [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in examples.operators]
     work = Work(*np.array(amounts, dtype=np.float64)[examples.operator].T)
     parts = Roofline.of(work, examples.threads, examples.latency_us).parts_us(work, examples.threads)
@@ -130,7 +136,7 @@ def _shares(examples: Examples) -> np.ndarray:
 
 
 def _of_models(examples: Examples, factor: np.ndarray) -> np.ndarray:
-    """The factor of the model of each entry at its thread count: its operators' by their part of the time."""
+    """Return for each entry the factor of its model at its thread count, weighted by the operators' times."""
     _, group = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
     group = group.ravel()
     time = examples.latency_us * examples.occurrences

@@ -22,14 +22,14 @@ _VECTOR_BYTES = 64
 _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 14
 _SCATTERED_BYTES, _STREAMS = 1 << 10, 16
-"""No prefetcher follows steps of so many bytes, nor more streams than that."""
+"""Limits of prefetchers: they do not follow larger steps, nor more streams."""
 _MOST_IN_REGISTERS, _LONGEST_VECTOR = 512, 32
-"""Elements of sums that stay in registers, and lanes beyond which one is several vectors, each a sum of its own."""
+"""Largest number of elements of sums that stay in registers; a longer vector is several vectors with separate sums."""
 _UNROLLED_SUM = 32
-"""Sums of at most so many are unrolled by LLVM, which makes vectors of the loop around them; such sums are short enough
-that those of the next iterations begin before they end."""
+"""LLVM unrolls sums of at most this length and vectorizes the loop around them; such sums are so short that the sums of
+the next iterations start before they end."""
 _CHAIN_CYCLES = 4.0
-"""From one multiply-add to the next one of the same sum."""
+"""Cycles from one multiply-add to the next one of the same sum."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,19 +49,19 @@ LEVELS = {
     "past_2m": CacheLevel(2 << 20, 16, 2048),
     "past_32m": CacheLevel(32 << 20, 16, 32768),
 }
-"""Caches, by the names of what comes from behind them. They are of the sizes that processors have whose measurements
-ship; what each of them costs on a device, also one that has none of that size, is fitted to its times."""
+"""Caches by the name of the traffic from behind them. The sizes are those of the processors with included data; the
+cost of each traffic on a device, which may have other caches, is fitted to its times."""
 PAGES = {
     "past_64_pages": CacheLevel(64 * _PAGE_BYTES, 64, 1, _PAGE_BYTES),
     "past_2k_pages": CacheLevel(2048 * _PAGE_BYTES, 16, 128, _PAGE_BYTES),
 }
-"""Places for addresses of pages. Who steps by pages needs another one at each step, and with a power of two between
-them they lead to a few sets."""
+"""Entries for addresses of pages (TLB). Steps of a page or more need another entry each; if the step is a power of two,
+all entries are in a few sets."""
 
 PARTS = ("parallel", "serial")
-"""Of a kernel: what the thread pool does, and the rest."""
+"""Parts of a kernel: loops that the thread pool runs, and the rest."""
 TERMS = ("chain", *CLASSES)
-"""Cycles in which sums wait for themselves, and instructions by their class."""
+"""Terms of the cost: cycles in which sums wait for the previous addition, and instructions by class."""
 MOVED = (*LEVELS, *PAGES, "scattered")
 NAMES: tuple[str, ...] = (
     *(f"{part}_{name}" for part in PARTS for name in (*TERMS, *MOVED)),
@@ -92,7 +92,7 @@ _OF_SCHEDULE = {
     "divisions": "divisions",
     "selected": "selects",
 }
-"""Classes of instructions by the terms of a stage."""
+"""Term of `_Stage.terms` for each class of instructions."""
 _PLAIN = {"stages", "parallel_stages", "main_share", "main_uneven", "evicted_l1", "evicted_l2"}
 _PLAIN |= {f"main_{name}" for name in (*LEVELS, *PAGES)}
 _FIRST, _SECOND, _MEMORY = (list(LEVELS).index(name) for name in ("past_48k", "past_1m", "past_32m"))
@@ -100,7 +100,13 @@ _FIRST, _SECOND, _MEMORY = (list(LEVELS).index(name) for name in ("past_48k", "p
 
 @dataclasses.dataclass(frozen=True)
 class _Footprint:
-    """Lines that some loops touch; `apart`: byte strides and extents of the loops whose steps leave gaps."""
+    """Cache lines that some loops access.
+
+    Attributes:
+        lines: number of distinct lines.
+        together: number of lines of one piece without gaps.
+        apart: byte strides and extents of the loops whose steps leave gaps.
+    """
 
     lines: float
     together: int
@@ -123,7 +129,7 @@ class _Footprint:
         return cls(float(min(pieces * together, most)), together, tuple(apart))
 
     def overflows(self, level: CacheLevel) -> bool:
-        """Whether its lines do not find room in the sets that their addresses lead to."""
+        """Return whether the sets that the lines' addresses map to have too few ways for all lines."""
         if not self.apart:
             return False
         reached, line = self.together, level.line_bytes
@@ -135,7 +141,7 @@ class _Footprint:
 
 @dataclasses.dataclass
 class _Stage:
-    """One statement as numbers."""
+    """Amounts of work of one statement with its loops."""
 
     terms: dict[str, float]
     moved: np.ndarray
@@ -149,7 +155,7 @@ class _Stage:
 
     @property
     def cycles(self) -> float:
-        """Roughly, to tell which stage is the main one."""
+        """Approximate cycles, to find the stage that takes most of the time."""
         terms, moved = self.terms, self.moved
         l2, l3, memory = moved[_FIRST], moved[_SECOND], moved[_MEMORY]
         busy = max(terms["instructions"] / 2, terms["chain"], terms["loads"] / 2, l2 / 48, l3 / 24, memory / 8)
@@ -187,7 +193,7 @@ def traffic_features(kernel: Kernel) -> np.ndarray:
 
 
 def _by_schedule(stages: Sequence[_Stage]) -> Executed:
-    """What a kernel of another device executes, as far as its loops tell."""
+    """Return the executed instructions of a kernel for another device, estimated from its loops."""
     found = {part: dict.fromkeys(CLASSES, 0.0) for part in PARTS}
     for stage in stages:
         counts = found["parallel" if stage.parallel else "serial"]
@@ -197,7 +203,7 @@ def _by_schedule(stages: Sequence[_Stage]) -> Executed:
 
 
 def _of_main(stage: _Stage, nest: LoopNest, cycles: float) -> dict[str, float]:
-    """What the stage is like in which most time goes."""
+    """Return the features of the stage that takes most of the time."""
     instructions = max(stage.terms["instructions"], 1.0)
     steps = [stride * access.item_bytes for access in stage.accesses for stride in access.strides]
     far = [step for step in steps if step >= _LINE_BYTES]
@@ -260,7 +266,7 @@ def _stage(nest: LoopNest) -> _Stage:
 
 
 def _moved(nest: LoopNest, accesses: Sequence[Access], levels: Mapping[str, CacheLevel], *, evicts: bool) -> np.ndarray:
-    """Bytes that come from behind each level, shape (levels, accesses); the levels have lines of one length."""
+    """Return the bytes from behind each level, shape (levels, accesses); all levels must have one line length."""
     extents = [loop.extent for loop in nest.loops]
     line = next(iter(levels.values())).line_bytes
     inner = range(len(extents), -1, -1)
@@ -277,7 +283,7 @@ def _moved(nest: LoopNest, accesses: Sequence[Access], levels: Mapping[str, Cach
 
 
 def _scattered(nest: LoopNest, access: Access) -> bool:
-    """Whether each line that it touches is far from the one before, in more streams than prefetchers follow."""
+    """Return whether each line is far from the previous one, in more streams than prefetchers follow."""
     streams = 1
     for loop, stride in zip(reversed(nest.loops), reversed(access.strides)):
         if not stride or loop.extent == 1:
@@ -289,7 +295,7 @@ def _scattered(nest: LoopNest, access: Access) -> bool:
 
 
 def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple[int, int]:
-    """Iterations that one instruction takes, and the loop that they are of; LLVM makes vectors of plain copies too."""
+    """Return the iterations per instruction and the index of their loop; LLVM vectorizes plain copies too."""
     kinds = [loop.kind for loop in nest.loops]
     if not kinds:
         return 1, -1
@@ -304,8 +310,11 @@ def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple
 
 
 def _unrolled_sums(nest: LoopNest, stored: Access) -> int:
-    """How many of the innermost loops add up to one place, where the whole sum is short enough to be unrolled; 0 where
-    it is not, or where nothing stands around it."""
+    """Return how many of the innermost loops add up to one place if the whole sum is short enough to be unrolled.
+
+    Returns:
+        0 if the sum is longer, or if there is no loop around it.
+    """
     extent = 1
     for inside, (loop, stride) in enumerate(zip(reversed(nest.loops), reversed(stored.strides))):
         if stride:
@@ -317,7 +326,7 @@ def _unrolled_sums(nest: LoopNest, stored: Access) -> int:
 
 
 def _accumulators(nest: LoopNest, stored: Access) -> int:
-    """Vectors of independent sums inside the innermost loop that adds up."""
+    """Return the number of vectors of independent sums inside the innermost loop that adds up."""
     found = 1
     for loop, stride in zip(reversed(nest.loops), reversed(stored.strides)):
         if stride == 0 and loop.kind == "serial" and loop.extent > 1:
@@ -334,7 +343,7 @@ def _accumulators(nest: LoopNest, stored: Access) -> int:
 def _loads(
     nest: LoopNest, accesses: Sequence[Access], summed: Access | None, vector: int, vectorized: int, accumulators: int
 ) -> tuple[float, float]:
-    """Instructions that load or store, and elements that are gathered one by one."""
+    """Return the number of instructions that load or store, and of elements that are gathered one by one."""
     loads = gathers = 0.0
     iterations = math.prod(loop.extent for loop in nest.loops)
     for access in accesses:

@@ -18,7 +18,7 @@ import numpy as np
 from op_profiler.cores import usable_cores
 
 _ROWS_AT_ONCE = 512
-"""So that what is known of them stays in a cache."""
+"""Rows of one step, so few that their state stays in a cache."""
 _DEEPEST = 16
 
 

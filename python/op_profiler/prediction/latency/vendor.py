@@ -28,7 +28,7 @@ from op_profiler.prediction.sets.vendor_groups import copies
 from op_profiler.shipped import shipped_vendor_kernels
 
 COMPILER = "vendor"
-"""Stands in a `DeviceName` where others have the compiler of their kernels."""
+"""Value of `DeviceName.compiler` for vendors' kernels."""
 HALF_PRODUCT, HALF_BATCHED = "float16 product", "float16 batched product"
 HALF_COPY = "float16 copy"
 ELEMENT_WISE = "float32 element-wise"
@@ -183,11 +183,13 @@ def _described(query: Query) -> tuple[list[frozenset[str]], list[dict[str, float
 
 
 def _kernel(words: frozenset[str], features: Mapping[str, float], *, half: bool) -> tuple[str, Sizes, float]:
-    """Group, sizes, and share of that kernel's time, of an operator; an empty group if there is no such kernel.
+    """Return the group of kernels of an operator, its sizes, and its share of the kernel's time.
+
+    The group is empty if there is no such kernel.
 
     Args:
-        half: whether the network has operators in float16. Its others are kernels of the same source, since NeuSight's
-            times in float32 contain launches.
+        half: whether the network has operators in float16. The network's other operators are then also estimated from
+            the source of the float16 kernels, because NeuSight's times in float32 contain launches.
     """
     batch, rows, columns, depth = (str(size) for size in _sizes(features))
     product, flat = {"B": batch, "M": rows, "N": columns, "K": depth}, {"B": rows, "H": columns}
@@ -222,7 +224,8 @@ def _sizes(features: Mapping[str, float]) -> tuple[int, int, int, int]:
 
 
 def _moved(features: Mapping[str, float], *, is_norm: bool) -> float:
-    """Bytes: all inputs and outputs; of a look-up what it returns, read and written; of a norm its whole kernel."""
+    """Return the bytes of all inputs and outputs; for a look-up, its output read and written; for a norm, those of its
+    whole kernel."""
     read, written = 2 ** features["input_bytes"], 2 ** features["output_bytes"]
     if is_norm:
         return 2 * max(read, written)
@@ -230,7 +233,7 @@ def _moved(features: Mapping[str, float], *, is_norm: bool) -> float:
 
 
 def _is_of_norm(words: frozenset[str], features: Mapping[str, float]) -> bool:
-    """Whether an operator is a part of a norm over the last axis."""
+    """Return whether an operator is a part of a norm over the last axis."""
     names = {word for word in words if not word.startswith("dtype ")}
     if _NORM[2] <= names:
         return bool(features["is_elementwise"])

@@ -310,7 +310,7 @@ class ModelPart(Part):
 
 
 class Report(Part):
-    """All data of a page."""
+    """The data of a page."""
 
     title: str
     made_at: str

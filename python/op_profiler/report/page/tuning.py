@@ -111,7 +111,7 @@ def _measured_alone(key: str, device_key: str) -> Select[Any]:
 
 
 class _Times:
-    """What a page shows of the times of one op in isolation; times are added in order of age, the oldest first.
+    """The times of one op in isolation that a page shows; times are added in order of age, the oldest first.
 
     Attributes:
         finished: the latest measurements that are not trials, by template, origin and cache state.
@@ -126,7 +126,7 @@ class _Times:
         self._compared: dict[_Place, _Compared] = {}
 
     def note(self, row: _Row) -> None:
-        """One more."""
+        """Add a row."""
         place = row["schedules_template"], row["settings_cache"], row["settings_threads"]
         timed = row["median_us"] is not None
         if row["schedules_origin"] == "trial":
@@ -157,7 +157,7 @@ class _SearchRows:
         self._last: dict[str, int] = {}
 
     def note(self, row: _Row) -> None:
-        """One more."""
+        """Add a trial."""
         template, us = row["schedules_template"], row["median_us"]
         self._trials += 1
         self._last[template] = self._trials
@@ -170,7 +170,7 @@ class _SearchRows:
             steps.append((self._trials, us))
 
     def part(self, finalists: Mapping[_Place, float]) -> SearchPart:
-        """What a page shows of it."""
+        """Return the search as a part of the page."""
         mine = {template: us for (template, *place), us in finalists.items() if tuple(place) == self._place}
         return SearchPart(
             cache=self._place[0],
@@ -198,7 +198,7 @@ class _Compared:
         self._trials: dict[str, tuple[dict[str, float], float]] = {}
 
     def note(self, row: _Row) -> None:
-        """One more, which has a time."""
+        """Add a trial that has a time."""
         self.count += 1
         if self._draw.takes(row["key"]):
             self._trials[row["key"]] = _numbers(convert.build(Schedule, row, "schedules_")), float(row["median_us"])

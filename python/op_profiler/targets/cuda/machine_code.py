@@ -55,7 +55,7 @@ class Nvrtc:
             architecture: such as ``sm_90``.
 
         Raises:
-            RuntimeError: it does not compile; gives the first error.
+            RuntimeError: the program does not compile; the message has the first error.
         """
         library, program = self._library, ctypes.c_void_p()
         options = [f"--gpu-architecture={architecture}", f"--include-path={self.include}", "--std=c++17"]

@@ -37,7 +37,7 @@ def checked(text: str) -> Target:
     """Return the `tvm.target.Target` of a target string of kind llvm.
 
     Raises:
-        UsageError: TVM does not understand it, or `check` refuses it.
+        UsageError: TVM does not understand it, or `check` rejects it.
     """
     target = tvm_target(text)
     check(target)
@@ -51,7 +51,7 @@ def check(target: Target) -> None:
         target: `tvm.target.Target` of kind llvm.
 
     Raises:
-        UsageError: the triple, the processor, a feature or another option is none that LLVM knows.
+        UsageError: LLVM does not know the triple, the processor, a feature or another option.
     """
     import tvm
     from tvm.target import codegen

@@ -160,7 +160,7 @@ def connect(place: Place, *, wait_seconds: float, address: str | None = None) ->
         address: address of the requested machine; other machines that the tracker offers are released.
 
     Raises:
-        BoardLostError: none became free, or the one that did does not answer.
+        BoardLostError: no machine became free, or the one that did does not answer.
     """
     load_tvm()
     from tvm import rpc

@@ -80,7 +80,7 @@ def calls(step: DecoderStep) -> list[Occurrence]:
 
 
 def _occurrence(name: str, step: DecoderStep) -> Occurrence:
-    """Pages are counted as far as they are read or written, and without the tables that tell where they lie."""
+    """Return the call of a kernel; only the pages that it reads or writes are counted, without the tables of pages."""
     one, rows = step.decoder, step.rows
     kv, query = _heads(rows, one.kv_heads, one.head_size), _heads(rows, one.heads, one.head_size)
     state = [query, TensorSpec((rows, one.heads), "float32")]

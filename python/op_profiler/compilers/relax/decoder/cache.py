@@ -60,17 +60,18 @@ def end_step(cache: Any) -> None:
 
 
 def _sizes(step: DecoderStep) -> Any:
-    """Sequences, tokens, tokens of a step, tokens of a page, no sliding window."""
+    """Return the number of sequences, of tokens, of tokens of a step and of tokens of a page, and no sliding window."""
     of_sequence = -(-(step.past + step.tokens) // attention.PAGE) * attention.PAGE
     total = step.sequences * of_sequence
     return load_tvm().runtime.ShapeTuple([step.sequences, total, total, attention.PAGE, 0])
 
 
 def _functions(kernel: Kernel, show: Callable[..., Any]) -> list[Any]:
-    """What is called, in the order in which the cache takes it; those for windows and trees of tokens never are.
+    """Return the functions that the cache calls, in the order of its arguments; functions for windows and trees of
+    tokens are never called.
 
     Args:
-        show: in place of the function that copies values of a layer out: it is handed the pages.
+        show: replaces the function that copies values of a layer out; it receives the pages.
     """
 
     def of_tir(name: str) -> list[Any]:
@@ -90,7 +91,7 @@ def _functions(kernel: Kernel, show: Callable[..., Any]) -> list[Any]:
 
 
 def _fill(pages: list[Any]) -> None:
-    """Give keys and values of all layers random values: those of new memory are zeros, or whatever was there."""
+    """Fill keys and values of all layers with random values, because new memory contains zeros or old values."""
     random = np.random.default_rng(0)
     for layer in pages:
         layer.copyfrom(random.standard_normal(tuple(layer.shape), dtype="float32"))

@@ -72,7 +72,7 @@ def load_step(
     The run that is timed as a whole uses another cache, which calls its kernels without recording.
 
     Raises:
-        MeasureError: its attention calls other kernels than were expected.
+        MeasureError: the attention calls other kernels than expected.
     """
     tvm = load_tvm()
     step = library.step

@@ -31,7 +31,7 @@ def load_step(request: ModelRequest) -> ImportedModel:
     """Return a step of a decoder.
 
     Raises:
-        ModelError: its configuration is none of a decoder of llama's structure, or too large for the memory.
+        ModelError: the configuration is not of a decoder of llama's structure, or the model exceeds the memory.
     """
     step = requested_step(request)
     _check_memory(request.name, step)
@@ -59,7 +59,7 @@ def _check_memory(name: str, step: DecoderStep) -> None:
 
 
 class _Builder:
-    """Makes the functions of one step."""
+    """Creates the functions of one step."""
 
     def __init__(self, step: DecoderStep) -> None:
         self._step, self._decoder = step, step.decoder
@@ -104,7 +104,7 @@ class _Builder:
         self._builder.emit(relax.Call(function, list(arguments), ty_args=[relax.AnyType()]))
 
     def _emit(self, layer: str, value: Any) -> Any:
-        """Layers have the names of transformers' modules."""
+        """Emit a value; layers have the names of transformers' modules."""
         return self._builder.emit(value, self._variables.name((layer,)))
 
     def _weight(self, *shape: int) -> Any:
@@ -140,7 +140,7 @@ class _Builder:
         return self._emit(layer, op.add(data, self._product(f"{mlp}.down_proj", inner, sizes.hidden)))
 
     def _last(self, data: Any) -> Any:
-        """Of each sequence the last token: only what follows it is wanted."""
+        """Return the last token of each sequence, because only its successor is computed."""
         tokens, rows = self._step.tokens, self._step.rows
         if tokens == 1:
             return data

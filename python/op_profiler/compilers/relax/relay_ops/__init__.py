@@ -9,4 +9,4 @@ from op_profiler.compilers.relax.relay_ops.pooling import POOLING
 from op_profiler.compilers.relax.relay_ops.shapes import SHAPES
 
 CONVERTERS: dict[str, Convert] = {**ARITHMETIC, **NEURAL, **POOLING, **SHAPES}
-"""By Relay's name of the op."""
+"""Converters by Relay's name of the op."""

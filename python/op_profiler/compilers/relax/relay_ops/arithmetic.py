@@ -20,7 +20,7 @@ _SAME = (
 
 
 def _same(name: str) -> Convert:
-    """An op of the same name and arguments, without attributes."""
+    """Return a converter to an op of the same name and arguments, without attributes."""
     return lambda op, a, x: getattr(op, name)(*x)
 
 
@@ -29,7 +29,7 @@ def _reduction(name: str) -> Convert:
 
 
 def _variance(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Relay's op is given the mean too, which Relax's computes by itself."""
+    """Return the variance; Relay's op also has the mean as an argument, which Relax's op computes itself."""
     made = _reduction("variance")(op, a, x)
     if not a.get("unbiased"):
         return made
@@ -39,7 +39,7 @@ def _variance(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _place_of(name: str) -> Convert:
-    """argmax or argmin."""
+    """Return a converter of argmax or argmin."""
 
     def convert(op: Any, a: Attrs, x: list[Any]) -> Any:
         axes = axes_of(a, x[0])

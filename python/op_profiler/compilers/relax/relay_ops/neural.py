@@ -57,13 +57,13 @@ def _batch_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _used(op: Any, a: Attrs, x: list[Any]) -> list[Any]:
-    """Data, scale and shift of a norm. Relax has attributes that leave one of them out, and does not heed them."""
+    """Return data, scale and shift of a norm; Relax ignores its attributes that leave one of them out."""
     data, scale, shift = x
     return [data, scale if a["scale"] else op.ones_like(scale), shift if a["center"] else op.zeros_like(shift)]
 
 
 def _group_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Over the channels of a group and what lies behind them."""
+    """Normalize over the channels of a group and all following axes."""
     rank = len(shape_of(x[0]))
     channel = int(a["axis"]) % rank
     options = {"channel_axis": channel, "axes": list(range(channel + 1, rank)), "epsilon": a["epsilon"]}
@@ -71,7 +71,7 @@ def _group_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _instance_norm(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Over all but the samples and the channels."""
+    """Normalize over all axes but samples and channels."""
     rank = len(shape_of(x[0]))
     channel = int(a["axis"]) % rank
     axes = [i for i in range(1, rank) if i != channel]
@@ -84,7 +84,7 @@ def _l2_normalize(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _lrn(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Divided by what the squares of its neighbours along an axis come to."""
+    """Divide values by a power of the sum of the squares of their neighbours along an axis."""
     shape, axis, size = shape_of(x[0]), int(a["axis"]), int(a["size"])
     rows = op.reshape(op.multiply(x[0], x[0]), [1, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])])
     mean = op.nn.avg_pool2d(rows, pool_size=(size, 1), padding=(size // 2, 0), count_include_pad=True)

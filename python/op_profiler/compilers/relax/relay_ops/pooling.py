@@ -51,7 +51,7 @@ def _adaptive_average(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _adaptive_maximum(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Relax has none, so it is pooled by windows that do not overlap."""
+    """Pool by windows that do not overlap, because Relax has no adaptive maximum."""
     axes = _spatial(a)
     sizes, shape = _sizes(a, axes), shape_of(x[0])
     if set(sizes) == {1}:

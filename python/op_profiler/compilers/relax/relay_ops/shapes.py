@@ -13,7 +13,7 @@ _PADDING = {"constant": "constant", "edge": "replicate", "reflect": "reflect"}
 
 
 def _to_shape(name: str) -> Convert:
-    """To the shape that Relay found: its attributes may say the same with zeros and below, or nothing."""
+    """Return a converter to the shape that Relay inferred; Relay's attributes may contain zeros or negative sizes."""
     return lambda op, a, x: x[0] if shape_of(x[0]) == a["shapes"][0] else getattr(op, name)(x[0], a["shapes"][0])
 
 
@@ -36,7 +36,7 @@ def _take(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _gather_nd(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Relay's indices stand along the first axis, Relax's along the last."""
+    """Transpose the indices: Relay's are along the first axis, Relax's along the last."""
     axes = list(range(len(shape_of(x[1]))))
     indices = op.permute_dims(op.astype(x[1], "int64"), [*axes[1:], 0])
     return op.gather_nd(x[0], indices, batch_dims=int(a.get("batch_dims", 0)))
@@ -63,7 +63,7 @@ def _one_hot(op: Any, a: Attrs, x: list[Any]) -> Any:
 
 
 def _depth_to_space(op: Any, a: Attrs, x: list[Any]) -> Any:
-    """Of (N, C, H, W), or (N, H, W, C)."""
+    """Convert data of shape (N, C, H, W) or (N, H, W, C)."""
     size, last, shape = int(a["block_size"]), a["layout"] == "NHWC", shape_of(x[0])
     batch, channels, height, width = [shape[i] for i in (0, 3, 1, 2)] if last else shape
     data = op.permute_dims(x[0], [0, 3, 1, 2]) if last else x[0]

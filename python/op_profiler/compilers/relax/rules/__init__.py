@@ -27,7 +27,7 @@ RULES: dict[str, Rule] = {
     "reduction": reduction.reduction,
     "elementwise": elementwise.elementwise,
 }
-"""By name, in the order in which they are tried."""
+"""Rules by name, in the order in which they are tried."""
 SUFFIX = ".relax"
 """Suffix of template names, after the name of the rule."""
 
@@ -78,5 +78,5 @@ def template_of(function: Any, vectors: Vectors, name: str) -> SchedulableFuncti
 
 
 def _chosen(factors: Factors) -> dict[str, int]:
-    """What a rule without knobs chose for the sizes of a function; the rest follows from the rule."""
+    """Return the sizes that a rule without knobs chose for a function; the rest follows from the rule."""
     return {"vectorize": factors.vectorize} if factors.vectorize else {}

@@ -46,7 +46,7 @@ def spatial_count(schedule: Any, block: Any) -> int:
     """Return the number of spatial loops, all of which precede those of the reduction.
 
     Raises:
-        RuleMismatch: they are in another order, or are not one for each of the block's axes.
+        RuleMismatch: the loops are in another order, or their number is not that of the block's axes.
     """
     found = kinds(schedule, block)
     count = found.count(_SPATIAL)
@@ -56,7 +56,7 @@ def spatial_count(schedule: Any, block: Any) -> int:
 
 
 def has_bool(schedule: Any, block: Any) -> bool:
-    """Return whether it reads or writes truth values, of which TVM cannot store vectors."""
+    """Return whether a block reads or writes Booleans, of which TVM cannot store vectors."""
     node = schedule.get(block)
     return any(str(region.source.dtype) == "bool" for region in [*node.reads, *node.writes])
 
@@ -82,7 +82,7 @@ def anchor_of(schedule: Any) -> tuple[list[Any], Any, list[Any]]:
     """Return the blocks before the only reduction, the reduction, and the blocks after it.
 
     Raises:
-        RuleMismatch: there is none, or there are several.
+        RuleMismatch: there is no reduction, or there are several.
     """
     blocks = blocks_of(schedule)
     found = [index for index, block in enumerate(blocks) if reduces(schedule, block)]
@@ -110,7 +110,7 @@ def epilogue(schedule: Any, anchor: Any, after: Sequence[Any]) -> Any:
     """Return the block that writes the anchor's result: the fused successors, or a copy out of registers.
 
     Raises:
-        RuleMismatch: what follows is more than one block.
+        RuleMismatch: more than one block follows.
     """
     if not after:
         return schedule.cache_write(anchor, 0, "local")

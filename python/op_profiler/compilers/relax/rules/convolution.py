@@ -71,7 +71,7 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
     """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
 
     Raises:
-        RuleMismatch: it is not one that `relax.transposed` packed.
+        RuleMismatch: it is not a convolution that `relax.transposed` packed.
     """
     before, anchor, after = anchor_of(schedule)
     if name_of(schedule, anchor) != PACKED_PHASES or inline(schedule, after[:-1]):
@@ -136,7 +136,7 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def _axes(name: str, count: int) -> tuple[str, ...]:
-    """What the axes of an output are called. TOPI writes its layout at the end of the name of a block that sums."""
+    """Return the names of an output's axes: TOPI writes the layout at the end of the name of a block that sums."""
     found = _LAYOUT.search(name)
     layout = found[1] if found and len(found[1]) == count else _CHANNELS_FIRST[count]
     return tuple(axis if axis == "n" else f"o{axis}" for axis in layout)

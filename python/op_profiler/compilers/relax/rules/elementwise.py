@@ -73,9 +73,9 @@ def _schedule(schedule: Any, block: Any, vectors: Vectors) -> int | None:
 
 
 def _in_tiles(schedule: Any, block: Any) -> None:
-    """Go through what is read and what is written in tiles, so that both pass the cache once.
+    """Loop over what is read and what is written in tiles, so that both pass the cache once.
 
-    Of out[c, h, w] = data[c // 16, h, w, c % 16] the lanes and a row of the output become the inner loops.
+    For out[c, h, w] = data[c // 16, h, w, c % 16], the lanes and a row of the output become the inner loops.
     """
     node, loops = schedule.get(block), list(schedule.get_loops(block))
     if len(node.reads) != 1:

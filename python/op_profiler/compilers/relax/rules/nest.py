@@ -39,7 +39,7 @@ class Anchored:
 
     @property
     def knobs(self) -> dict[str, list[int]]:
-        """Values of every knob by name; empty where an extent is known at run time only (`Nest.knobs`)."""
+        """Values of every knob by name; empty if an extent is known only at run time (`Nest.knobs`)."""
         return self.nest.knobs
 
     @property
@@ -48,7 +48,7 @@ class Anchored:
         return self.nest.default
 
     def is_valid(self, knobs: Knobs) -> bool:
-        """Whether the register tile fits the vector registers and consists of whole vectors (`Nest.is_valid`)."""
+        """Return whether the register tile fits the vector registers and consists of full vectors (`Nest.is_valid`)."""
         return self.nest.is_valid(knobs)
 
     def factors(self, knobs: Knobs) -> Factors:
@@ -56,7 +56,7 @@ class Anchored:
         return self.nest.factors(knobs)
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
-        """Tile, order, vectorize and unroll the anchor, and place its producers; `following` is scheduled by itself."""
+        """Tile, order, vectorize and unroll the anchor, place its producers, and schedule `following` separately."""
         schedule, nest = self.schedule, self.nest
         if nest.producers and knobs["compute_at"] == INLINE:
             schedule.compute_inline(self.feeding[0])
@@ -89,7 +89,7 @@ class Anchored:
 
 
 def _sizes(extent: int) -> list[int]:
-    """1 to 10, 14, 16, 28 and 32, and the whole axis where it is short, as far as they divide it."""
+    """Return 1 to 10, 14, 16, 28 and 32, and the extent of a short axis, as far as they divide the extent."""
     return tile_sizes(extent, _OTHER_SIZES)
 
 
@@ -125,7 +125,7 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
     runs all outer loops but the last in parallel.
 
     Args:
-        tile: by axis; axes of extent 1 are left out.
+        tile: tile sizes by axis; axes of extent 1 are left out.
         vectorize: default number of lanes.
         compute_at: default position at which producers of the sum are computed; None without producers.
     """

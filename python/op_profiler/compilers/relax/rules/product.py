@@ -57,7 +57,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def _block_of_columns(schedule: Any, anchor: Any) -> int | None:
-    """Columns that lie beside each other in a weight that `relax.dense` packed; None in others."""
+    """Return the number of contiguous columns in a weight that `relax.dense` packed; None for other weights."""
     if "packed" not in name_of(schedule, anchor):
         return None
     *_, weight = schedule.get(anchor).reads

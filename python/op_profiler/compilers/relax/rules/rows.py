@@ -1,14 +1,14 @@
-"""Softmax, layer norm, sums over the last axes: all that is computed of a row, row by row, and rows in parallel.
+"""Softmax, layer norm, sums over the last axes: everything of a row is computed row by row, and rows in parallel.
 
 The knobs of a row:
 
 ==============  ==================================================================================================
 ``tile_row``    rows that an iteration of the parallel loop computes one after the other
-``split_k``     partial sums of a row, added up at its end; 1 for one sum that takes value after value
+``split_k``     partial sums of a row, added up at its end; 1 for one sum over all values in order
 ``fuse``        how many of the loops over rows are fused into the parallel one
-``compute_at``  where what is dear (an exponential) is computed: once for a row, or again where it is read
+``compute_at``  where an expensive value (an exponential) is computed: once per row, or again where it is read
 ``vectorize``   lanes
-``unroll``      what is unrolled of a row: 0 nothing, 1 the vectors of partial sums, 2 the whole sum where it is short
+``unroll``      unrolled loops of a row: 0 none, 1 the vectors of partial sums, 2 the complete sum if it is short
 ==============  ==================================================================================================
 """
 
@@ -83,7 +83,7 @@ def rows(schedule: Any, vectors: Vectors) -> Rows:
 
 
 def _lanes(length: int, vectors: Vectors) -> int:
-    """A power of two where there is one: of 14 lanes LLVM makes slower code than of 4."""
+    """Return a power of two if possible, because LLVM's code for 14 lanes is slower than for 4."""
     found = math.gcd(length, vectors.lanes)
     return found if found >= FEWEST_LANES else divisor(length, vectors.lanes)
 
@@ -117,7 +117,7 @@ class Rows:
 
     @functools.cached_property
     def knobs(self) -> dict[str, list[int]]:
-        """Values of every knob by name; empty where an extent is known at run time only."""
+        """Values of every knob by name; empty if an extent is known only at run time."""
         known = [length for length in self.lengths if length is not None]
         if None in self.counts or len(known) != len(self.lengths):
             return {}
@@ -137,7 +137,7 @@ class Rows:
 
     @property
     def _first_moving(self) -> int:
-        """The first axis that counts more than one row; the last one where there is but one row."""
+        """The first axis that counts more than one row; the last one if there is only one row."""
         return next((place for place, count in enumerate(self.counts) if count != 1), self.common - 1)
 
     @functools.cached_property
@@ -148,11 +148,11 @@ class Rows:
         return tuple(name for name in names if _DEAR.search(name))
 
     def _is_of_row(self, block: Any) -> bool:
-        """Whether it computes each value of a row."""
+        """Return whether a block computes each value of a row."""
         return not reduces(self.schedule, block) and _rank(self.schedule, block) > self.common
 
     def is_valid(self, knobs: Knobs) -> bool:
-        """Whether the partial sums are one value, or at most 8 whole vectors."""
+        """Return whether the partial sums are one value, or at most 8 full vectors."""
         sums, width = knobs["split_k"], knobs["vectorize"]
         return sums == 1 or (sums % width == 0 and sums // width <= _MOST_SUMS)
 
@@ -188,7 +188,7 @@ class Rows:
             _vectorize(schedule, block, rank - self.common, knobs["vectorize"])
 
     def _row(self, last: Any, knobs: Knobs) -> Any:
-        """The loop over rows in which everything of a row is computed."""
+        """Return the loop over rows in which all blocks of a row are computed."""
         schedule = self.schedule
         loops = list(schedule.get_loops(last)[: self.common])
         inside = []
@@ -201,7 +201,7 @@ class Rows:
 
 
 def _along_rows(schedule: Any, block: Any) -> bool:
-    """Whether a reduction reads what lies beside each other, and not in windows as pooling does."""
+    """Return whether a reduction reads contiguous values, not windows as in pooling."""
     node = schedule.get(block)
     over = [axis.var for axis in node.iter_vars if int(axis.iter_type) == REDUCTION]
     axes = [axis.var for axis in node.iter_vars]
@@ -218,14 +218,14 @@ def _rank(schedule: Any, block: Any) -> int:
 
 
 def _length(schedule: Any, block: Any, common: int) -> int | None:
-    """Values that a reduction runs over."""
+    """Return the number of values of a reduction; None if known only at run time."""
     sizes = [extent(schedule, loop) for loop in schedule.get_loops(block)[common:]]
     known = [size for size in sizes if size is not None]
     return math.prod(known) if len(known) == len(sizes) else None
 
 
 def _partial_sums(schedule: Any, block: Any, rows: int, knobs: Knobs) -> list[Any]:
-    """The blocks that add up so many partial sums of a row; those of several vectors become one vector first."""
+    """Return the blocks of the partial sums of a row; those of several vectors are first added to one vector."""
     sums, width = knobs["split_k"], knobs["vectorize"]
     made = []
     if len(schedule.get_loops(block)) > rows + 1:
@@ -263,7 +263,7 @@ def _vectors(schedule: Any, loops: Sequence[Any], knobs: Knobs) -> None:
 
 
 def _vectorize(schedule: Any, block: Any, inside: int, width: int) -> None:
-    """A block that computes each value of a row, over its innermost loops."""
+    """Vectorize a block that computes each value of a row, over its innermost loops."""
     loops = schedule.get_loops(block)[-inside:]
     loop = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
     size = extent(schedule, loop)

@@ -36,5 +36,5 @@ class SchedulableFunction(Protocol):
         """Schedule the function with these values.
 
         Raises:
-            RuntimeError, ValueError, TypeError: they do not go together (`blocks.TVM_ERRORS`).
+            RuntimeError, ValueError, TypeError: the values are not compatible (`blocks.TVM_ERRORS`).
         """

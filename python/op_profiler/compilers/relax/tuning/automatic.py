@@ -1,16 +1,16 @@
-"""MetaSchedule's automatic space: its sketches of a function, the decisions of each as knobs.
+"""MetaSchedule's automatic space: the sketches of a function, with the decisions of each as knobs.
 
-A sketch is a trace whose decisions are open. MetaSchedule draws them; here they are knobs, so that every tuner of this
-package searches them, in our processes and into the same columns:
+A sketch is a trace whose decisions are open. MetaSchedule draws them at random; here they are knobs, so that every
+tuner of this package can search them, in this package's processes and with the same columns in the dataset:
 
 ====================  ==========================================================================================
 ``tile_<axis>``       parts that a spatial axis is split into, the outermost first
-``split_<axis>``      the same of an axis of a reduction
-``compute_at_<name>`` where a block is computed: the number of a loop of its reader, -1 the root, -2 inline
-``unroll``            most steps of loops that are unrolled
+``split_<axis>``      parts that a reduction axis is split into, the outermost first
+``compute_at_<name>`` position of a block: the number of a loop of its reader, -1 the root, -2 inline
+``unroll``            largest number of unrolled steps of a loop
 ====================  ==========================================================================================
 
-Where several blocks are tiled, names of the later ones have the block in them. The template tells the sketch.
+If several blocks are tiled, the names of the later ones contain the block. The template identifies the sketch.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SketchTask(FunctionTask):
     """The schedules of one sketch.
 
     Args:
-        spec: its last argument is what `sketches` gives.
+        spec: spec whose last argument is a sketch from `sketches`.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:
@@ -106,7 +106,7 @@ class SketchTask(FunctionTask):
         self.knobs = {name: values for name, (_, values) in knobs.items()}
 
     def is_valid(self, point: int) -> bool:
-        """Return True: only applying the decisions shows whether they go together."""
+        """Return True: only applying the decisions shows whether they are compatible."""
         return True
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
@@ -114,7 +114,7 @@ class SketchTask(FunctionTask):
         return factors_of_sketch(knobs)
 
     def applied(self, point: int) -> Schedule:
-        """Add the factors of the scheduled loops; return the schedule as it is where the point is invalid."""
+        """Return the schedule of a point with the factors of its loops; without them if the point is invalid."""
         schedule = self.schedule(point)
         try:
             made = self._scheduled(schedule.knobs)
@@ -129,7 +129,7 @@ class SketchTask(FunctionTask):
         return Schedule(self.spec.template, knobs, "trial", factors_of_sketch(knobs))
 
     def _value(self, name: str, decision: Any) -> Any:
-        """Of a choice the decision is a place among the values."""
+        """Return the value of a decision; for a choice, the decision is an index into the values."""
         return self.knobs[name][decision] if name == "unroll" else decision
 
     def _scheduled(self, knobs: Knobs) -> Any:
@@ -169,7 +169,7 @@ def _context(module: Any, target: Target) -> Any:
 
 @functools.cache
 def _postprocessing() -> list[Any]:
-    """What MetaSchedule does to every schedule of its space for a processor; these steps need no context."""
+    """Return the steps that MetaSchedule applies to every schedule for a processor; these need no context."""
     load_tvm()
     from tvm.s_tir.meta_schedule.postproc import Postproc
 
@@ -186,7 +186,7 @@ def _applied(module: Any, sketch: Sketch) -> Any:
 
 
 def _knobs(module: Any, sketch: Sketch) -> dict[str, tuple[int, list[Any]]]:
-    """By name, the number of the instruction that decides it, and the values that it may have; more than one."""
+    """Return for each knob with several values the number of the instruction that decides it, and the values."""
     instructions, decisions = sketch
     names = _Names(module, instructions)
     found: dict[str, tuple[int, list[Any]]] = {}
@@ -207,7 +207,7 @@ def _knobs(module: Any, sketch: Sketch) -> dict[str, tuple[int, list[Any]]]:
 
 
 class _Names:
-    """What the variables of a trace stand for."""
+    """Meanings of the variables of a trace."""
 
     def __init__(self, module: Any, instructions: list[Any]) -> None:
         load_tvm()
@@ -248,12 +248,12 @@ class _Names:
         return f"{kind}_{axis}" if block in ("", *self._tiled[:1]) else f"{kind}_{block}_{axis}"
 
     def used_as(self, variable: str) -> list[str]:
-        """Return the keys of annotations whose value it is."""
+        """Return the keys of annotations whose value a variable is."""
         return self._uses.get(variable, [])
 
 
 def _partitions(drawn: list[int], most: int) -> list[list[int]]:
-    """All ways to split an axis into so many parts as these, their product the same, the last part not above `most`."""
+    """Return all ways to split an axis into as many parts with the same product, the last part at most `most`."""
     extent = 1
     for part in drawn:
         extent *= int(part)
@@ -270,7 +270,7 @@ def _partitions(drawn: list[int], most: int) -> list[list[int]]:
 
 
 def _places(module: Any, sketch: Sketch, number: int) -> list[int]:
-    """Where a block can be computed, with the other decisions as they were drawn."""
+    """Return the positions at which a block can be computed, with all other decisions as in the sketch."""
     instructions, decisions = sketch
     found = []
     for place in range(_INLINE, _MOST_PLACES):

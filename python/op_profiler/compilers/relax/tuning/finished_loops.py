@@ -1,4 +1,4 @@
-"""Reads schedule factors from the loops of a scheduled function, whoever scheduled it.
+"""Reads schedule factors from the loops of a scheduled function, independent of how it was scheduled.
 
 TVM names a loop by its axes: the second part of an axis ``oc`` is ``oc_1``, and a fused loop has the names of all its
 parts.
@@ -57,6 +57,6 @@ def with_loops(factors: Factors, schedule: Any) -> Factors:
 
 
 def _parts(name: str, axes: Collection[str]) -> list[Part]:
-    """What a loop of that name was made of."""
+    """Return the parts of axes that a loop of this name consists of."""
     known = "|".join(sorted(map(re.escape, axes), key=len, reverse=True))
     return re.findall(rf"(?:^|_)({known})(?:_(\d+))?(?=_|$)", name.replace(_FUSED, ""))

@@ -1,4 +1,4 @@
-"""A task for one TIR function: what all ways to schedule it have in common."""
+"""A task for one TIR function: the common part of all ways to schedule it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class FunctionTask(Task):
 
     @abc.abstractmethod
     def _scheduled(self, knobs: Knobs) -> Any:
-        """``tvm.s_tir.Schedule`` of these knobs, its trace complete.
+        """Return the ``tvm.s_tir.Schedule`` with these knobs, with its complete trace.
 
         Raises:
-            InvalidPointError: the knobs do not go together.
+            InvalidPointError: the knobs are not compatible.
         """
 
     def config(self, point: int | None) -> Config:
@@ -83,7 +83,7 @@ class FunctionTask(Task):
 
     @functools.cached_property
     def _kinds(self) -> list[tuple[str, str, list[int]]]:
-        """Its arguments as MetaSchedule writes them: ``TENSOR``, dtype and shape each."""
+        """Return the arguments as MetaSchedule writes them: ``TENSOR``, dtype and shape of each."""
         load_tvm()
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 

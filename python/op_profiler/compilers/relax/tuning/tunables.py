@@ -39,12 +39,12 @@ def automatic_specs(occurrence: Occurrence, target: Target) -> tuple[TaskSpec, .
 
 
 def _is_one(occurrence: Occurrence) -> bool:
-    """Whether it is a kernel of its own that writes one tensor; a search compares one."""
+    """Return whether an operator is a separate kernel that writes one tensor, because a search compares one tensor."""
     return occurrence.function is not None and len(occurrence.operator.outputs) == 1
 
 
 def _arguments(occurrence: Occurrence) -> tuple[object, ...]:
-    """The function and the places of the weights among its arguments."""
+    """Return the function and the positions of the weights among its arguments."""
     weights = tuple(place for place, constant in enumerate(occurrence.constant) if constant)
     return (*arguments_of(occurrence.function), weights)
 

@@ -21,19 +21,20 @@ _MOST_LANES = 16
 
 
 def _lanes(columns: int) -> int:
-    """The widest block of up to 16 columns that divides them."""
+    """Return the widest block of up to 16 columns that divides the columns."""
     return next(width for width in range(_MOST_LANES, 0, -1) if columns % width == 0)
 
 
 def _padded_columns(columns: int) -> int:
-    """Columns in whole blocks: more than there are where they are no multiple of the widest."""
+    """Return the columns in full blocks of the widest size; unchanged for few columns."""
     return -(-columns // _MOST_LANES) * _MOST_LANES if columns > _MOST_LANES else columns
 
 
 def _batch_matmul(
     cfg: Any, a: Any, b: Any, out_shape: Any, dtype: Any, transpose_a: bool = False, transpose_b: bool = True
 ) -> Any:
-    """a [batch, m, k] (or [batch, k, m]), b [batch, n, k] (or [batch, k, n]); either batch may be 1."""
+    """Compute products of a [batch, m, k] (or [batch, k, m]) and b [batch, n, k] (or [batch, k, n]); either batch may
+    be 1."""
     _, rows, columns = _sizes(a, b, transpose_a, transpose_b)
     return _product(a, b, dtype, transpose_a, transpose_b, (rows, columns), BATCH_MATMUL)
 
@@ -41,7 +42,7 @@ def _batch_matmul(
 def _padded(
     cfg: Any, a: Any, b: Any, out_shape: Any, dtype: Any, transpose_a: bool = False, transpose_b: bool = True
 ) -> Any:
-    """The same by a product with further rows and columns, which are not copied to the result."""
+    """Compute `_batch_matmul` by a product with additional rows and columns, which are not copied to the result."""
     batch, rows, columns = _sizes(a, b, transpose_a, transpose_b)
     padded = (padded_rows(rows), _padded_columns(columns))
     product = _product(a, b, dtype, transpose_a, transpose_b, padded, "")
@@ -49,15 +50,18 @@ def _padded(
 
 
 def _sizes(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> tuple[int, int, int]:
-    """Matrices, and rows and columns of each."""
+    """Return the number of matrices, and rows and columns of the product."""
     return max(shape(a)[0], shape(b)[0]), shape(a)[2 if transpose_a else 1], shape(b)[1 if transpose_b else 2]
 
 
 def _product(
     a: Any, b: Any, dtype: Any, transpose_a: bool, transpose_b: bool, padded: tuple[int, int], tag: str
 ) -> Any:
-    """Products with so many rows and columns. Rows beyond those of the matrices repeat the last one; the last block of
-    columns begins earlier, so that it ends with the last column."""
+    """Return products with the given numbers of rows and columns.
+
+    Additional rows repeat the last row of the matrices; the last block of columns starts earlier, so that it ends with
+    the last column.
+    """
     te = load_tvm().te
     batch, rows, columns = _sizes(a, b, transpose_a, transpose_b)
     depth = shape(a)[1 if transpose_a else 2]

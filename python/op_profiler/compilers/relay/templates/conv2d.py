@@ -58,7 +58,8 @@ def output_size(extent: int, kernel: int, stride: int, dilation: int) -> int:
 def _window(
     padded: Any, kernel: Any, strides: Any, dilation: Any
 ) -> tuple[list[Any], list[int], Callable[[Any, Any], list[Any]]]:
-    """The reduction axes of a window, height and width of the output, and what of the input a place of it reads."""
+    """Return the reduction axes of a window, height and width of the output, and the function from an output position
+    to the input position."""
     extents, steps, gaps = shape(kernel)[2:4], [int(v) for v in strides], [int(v) for v in dilation]
     axes = [load_tvm().te.reduce_axis((0, extent), name=name) for name, extent in zip(("kh", "kw"), extents)]
     sizes = [output_size(*one) for one in zip(shape(padded)[2:4], extents, steps, gaps)]
@@ -66,7 +67,7 @@ def _window(
 
 
 def _conv2d(cfg: Any, *arguments: Any) -> Any:
-    """Blocked convolution; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels in a group."""
+    """Compute a blocked convolution; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels in a group."""
     te = load_tvm().te
     data, kernel, strides, padding, dilation, _, _, dtype = arguments
     padded = pad_spatial(data, padding)
@@ -87,7 +88,7 @@ def _conv2d(cfg: Any, *arguments: Any) -> Any:
 
 
 def _depthwise(cfg: Any, *arguments: Any) -> Any:
-    """Blocked depthwise convolution; data [n, C, h, w, c], kernel [C, 1, kh, kw, 1, c]."""
+    """Compute a blocked depthwise convolution; data [n, C, h, w, c], kernel [C, 1, kh, kw, 1, c]."""
     te = load_tvm().te
     data, kernel, strides, padding, dilation, _, _, dtype = arguments
     padded = pad_spatial(data, padding)
@@ -137,7 +138,7 @@ def register() -> None:
 
 
 def _is_float(attrs: Any, inputs: Any) -> bool:
-    """Blocks of int8 are cut once more for the dot-product instructions; TVM's own templates know those layouts."""
+    """Return whether the tensors are floats; blocks of int8 have another layout, for dot-product instructions."""
     return "float" in str(inputs[0].dtype) and len(inputs[1].shape) == 6
 
 

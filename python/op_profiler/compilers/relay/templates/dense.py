@@ -18,19 +18,19 @@ PADDED_DENSE = "dense_pack_padded.op_profiler"
 
 
 def _dense(cfg: Any, data: Any, weight: Any, bias: Any = None, dtype: Any = None) -> Any:
-    """data [m, k], weight [n / lanes, k, lanes]; the result [m, n]."""
+    """Compute the product [m, n] of data [m, k] and weight [n / lanes, k, lanes]."""
     return _product(data, weight, dtype, shape(data)[0], DENSE)
 
 
 def _padded(cfg: Any, data: Any, weight: Any, bias: Any = None, dtype: Any = None) -> Any:
-    """The same by a product with further rows, which are not copied to the result."""
+    """Compute `_dense` by a product with additional rows, which are not copied to the result."""
     rows, (blocks, _, lanes) = shape(data)[0], shape(weight)
     product = _product(data, weight, dtype, padded_rows(rows), "")
     return copied_from(product, (rows, blocks * lanes), lanes, PADDED_DENSE)
 
 
 def _product(data: Any, weight: Any, dtype: Any, padded: int, tag: str) -> Any:
-    """The product with so many rows; those beyond the data repeat its last one."""
+    """Return the product with `padded` rows; additional rows repeat the last row of the data."""
     te = load_tvm().te
     rows, depth = shape(data)
     blocks, _, lanes = shape(weight)

@@ -57,7 +57,7 @@ def apply(loops: Nest, s: Any, cfg: Any, result: Any, output: Any, producers: Se
 
 
 def defined(loops: Nest, cfg: Any) -> dict[str, int]:
-    """Define the knobs of a nest; their values in `cfg`."""
+    """Define the knobs of a nest; return their values in `cfg`."""
     for name, values in loops.knobs.items():
         cfg.define_knob(name, values)
     restrict(cfg, loops.is_valid)
@@ -76,7 +76,7 @@ def _loops(s: Any, tensor: Any) -> Loops:
 
 
 def _axes(s: Any, tensor: Any, loops: Nest) -> list[Any]:
-    """A loop for each axis of the nest, the one over lanes last."""
+    """Return a loop for each axis of the nest, the one over lanes last."""
     axes = list(s[tensor].op.axis)
     if len(axes) < len(loops.axes):  # the last axis holds vectors and lanes
         axes[-1:] = s[tensor].split(axes[-1], factor=loops.block)

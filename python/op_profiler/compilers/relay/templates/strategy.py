@@ -53,7 +53,7 @@ def offer(
     originals: dict[str, Callable[..., Any]],
     implementations: Mapping[str, tuple[Implementation, Applies]],
 ) -> None:
-    """Offer implementations beside TVM's own, below them all in priority. Of an op, all have to be offered at once.
+    """Offer implementations next to TVM's own, with lower priority; all implementations of an op in one call.
 
     Args:
         generic: the op's strategy, one of TVM's generic functions.

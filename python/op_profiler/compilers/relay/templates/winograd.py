@@ -4,7 +4,7 @@ A tile of 6x6 inputs gives 4x4 outputs with 36 instead of 144 multiplications a 
 for Convolutional Neural Networks, 2015). Both transforms are separable, so each is done along one axis after the other.
 The weights are transformed once, while the model is compiled.
 
-Knobs beside those of `Nest`: ``tile_rows``, rows of tiles that pass through all stages together, and ``compute_at``,
+Knobs besides those of `Nest`: ``tile_rows``, rows of tiles that pass through all stages together, and ``compute_at``,
 whether the stages meet block by block (1: padding too, 2: padding at the root) or one after the other (0).
 """
 
@@ -33,7 +33,7 @@ _BY_STAGE, _BY_BLOCK, _PADDING_FIRST = 0, 1, 2
 
 
 def _winograd(cfg: Any, *arguments: Any) -> Any:
-    """data [n, C, h, w, c], transformed weight [6, 6, O, C*c, o]; the result [n, O, h', w', o]."""
+    """Compute a convolution [n, O, h', w', o] of data [n, C, h, w, c] and transformed weight [6, 6, O, C*c, o]."""
     tvm = load_tvm()
     te = tvm.te
     data, weight, _, padding, _, _, _, dtype = arguments
@@ -85,7 +85,7 @@ def _winograd(cfg: Any, *arguments: Any) -> Any:
 
 
 def _padded(data: Any, padding: Any) -> tuple[Any, int, int]:
-    """The input with the zeros around it that make its tiles whole; height and width of the output."""
+    """Return the input, padded with zeros to full tiles, and height and width of the output."""
     _, _, height, width, _ = shape(data)
     top, left, bottom, right = four_sides(padding)
     out_height, out_width = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
@@ -111,7 +111,7 @@ def _define(cfg: Any, rows: int, columns: int, out_chunks: int, channels: int) -
 
 
 class _Stages:
-    """Puts the knobs into the words of the dataset."""
+    """Converts the knobs to the schedule factors of the dataset."""
 
     def factors(self, knobs: Mapping[str, int]) -> Factors:
         """Return the schedule factors of a point; the order is that of the loops of the product stage."""
@@ -191,7 +191,8 @@ def _schedule_input_transform(s: Any, transformed: Any, half: Any, alone: bool) 
 
 
 def _transform(s: Any, tensor: Any, outer: list[Any], unrolled: list[Any], lane: Any) -> None:
-    """Loops over tiles outside; the small matrix product unrolled, so that its constants (many are 0 or 1) fold."""
+    """Schedule a transform: outer loops over tiles, and the small matrix product unrolled, so that its constants (many
+    are 0 or 1) fold."""
     s[tensor].reorder(*outer, *unrolled, lane)
     for axis in unrolled:
         s[tensor].unroll(axis)
@@ -259,7 +260,7 @@ def applies(kernel_size: Any, strides: Any, dilation: Any, groups: int, dtype: s
 
 
 def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
-    """Winograd instead of a blocked convolution, where the records say that it is faster; else what was given."""
+    """Return Winograd's convolution if the records have a shorter time for it; otherwise `blocked`."""
     tvm = load_tvm()
     relay, autotvm = tvm.relay, tvm.autotvm
     if not isinstance(blocked, relay.Call) or str(blocked.op.name) != "nn.contrib_conv2d_NCHWc":
@@ -299,7 +300,7 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
 
 
 def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
-    """Seconds that the records in use give for a workload; None where they have none."""
+    """Return the seconds that the records in use give for a workload; None if they have none."""
     silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
     found = autotvm.task.DispatchContext.current.query(
         load_tvm().target.Target.current(), autotvm.task.args_to_workload(list(arguments), name)
@@ -309,7 +310,7 @@ def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
 
 
 def tasks(anchor: Operator) -> list[Task]:
-    """See `Template`; for what the direct template computes too."""
+    """See `Template`; also for the convolutions that the direct template computes."""
     found = []
     for name, arguments in direct_tasks(anchor):
         data, weight, strides, padding, dilation, data_layout, out_layout, dtype = arguments

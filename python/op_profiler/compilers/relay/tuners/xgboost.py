@@ -68,8 +68,8 @@ def _tuner(task: Task, features: str, loss: str) -> Tuner:
 
 @functools.cache
 def _cost_models() -> Any:
-    """AutoTVM's module of them, imported once more: its callbacks derive from one of xgboost's, which was hidden the
-    first time (`load_tvm`)."""
+    """Return AutoTVM's module of cost models, imported again: its callbacks derive from a class of xgboost, which was
+    hidden during the first import (`load_tvm`)."""
     from tvm.autotvm.tuner import xgboost_cost_model
 
     load_xgboost()
@@ -80,7 +80,7 @@ class _InProcess:
     """Stands in for AutoTVM's pool of processes."""
 
     def map_with_error_catching(self, function: Any, arguments: Any) -> list[Any]:
-        """Apply a function to arguments; where it fails, there is no value, and the cost model uses zeros."""
+        """Apply a function to arguments; where it fails, the result has no value, and the cost model uses zeros."""
         from tvm.contrib.popen_pool import MapResult, StatusKind
 
         results = []

@@ -36,7 +36,7 @@ def exhaustive(
 
     @functools.cache
     def rest(done: int) -> tuple[float, tuple[int, ...]]:
-        """Microseconds and sets of the stages after `done`."""
+        """Return the microseconds and the sets of the stages after `done`."""
         left = everything & ~done
         if not left:
             return 0.0, ()

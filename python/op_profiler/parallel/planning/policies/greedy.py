@@ -45,18 +45,18 @@ def bottom_levels(graph: KernelGraph, latency_us: list[float]) -> list[float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Schedule:
-    """Nodes with their cores in the order in which they start, and when the last ends."""
+    """Nodes with their cores in the order of their starts, and the end of the last one."""
 
     placed: tuple[tuple[int, tuple[int, ...]], ...]
     total_us: float
 
 
 class _State:
-    """What is placed already; cores count from 0, and a lane has the number of its first core.
+    """The operators that are placed already; cores count from 0, and a lane has the number of its first core.
 
     Attributes:
-        free: when each core is.
-        end: when each node ends.
+        free: time from which each core is free.
+        end: end of each node.
     """
 
     free: list[float]
@@ -70,7 +70,7 @@ class _State:
         self._lane_of = [-1] * nodes
 
     def earliest(self, inputs: tuple[int, ...], used: list[int]) -> float:
-        """When an operator could start on some cores."""
+        """Return the earliest start of an operator on some cores."""
         lane, start = used[0], 0.0
         for core in used:
             seen = self.free[core]
@@ -98,8 +98,8 @@ class _Listing:
     """Places the operators of a graph under limits on their thread counts.
 
     Attributes:
-        counts: thread counts, rising.
-        order: nodes as they are placed.
+        counts: thread counts, in ascending order.
+        order: order in which the nodes are placed.
     """
 
     counts: tuple[int, ...]
@@ -116,7 +116,7 @@ class _Listing:
         self._inputs = [node.inputs for node in graph.nodes]
 
     def schedule(self, limits: list[int]) -> _Schedule:
-        """Each operator where it ends first, with one of the first `limits[node]` of the thread counts."""
+        """Place each operator where it ends first, with one of the first `limits[node]` thread counts."""
         state = _State(len(self.order), len(self._cores), self._costs)
         placed = []
         for node in self.order:
@@ -136,7 +136,7 @@ class _Listing:
         return _Schedule(tuple((node, used) for _, node, used in placed), max(state.end, default=0.0))
 
     def _choices(self, free: list[float], count: int) -> Iterator[list[int]]:
-        """Cores to try: each alone, or those that are free first."""
+        """Yield sets of cores to try: single cores, or those that are free first."""
         if count == 1:
             for core in range(len(free)):
                 yield [core]
@@ -147,7 +147,7 @@ class _Listing:
 
 
 def _search(listing: _Listing) -> _Schedule:
-    """The limits that give the shortest schedule, as far as `_WORK` goes."""
+    """Search the limits with the shortest schedule, with at most `_WORK` placements."""
     size = len(listing.order)
     limits = [len(listing.counts)] * size
     best = listing.schedule(limits)

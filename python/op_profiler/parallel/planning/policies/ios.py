@@ -99,16 +99,17 @@ def ios_candidates(
 
 
 _Entry = tuple[float, int, int, int]
-"""A way to a state: microseconds, the state before it, which of the ways to that, and the stage between them."""
+"""A path to a state: microseconds, the previous state, the number of the path to that, and the stage between them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Limits:
-    """What is searched.
+    """Limits of the search.
 
     Attributes:
-        window: how many of the operators that could start a stage is drawn from, by falling bottom level; None for all.
-        beam: of the states with equally many operators done, how many go on; None for all.
+        window: number of operators, by descending bottom level, from which a stage is chosen; None for all that can
+            start.
+        beam: number of states with equally many finished operators that are continued; None for all.
     """
 
     operators_per_group: int
@@ -117,7 +118,7 @@ class _Limits:
     beam: int | None = None
 
     def narrowed(self, graph: KernelGraph, cores: int, transitions: int) -> _Limits:
-        """For a search in part."""
+        """Return the limits of a partial search."""
         window = min(max(3, cores), 8)
         operators = [r for r in range(2, self.operators_per_group + 1) if (r + 1) ** window <= _OPTIONS]
         beam = max(4, transitions // (len(graph) * _OPTIONS))
@@ -128,8 +129,8 @@ class _StageSearch:
     """The dynamic programme over sets of operators.
 
     Args:
-        work_us: what each operator takes of all cores at the very least.
-        keep: ways that each state remembers.
+        work_us: least time of all cores for each operator.
+        keep: number of paths that are stored for each state.
 
     Attributes:
         states, transitions: as in `IosResult`, so far.
@@ -173,7 +174,7 @@ class _StageSearch:
         return True
 
     def best(self) -> list[list[int]]:
-        """The stages of each of the best plans, as sets, in order."""
+        """Return the stages of each of the best plans, as sets, in order."""
         plans = []
         for rank in range(len(self._entries[self._everything])):
             sets: list[int] = []
@@ -186,11 +187,11 @@ class _StageSearch:
         return plans
 
     def _promise(self, done: int) -> float:
-        """The less, the better: time so far, and what is left if all cores are busy to the end."""
+        """Return the time so far plus the least remaining time, up to a constant: the lower, the more promising."""
         return self._entries[done][0][0] - self._done_us[done]
 
     def _reach(self, done: int, members: int, stage_us: float) -> None:
-        """Remember the ways that lead over `done` and a stage."""
+        """Store the paths over `done` and a stage."""
         together = done | members
         if together not in self._entries:
             self._entries[together] = []
@@ -214,7 +215,7 @@ class _StageSearch:
         return found
 
     def _stages_after(self, done: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Sets that can be the next stage, each once and with its components: operators are added by rising number."""
+        """Yield each set that can be the next stage once, with its components; operators are added in their order."""
         start, window = self._ready[done], self._limits.window
         if window is not None and start.bit_count() > window:
             urgent = sorted(bits(start), key=lambda node: (-self._levels[node], node))[:window]
@@ -224,7 +225,7 @@ class _StageSearch:
     def _grown(
         self, done: int, members: int, candidates: int, groups: tuple[int, ...]
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Sets of `members` and further ones out of `candidates` and their readers."""
+        """Yield sets of `members` and further operators from `candidates` and their readers."""
         while candidates:
             bit = candidates & -candidates
             candidates ^= bit

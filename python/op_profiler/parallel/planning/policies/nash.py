@@ -75,7 +75,7 @@ def told(forks: Sequence[Fork]) -> str:
 
 
 _Lanes = dict[int, int]
-"""Of nodes that were placed the first core of their group."""
+"""First core of the group of each node that is placed."""
 
 
 class _Forks:
@@ -91,7 +91,7 @@ class _Forks:
         self._after = _reached(graph.successors, reversed(range(len(graph))))
 
     def of(self, region: int, lanes: _Lanes) -> list[Fork]:
-        """The forks of a region; `lanes` are those of the nodes that were placed before."""
+        """Return the forks of a region; `lanes` are those of the nodes that were placed before."""
         components = self._stages.components(region)
         if len(components) == 1:
             pieces = list(_pieces(region, self._before, self._after))
@@ -123,7 +123,7 @@ class _Forks:
         return simulate(self._graph, [fork.stage for fork in forks], self._costs).total_us
 
     def _game(self, players: list[int], lanes: _Lanes) -> Fork:
-        """The best of the games that sets of nodes can play."""
+        """Return the best of the games that sets of nodes can play."""
         members = tuple(tuple(bits(player)) for player in players)
         together = sum(players)
         everywhere = self._cores[: self._stages.widest]
@@ -141,7 +141,7 @@ class _Forks:
         return best
 
     def _load_us(self, players: list[int], parts: tuple[tuple[int, ...], ...], lanes: _Lanes) -> np.ndarray:
-        """How long each player keeps each part busy: its operators, and the handing over of what it reads."""
+        """Return how long each player occupies each part: the time of its operators and of its inputs' handovers."""
         rows = []
         for player in players:
             sources = {source for node in bits(player) for source in self._graph.nodes[node].inputs}
@@ -161,10 +161,10 @@ def _lanes_of(forks: Iterable[Fork]) -> _Lanes:
 
 
 def _pieces(region: int, before: list[int], after: list[int]) -> Iterator[tuple[int, bool]]:
-    """A connected set, cut at the nodes through which every path goes.
+    """Cut a connected set at the nodes through which every path goes.
 
     Yields:
-        Parts in order, and of each whether it is a line of such nodes.
+        Parts in order, each with whether it is a chain of such nodes.
     """
     line = seen = 0
     for node in bits(region):
@@ -186,7 +186,7 @@ def _pieces(region: int, before: list[int], after: list[int]) -> Iterator[tuple[
 
 
 def _reached(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
-    """For each node the set of those that its edges lead to, directly or not; those come before it in `order`."""
+    """Return for each node the nodes that its edges reach directly or indirectly; these are earlier in `order`."""
     found = [0] * len(edges)
     for node in order:
         for other in edges[node]:

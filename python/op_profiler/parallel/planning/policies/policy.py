@@ -16,7 +16,7 @@ class Policy(Protocol):
     """Makes stages for a graph; equal arguments give equal stages, and the arguments are not changed."""
 
     def __call__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-        """Stages with every node of the graph exactly once, on `cores` only, that `check_order` takes.
+        """Return stages with every node of the graph exactly once, on `cores` only, valid for `check_order`.
 
         Raises:
             OpProfilerError: the policy cannot plan for this graph; the message has the reason.

@@ -124,7 +124,7 @@ class StageCosts:
 
 
 _Parts = list[tuple[int, int]]
-"""Numbers of cores, and the sets that run on them."""
+"""Numbers of cores, and the sets of operators that run on them."""
 
 
 def _first(way: tuple[float, _Parts]) -> float:
@@ -140,7 +140,7 @@ def bits(members: int) -> Iterator[int]:
 
 
 def _splits(cores: int, parts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All ways to take falling `parts` (each as often as one likes) out of `cores` until none fits any more."""
+    """Yield all ways to take descending `parts`, each any number of times, out of `cores` until none fits."""
     if cores < min(parts):
         yield ()
     for part in sorted(parts, reverse=True):
