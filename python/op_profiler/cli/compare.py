@@ -78,9 +78,9 @@ def compare(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has.
+    """Compare two runs: what became faster or slower, whether the change is real, and what only one run contains.
 
-    With --against: compare a model with the same one in other runtimes, and find the layers that lose most.
+    With --against: compare a model with the same model in other runtimes, and find the layers that lose most time.
     """
     if peers.against:
         _refuse(context, _OF_RUNS, "is of two runs; leave it out with --against")

@@ -81,8 +81,8 @@ class PredictRequest:
     device: Annotated[
         str | None,
         Option(
-            "Device to predict for: the start of its key, or a part of its name or target. Several, separated by "
-            "commas, give a column each; 'list' prints the devices. Default: this machine if it was calibrated, "
+            "Device to predict for: the start of its key, or a part of its name or target. Several devices, separated "
+            "by commas, have one column each; 'list' prints the devices. Default: this machine if it was calibrated, "
             "otherwise the processor with included data whose name is most similar. Default with --db: the "
             "only device of the dataset, or this machine if there are several.",
             DEVICE,
@@ -91,7 +91,8 @@ class PredictRequest:
     db: Annotated[
         str | None,
         Option(
-            "Dataset to fit to. Default: this machine's calibration, or the data included with the package.", _PREDICTOR
+            "Dataset to fit the predictor to. Default: this machine's calibration, or the data included with the package.",
+            _PREDICTOR,
         ),
     ] = None
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
