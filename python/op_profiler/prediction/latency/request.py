@@ -91,7 +91,8 @@ class PredictRequest:
     db: Annotated[
         str | None,
         Option(
-            "Dataset to fit the predictor to. Default: this machine's calibration, or the data included with the package.",
+            "Dataset to fit the predictor to. Default: this machine's calibration, or the data included with the "
+            "package.",
             _PREDICTOR,
         ),
     ] = None
