@@ -63,8 +63,8 @@ def compare(
     fail_above: Annotated[
         str | None,
         typer.Option(
-            help="Exit with code 1 if an operator or a whole model became slower by more than this, beyond the noise: "
-            "5%, or 2ms per call.",
+            help="Exit with code 1 if an operator or a whole model became slower by more than this limit (5%, or "
+            "2ms per call) and the change exceeds the noise.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
