@@ -49,7 +49,7 @@ class Run(ModelReport):
             return dataset.to_pandas(" or ".join(f"model_key = '{key}'" for key in sorted(keys)))
 
     def report(self, path: str | Path) -> None:
-        """Write all results of the model as one HTML page, which needs no network.
+        """Write all results of the model as one HTML page, which opens offline.
 
         Raises:
             OpProfilerError: there is nothing to report, or the file cannot be written.

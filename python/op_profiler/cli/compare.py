@@ -63,8 +63,8 @@ def compare(
     fail_above: Annotated[
         str | None,
         typer.Option(
-            help="Exit with code 1 if an operator or a whole model became slower by more than this, beyond the noise: "
-            "5%, or 2ms per call.",
+            help="Exit with code 1 if an operator or a whole model became slower by more than this limit (5%, or "
+            "2ms per call) and the change exceeds the noise.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -78,9 +78,9 @@ def compare(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has.
+    """Compare two runs: what became faster or slower, whether the change is real, and what only one run contains.
 
-    With --against: compare a model with the same one in other runtimes, and find the layers that lose most.
+    With --against: compare a model with the same model in other runtimes, and find the layers that lose most time.
     """
     if peers.against:
         _refuse(context, _OF_RUNS, "is of two runs; leave it out with --against")

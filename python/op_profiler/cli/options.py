@@ -12,7 +12,7 @@ from op_profiler.options import OUTPUT, DbOption
 Report = Annotated[
     Path | None,
     typer.Option(
-        help="Also write the results to this file as an HTML page, which needs no network.", rich_help_panel=OUTPUT
+        help="Also write the results to this file as an HTML page, which opens offline.", rich_help_panel=OUTPUT
     ),
 ]
 Db = Annotated[str, typer.Option(help=DbOption.__metadata__[0].help, rich_help_panel=OUTPUT)]

@@ -37,7 +37,7 @@ def report(
     ],
     db: options.Db = DEFAULT_DB,
     output: Annotated[
-        Path, typer.Option(help="File to write: one HTML file, which needs no network.", rich_help_panel="Output")
+        Path, typer.Option(help="File to write: one HTML file, which opens offline.", rich_help_panel="Output")
     ] = Path("report.html"),
     predictor: Annotated[
         str,

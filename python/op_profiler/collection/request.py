@@ -72,7 +72,7 @@ class Measuring:
         Option(
             "Measure energy, if the machine has a counter: of the model and its heavy operators (operators), of the "
             "model only (model), or not at all (none). Each measurement adds half a second. Results that "
-            "were stored without energy are not measured again; use --remeasure all.",
+            "were stored without energy are not measured again; to measure them again, use --remeasure all.",
             MEASURING,
         ),
     ] = ENERGY[0]

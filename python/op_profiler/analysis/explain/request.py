@@ -29,8 +29,8 @@ class ExplainRequest:
     against: Annotated[
         tuple[str, ...],
         Option(
-            "Also measure the whole model in other runtimes, alternating and with the same threads: {peers}; several "
-            "by commas.",
+            "Also measure the whole model in other runtimes, in alternation and with the same thread counts: {peers}. "
+            "Separate several by commas.",
             MEASURING,
             parse=or_nothing(parse_names),
             shown="",
@@ -51,8 +51,8 @@ class ExplainRequest:
     db: Annotated[
         str | None,
         Option(
-            "Dataset (SQLAlchemy URL) to look up the key of an operator, schedule trials and vendor's times. If it "
-            "contains the model, it also stores the explanation for op-profiler report. Default: "
+            "Dataset (SQLAlchemy URL) to look up the key of an operator, schedule trials and times of the vendor's "
+            "kernels. If it contains the model, the explanation is stored there for op-profiler report. Default: "
             f"{DEFAULT_DB} if it exists.",
             OUTPUT,
         ),

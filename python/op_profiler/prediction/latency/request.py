@@ -38,7 +38,8 @@ class PredictRequest:
     input_dtype: Annotated[
         str,
         Option(
-            "Expected data type of the inputs, such as float32. It is an error if the model has another type.",
+            "Expected data type of the inputs, such as float32. The command fails if the model has another "
+            "type.",
             MODEL,
             flags=("--input_dtype", "--input-dtype"),
         ),
@@ -89,8 +90,8 @@ class PredictRequest:
     device: Annotated[
         str | None,
         Option(
-            "Device to predict for: the start of its key, or a part of its name or target. Several, separated by "
-            "commas, give a column each; 'list' prints the devices. Default: this machine if it was calibrated, "
+            "Device to predict for: the start of its key, or a part of its name or target. Several devices, separated "
+            "by commas, have one column each; 'list' prints the devices. Default: this machine if it was calibrated, "
             "otherwise the processor with included data whose name is most similar. Default with --db: the "
             "only device of the dataset, or this machine if there are several.",
             DEVICE,
@@ -99,7 +100,9 @@ class PredictRequest:
     db: Annotated[
         str | None,
         Option(
-            "Dataset to fit to. Default: this machine's calibration, or the data included with the package.", _PREDICTOR
+            "Dataset to fit the predictor to. Default: this machine's calibration, or the data included with the "
+            "package.",
+            _PREDICTOR,
         ),
     ] = None
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
