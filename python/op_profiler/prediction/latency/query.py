@@ -18,14 +18,16 @@ from op_profiler.prediction.latency.roofline import Work
 from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 
-SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls")
+SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls", "by_rule")
 """Settings in `Query.columns`, after the columns of the operator: thread count; bytes that all calls of the model move;
 bytes if each operator of the model were called once; bytes between two calls of this operator; whether the model is a
-network (1) or a batch of sampled operators (0); log2 of the number of calls. Bytes are rounded to powers of two: exact
+network (1) or a batch of sampled operators (0); log2 of the number of calls; whether the rule chose the schedule. Bytes are
+rounded to powers of two: exact
 numbers would identify a model, and trees would memorize the model's error."""
 _ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
 _KEPT = 1 << 16
 _USUAL_DTYPE = "float32"
+_BY_RULE = "schedule by rule"
 _DIGITS = re.compile(r"\d+")
 K = TypeVar("K", bound=Hashable)
 
@@ -156,7 +158,8 @@ class Query:
         float32."""
         amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
         *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
-        settings = np.stack([self.threads, *np.round(moved), self.network, calls], axis=1)
+        by_rule = np.array([_BY_RULE in words for words in self.op_sets], dtype=bool)[self.vocabulary]
+        settings = np.stack([self.threads, *np.round(moved), self.network, calls, by_rule], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
 
     @property
@@ -233,7 +236,7 @@ def _words(operator: Operator) -> frozenset[str]:
     if any(map(calls_power, operator.structure.split(";"))):
         words.add("power by a function")
     if isinstance(operator, OperatorByRule):
-        words.add("schedule by rule")
+        words.add(_BY_RULE)
     return frozenset(words)
 
 

@@ -38,8 +38,7 @@ class PredictRequest:
     input_dtype: Annotated[
         str,
         Option(
-            "Expected data type of the inputs, such as float32. The command fails if the model has another "
-            "type.",
+            "Expected data type of the inputs, such as float32. The command fails if the model has another type.",
             MODEL,
             flags=("--input_dtype", "--input-dtype"),
         ),

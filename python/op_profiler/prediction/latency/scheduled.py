@@ -1,8 +1,7 @@
 """`OperatorByRule`: an operator whose schedule the project's rule chooses, for predictors.
 
-A predictor answers for an operator and its schedule: the same operator has other loops, and another time, with the
-compiler's own schedule and by the rule (``--schedules rule``). Tuned schedules are searched for on a machine and are not
-predicted.
+With the rule's schedule (``--schedules rule``), an operator has other loops and another time than with the compiler's own
+schedule. Tuned schedules are found by a search on one machine and are not predicted.
 """
 
 from __future__ import annotations
