@@ -193,9 +193,10 @@ def headline_of(some: Sequence[Scored]) -> str:
         plain = [one for one in some if (one.processor, one.schedules, one.known) == kind]
         mine = [one for one in plain if one.of == TEST] or plain
         whole, operators = over_networks(mine), over_operators(mine)
+        by_rule = " by the rule" if schedules == "rule" else ""
         parts.append(
-            f"{processor}, {mine[0].of} set{' by the rule' if schedules == 'rule' else ''}: mean error {whole['mean_error_percent']} % over {whole['networks']} "
-            f"predictions of networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
+            f"{processor}, {mine[0].of} set{by_rule}: mean error {whole['mean_error_percent']} % over "
+            f"{whole['networks']} predictions of networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
             f"within 10 %, mean error of operators above 20 us {operators['mean_error_percent']} %"
         )
     return "; ".join(parts)

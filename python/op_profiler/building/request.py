@@ -47,6 +47,15 @@ SchedulesOption = Annotated[
 ]
 
 
+def check_rule(schedules: str, compiler: str, kind: TargetKind) -> None:
+    """Raise a UsageError if the rule is requested where it chooses no schedules."""
+    if schedules == records.RULE and (compiler != DEFAULT_COMPILER or kind.name != "llvm"):
+        raise UsageError(
+            f"--schedules rule is for --compiler {DEFAULT_COMPILER} and --target llvm; leave it out: the default "
+            "schedules of others are chosen by rules already"
+        )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """One model, and what it is built for.
@@ -168,11 +177,7 @@ class BuildRequest:
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
         if self.model.past is not None:
             compiler.require("load_step", "--prefill" if self.model.past == 0 else "--decode")
-        if self.schedules == records.RULE and (self.compiler != DEFAULT_COMPILER or self.kind.name != "llvm"):
-            raise UsageError(
-                f"--schedules rule is for --compiler {DEFAULT_COMPILER} and --target llvm; leave it out: the default "
-                "schedules of others are chosen by rules already"
-            )
+        check_rule(self.schedules, self.compiler, self.kind)
         compiler.check(self)
         compiler.check_importer(self.model.importer)
         if self.model.batch_size < 1:

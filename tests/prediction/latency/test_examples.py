@@ -18,6 +18,7 @@ from op_profiler.prediction.latency import examples as examples_module
 from op_profiler.prediction.latency import open_predictor
 from op_profiler.prediction.latency.devices import target_line
 from op_profiler.prediction.latency.examples import COLUMNS, Examples, examples_of
+from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.usable import SHARED
 from op_profiler.shipped import shipped_processors
 
@@ -172,6 +173,14 @@ def test_devices_are_told_by_the_times_that_can_be_used(
     rows = [of("a"), of("b", error="it crashed"), of("c", origin="tuned"), of("d", model_key=None), of("a", threads=2)]
     monkeypatch.setattr("op_profiler.dataset.formats.parquet.parquet_rows", lambda *_: iter(rows))
     assert [device.key for device in devices_module.devices_in(file=Path("x"))] == ["a"]
+
+
+def test_rows_of_both_kinds_of_schedules_are_two_operators_of_two_models(old_row: dict[str, Any]) -> None:
+    own = old_row | {"median_us": 4.0, "call_overhead_us": 0.0}
+    found = examples_of([own, own | {"origin": "rule", "model_key": "e" * 16, "median_us": 2.0}])
+    assert [type(operator) is OperatorByRule for operator in found.operators] == [False, True]
+    assert found.latency_us.tolist() == [4.0, 2.0] and found.operator.tolist() == [0, 1]
+    assert found.workload.tolist() == [0, 0] and found.by_rule.tolist() == [False, True]
 
 
 def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: pytest.MonkeyPatch) -> None:

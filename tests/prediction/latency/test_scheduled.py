@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from op_profiler.operators.kinds.described import described
 from op_profiler.operators.kinds.products import Dense
 from op_profiler.prediction.latency import loops
 from op_profiler.prediction.latency.coverage import Coverage
-from op_profiler.prediction.latency.examples import examples_of
 from op_profiler.prediction.latency.interpolation import families_of
 from op_profiler.prediction.latency.lowered_models import lowered_model
 from op_profiler.prediction.latency.query import Query
@@ -49,13 +50,6 @@ def test_its_loops_are_those_of_the_rule() -> None:
     np.testing.assert_array_equal(loops.loops_of([by_rule(operator)], TARGET), [ruled])
 
 
-def test_rows_of_both_schedules_are_two_operators_of_two_models(old_row: dict[str, Any]) -> None:
-    other = {"origin": "rule", "model_key": "e" * 16, "median_us": 2.0, "call_overhead_us": 0.0}
-    found = examples_of([old_row | {"median_us": 4.0, "call_overhead_us": 0.0}, old_row | other])
-    assert [type(operator) is OperatorByRule for operator in found.operators] == [False, True]
-    assert found.latency_us.tolist() == [4.0, 2.0] and found.operator.tolist() == [0, 1]
-
-
 def test_neither_is_interpolated_from_the_other_and_a_device_without_the_rule_is_unsure() -> None:
     operators = [described(Dense(rows, 64, 64)) for rows in range(1, 40)]
     both = Query.of([*operators, *map(by_rule, operators)])
@@ -78,10 +72,13 @@ def test_a_model_is_lowered_for_the_rule_and_kept() -> None:
 
 def test_what_was_measured_by_the_rule_is_looked_up_for_the_rule_only(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'd.db'}"
-    collect = ("collect", "mlp", "--threads", "1", "--db", db, "--include-noisy", "--quiet")
-    for schedules in ("rule", "none"):
-        done = op_profiler(*collect, "--schedules", schedules)
+    quick = ("--threads", "1", "--db", db, "--quiet")
+    samples = ("sample", "--kinds", "dense,elementwise", "--count", "16", "--rounds", "3")
+    for command in (samples, ("collect", "mlp", "--schedules", "rule"), ("collect", "mlp", "--schedules", "none")):
+        done = op_profiler(*command, *quick)
         assert done.returncode == 0, done.stderr
+    with contextlib.closing(sqlite3.connect(tmp_path / "d.db")) as connection, connection:  # other tests run beside it
+        connection.execute("UPDATE measurements SET foreign_load = 0, disturbed_by = NULL")
 
     def predicted(*options: str) -> dict[str, Any]:
         done = op_profiler("predict", "mlp", "--db", db, "--format", "json", *options)

@@ -168,8 +168,10 @@ def _asked(operator: Operator, target: str) -> np.ndarray:
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
     # A target that this LLVM does not know has none.
-    resolved, by_rule = _resolved(target, precision), isinstance(operator, OperatorByRule)
-    return _described(lambda: compiler_in_use().read_kernel(operator, resolved, by_rule=by_rule), target)
+    by_rule = isinstance(operator, OperatorByRule)
+    return _described(
+        lambda: compiler_in_use().read_kernel(operator, _resolved(target, precision), by_rule=by_rule), target
+    )
 
 
 @functools.lru_cache(maxsize=4)

@@ -21,9 +21,8 @@ from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls", "by_rule")
 """Settings in `Query.columns`, after the columns of the operator: thread count; bytes that all calls of the model move;
 bytes if each operator of the model were called once; bytes between two calls of this operator; whether the model is a
-network (1) or a batch of sampled operators (0); log2 of the number of calls; whether the rule chose the schedule. Bytes are
-rounded to powers of two: exact
-numbers would identify a model, and trees would memorize the model's error."""
+network (1) or a batch of sampled operators (0); log2 of the number of calls; whether the rule chose the schedule. Bytes
+are rounded to powers of two: exact numbers would identify a model, and trees would memorize the model's error."""
 _ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
 _KEPT = 1 << 16
 _USUAL_DTYPE = "float32"

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from typing import Annotated, Any, Literal
 
-from op_profiler.building.request import CheckOutputsOption
+from op_profiler.building.request import CheckOutputsOption, check_rule
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.compiler import use_compiler
 from op_profiler.errors import UsageError
@@ -16,6 +16,7 @@ from op_profiler.measure.measurement import Precision
 from op_profiler.option_values import parse_counts
 from op_profiler.options import DEVICE, MODEL, Option
 from op_profiler.prediction.latency import PREDICTORS
+from op_profiler.targets.target import kind_of
 
 _PREDICTOR = "Predictor"
 _COMPILER_OF_STEPS, _SOURCE_OF_STEPS = "relax", "transformers"
@@ -186,6 +187,7 @@ class PredictRequest:
             raise UsageError("--decode generates tokens after a prompt; give the tokens of the prompt with --prefill")
         if self.prefill is not None and self.model.sequence_length is not None:
             raise UsageError("--prefill is the number of tokens of the prompt; leave out --sequence-length")
+        check_rule(self.schedules, self.compiler, kind_of(self.target or "llvm"))
         compiler, model = COMPILERS.get(self.compiler), self.model
         if self.prefill is not None:
             compiler.require("load_step", "--prefill")

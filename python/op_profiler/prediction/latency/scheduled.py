@@ -1,7 +1,7 @@
 """`OperatorByRule`: an operator whose schedule the project's rule chooses, for predictors.
 
-With the rule's schedule (``--schedules rule``), an operator has other loops and another time than with the compiler's own
-schedule. Tuned schedules are found by a search on one machine and are not predicted.
+With the rule's schedule (``--schedules rule``), an operator has other loops and another time than with the compiler's
+own schedule. Tuned schedules are found by a search on one machine and are not predicted.
 """
 
 from __future__ import annotations
