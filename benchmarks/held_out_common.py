@@ -196,8 +196,9 @@ def headline_of(some: Sequence[Scored]) -> str:
         by_rule = " by the rule" if schedules == "rule" else ""
         parts.append(
             f"{processor}, {mine[0].of} set{by_rule}: mean error {whole['mean_error_percent']} % over "
-            f"{whole['networks']} predictions of networks, largest {whole['worst_percent']} %, {whole['within_10_percent']} % of them "
-            f"within 10 %, mean error of operators above 20 us {operators['mean_error_percent']} %"
+            f"{whole['networks']} predictions of networks, largest {whole['worst_percent']} %, "
+            f"{whole['within_10_percent']} % of them within 10 %, mean error of operators above 20 us "
+            f"{operators['mean_error_percent']} %"
         )
     return "; ".join(parts)
 

@@ -83,7 +83,7 @@ def test_what_was_measured_by_the_rule_is_looked_up_for_the_rule_only(tmp_path: 
     def predicted(*options: str) -> dict[str, Any]:
         done = op_profiler("predict", "mlp", "--db", db, "--format", "json", *options)
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
+        return json.loads(done.stdout)
 
     own, ruled = predicted(), predicted("--schedules", "rule")
     assert own["tiers"] == ruled["tiers"] == {"measured": 1.0}
