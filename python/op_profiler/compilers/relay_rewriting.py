@@ -4,6 +4,7 @@ and reads the spans that name the layers of calls."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
@@ -95,3 +96,16 @@ def with_body(module: IRModule, body: Node | None) -> IRModule:
         change = load_tvm().relay.function.FunctionWithFields
         module.update_func(variable, change(module[variable], None, body, None, None, None, None, None))
     return module
+
+
+def with_layer_of(call: Call, made: Call) -> Call:
+    """Return a new call with the layer of the call that it replaces."""
+    span = call.span if layer_in_span(call) else None
+    return load_tvm().relay.expr.CallWithFields(made, None, None, None, None, None, span)
+
+
+def fixed_shape(tensor: Node) -> tuple[int, ...]:
+    """Return the shape of a tensor; empty if a size is known only at run time."""
+    shape: Iterable[Any] = getattr(tensor.checked_type, "shape", ())
+    found = tuple(getattr(size, "value", None) for size in shape)
+    return () if None in found else tuple(int(size or 0) for size in found)

@@ -154,6 +154,45 @@ def test_transposed_convolutions_are_right_and_multiply_no_zeros(tvm: Any, case:
     np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("columns", "target", "packed"),
+    [
+        (208, TARGETS[1], (13, 140, 16)),
+        (280, TARGETS[1], (35, 140, 8)),
+        (300, TARGETS[1], (19, 140, 16)),  # 304 columns, of which four are zeros
+        (7, TARGETS[1], (1, 140, 7)),  # too small to be worth a copy
+        (208, TARGETS[0], (13, 140, 16)),
+        (300, TARGETS[0], (19, 140, 16)),
+    ],
+)
+def test_weights_are_packed_in_whole_vectors(tvm: Any, columns: int, target: str, packed: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(columns)
+    x, weight = rng.normal(size=(9, 140)).astype("float32"), rng.normal(size=(columns, 140)).astype("float32")
+    given = tvm.relay.var("x", shape=x.shape)
+    product = tvm.relay.nn.dense(given, tvm.relay.const(weight))
+    span = tvm.relay.Span(tvm.relay.SourceName("head"), 0, 0, 0, 0)
+    product = tvm.relay.expr.CallWithFields(product, None, None, None, None, None, span)
+    module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(tvm.relay.Function([given], product)))
+    model = ImportedModel("head", "test", module, {}, (InputSpec("x", x.shape),))
+    with applied_records.applied(BY_RULE) as asked:
+        compiled = compile_model(model, tvm.target.Target(target))
+    (heavy,) = [o for o in compiled.occurrences if o.operator.anchor == "nn.contrib_dense_pack"]
+    assert heavy.operator.params[0].shape == packed and heavy.layers == ("head",)
+    assert (ruled("products of odd columns") in asked) == (columns == 300)
+    executor = executor_of(compiled.library)
+    executor.set_input("x", x)
+    executor.run()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), x @ weight.T, rtol=1e-4, atol=1e-4)
+
+
+def test_the_compilers_own_builds_keep_their_blocks(tvm: Any) -> None:
+    for by_rule, packed in ((True, (35, 64, 8)), (False, (10, 64, 28))):
+        given = tvm.relay.var("x", shape=(9, 64))
+        body = tvm.relay.nn.dense(given, tvm.relay.const(np.ones((280, 64), dtype="float32")))
+        library = _library(tvm, [given], body, TARGETS[1], by_rule=by_rule)
+        assert [array.shape for array in library.get_params().values()] == [packed]
+
+
 def test_convolutions_in_groups_keep_the_compilers_own_schedule(tvm: Any) -> None:
     register_templates()
     data, weight = ("TENSOR", (1, 4, 14, 14, 16), "float32"), ("TENSOR", (4, 1, 3, 3, 4, 16), "float32")

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relay.phases import deciding
-from op_profiler.compilers.relay.processor_defaults import config_of, may_choose
+from op_profiler.compilers.relay.processor_defaults import config_of, may_choose, whole_vectors
+from op_profiler.compilers.relay.rewrites import deciding
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.relay.vector_math import vectorized
 from op_profiler.compilers.tvm_build import load_tvm
@@ -43,6 +43,10 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
 
     version = str(load_tvm().__version__)
     decoded = [autotvm.record.decode(record.to_json(version)) for record in records.chosen.values()]
-    functions = vectorized() if records.by_rule else contextlib.nullcontext()
-    with Noting(decoded), functions, deciding(asked, by_rule=records.by_rule):
+    with contextlib.ExitStack() as stack:
+        if records.by_rule:
+            stack.enter_context(vectorized())
+            stack.enter_context(whole_vectors())
+        stack.enter_context(Noting(decoded))
+        stack.enter_context(deciding(asked, by_rule=records.by_rule))
         yield asked

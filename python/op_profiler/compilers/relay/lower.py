@@ -20,7 +20,7 @@ from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
-from op_profiler.compilers.relay.phases import decided
+from op_profiler.compilers.relay.rewrites import decided
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target

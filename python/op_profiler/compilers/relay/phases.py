@@ -7,52 +7,22 @@ therefore computes the phases as channels, and its results are interleaved: for 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any
 
-from op_profiler.compilers.relay_rewriting import layer_in_span, rebuilt, with_body
+from op_profiler.compilers.relay_rewriting import fixed_shape, with_layer_of
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_types import Call, IRModule, Node
-from op_profiler.schedules.usable_records import ruled
+from op_profiler.compilers.tvm_types import Call, Node
 
-_NAME = "transposed convolutions"
 _OP = "nn.conv2d_transpose"
 _TILES = range(3, 9)
-_deciding: list[tuple[set[str], bool]] = []
 
 
-@contextlib.contextmanager
-def deciding(asked: set[str], *, by_rule: bool) -> Iterator[None]:
-    """Note in `asked` whether a model that is lowered inside this block has transposed convolutions, and rewrite them
-    with `by_rule`."""
-    _deciding.append((asked, by_rule))
-    try:
-        yield
-    finally:
-        _deciding.pop()
-
-
-def decided(module: IRModule) -> IRModule:
-    """Return the module that is lowered in place of `module`: itself outside of `deciding`."""
-    if not _deciding:
-        return module
-    asked, by_rule = _deciding[-1]
-    body = rebuilt(module, _convolution)
-    if body is None:
-        return module
-    asked.add(ruled(_NAME))
-    tvm = load_tvm()
-    copy = tvm.IRModule(module.functions, module.type_definitions)
-    return tvm.relay.transform.InferType()(with_body(copy, body)) if by_rule else module
-
-
-def _convolution(call: Call, arguments: list[Node]) -> Node | None:
-    """Return the replacement of a transposed convolution; None for other calls and for unsupported forms."""
+def as_convolution(call: Call, arguments: list[Node]) -> Node | None:
+    """Return the replacement of a transposed convolution, which keeps its layer; None for other calls, and for
+    unsupported forms."""
     if getattr(call.op, "name", "") != _OP:
         return None
-    attrs, sizes = call.attrs, [_fixed(tensor) for tensor in (*call.args, call)]
+    attrs, sizes = call.attrs, [fixed_shape(tensor) for tensor in (*call.args, call)]
     plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "IOHW" and int(attrs.groups) == 1
     if not plain or any(int(d) != 1 for d in attrs.dilation) or not all(sizes):
         return None
@@ -60,7 +30,7 @@ def _convolution(call: Call, arguments: list[Node]) -> Node | None:
     padding = [int(p) for p in attrs.padding][:2]
     # a single value reaches each result once, as with the largest strides
     strides = [size if one == 1 else int(s) for size, one, s in zip(kernel, image, attrs.strides)]
-    relay, span = load_tvm().relay, _span_of(call)
+    relay = load_tvm().relay
     taps = [-(-extent // stride) for extent, stride in zip(kernel, strides)]
     first = [pad // stride for pad, stride in zip(padding, strides)]
     last = [(extent + pad - 1) // stride for extent, pad, stride in zip(result, padding, strides)]
@@ -81,8 +51,7 @@ def _convolution(call: Call, arguments: list[Node]) -> Node | None:
         kernel_size=taps,
         out_dtype=str(attrs.out_dtype),
     )
-    named = relay.expr.CallWithFields(convolution, None, None, None, None, None, span)
-    apart = relay.reshape(named, (batch, *phases, *rows))
+    apart = relay.reshape(with_layer_of(call, convolution), (batch, *phases, *rows))
     together = relay.transpose(apart, (0, 1, 4, 2, 5, 3))
     whole = relay.reshape(together, (batch, outputs, rows[0] * strides[0], rows[1] * strides[1]))
     begin = [pad - start * stride for pad, start, stride in zip(padding, first, strides)]
@@ -106,14 +75,3 @@ def _by_phases(weight: Node, shape: tuple[int, ...], strides: list[int], taps: l
 def _with_tile(columns: int) -> int:
     """Return the next number of columns that a tile of 3 to 8 divides; 17 columns would be computed one at a time."""
     return next(n for n in itertools.count(columns) if n < _TILES[0] or any(n % size == 0 for size in _TILES))
-
-
-def _span_of(call: Call) -> Any:
-    return call.span if layer_in_span(call) else None
-
-
-def _fixed(tensor: Node) -> tuple[int, ...]:
-    """Return the shape of a tensor; empty if a size is known only at run time."""
-    shape: Iterable[Any] = tensor.checked_type.shape
-    found = tuple(getattr(size, "value", None) for size in shape)
-    return () if None in found else tuple(int(size or 0) for size in found)

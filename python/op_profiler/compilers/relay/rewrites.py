@@ -1,0 +1,54 @@
+"""Rewrites of a model for builds by the rule, before Relay's passes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from op_profiler.compilers.relay.more_columns import with_more_columns
+from op_profiler.compilers.relay.phases import as_convolution
+from op_profiler.compilers.relay_rewriting import Replace, rebuilt, with_body
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, IRModule, Node
+from op_profiler.schedules.usable_records import ruled
+
+_REWRITES: dict[str, Replace] = {
+    "transposed convolutions": as_convolution,
+    "products of odd columns": with_more_columns,
+}
+_deciding: list[tuple[set[str], bool]] = []
+
+
+@contextlib.contextmanager
+def deciding(asked: set[str], *, by_rule: bool) -> Iterator[None]:
+    """Note in `asked` what could be rewritten in a model that is lowered inside this block, and rewrite it with
+    `by_rule`."""
+    _deciding.append((asked, by_rule))
+    try:
+        yield
+    finally:
+        _deciding.pop()
+
+
+def decided(module: IRModule) -> IRModule:
+    """Return the module that is lowered in place of `module`: itself outside of `deciding`."""
+    if not _deciding:
+        return module
+    asked, by_rule = _deciding[-1]
+    names: set[str] = set()
+
+    def replacement(call: Call, arguments: list[Node]) -> Node | None:
+        for name, rewrite in _REWRITES.items():
+            found = rewrite(call, arguments)
+            if found is not None:
+                names.add(ruled(name))
+                return found
+        return None
+
+    body = rebuilt(module, replacement)
+    if body is None or not names:
+        return module
+    asked |= names
+    tvm = load_tvm()
+    copy = tvm.IRModule(module.functions, module.type_definitions)
+    return tvm.relay.transform.InferType()(with_body(copy, body)) if by_rule else module
