@@ -47,6 +47,9 @@ _TRANSPOSED = {  # channels, image, output channels; kernel 4, strides 2, paddin
 _PRODUCTS = {  # batch (None: with a weight), rows, depth, columns
     "dense, 197 rows, 768 to 3072": (None, 197, 768, 3072),
     "dense, 128 rows, 768 to 768": (None, 128, 768, 768),
+    "dense, 1 row, 2048 to 1000": (None, 1, 2048, 1000),
+    "dense, 64 rows, 280 to 208": (None, 64, 280, 208),
+    "dense, 64 rows, 300 to 300": (None, 64, 300, 300),
     "batched product, 12 x 197 x 64 x 197": (12, 197, 64, 197),
     "batched product, 12 x 128 x 128 x 64": (12, 128, 128, 64),
 }
