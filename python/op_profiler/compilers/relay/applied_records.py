@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.processor_defaults import config_of, may_choose, whole_vectors
-from op_profiler.compilers.relay.rewrites import deciding
+from op_profiler.compilers.relay.rewrites import rewriting
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.relay.vector_math import vectorized
 from op_profiler.compilers.tvm_build import load_tvm
@@ -48,5 +48,5 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
             stack.enter_context(vectorized())
             stack.enter_context(whole_vectors())
         stack.enter_context(Noting(decoded))
-        stack.enter_context(deciding(asked, by_rule=records.by_rule))
+        stack.enter_context(rewriting(asked, by_rule=records.by_rule))
         yield asked

@@ -20,7 +20,7 @@ from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
-from op_profiler.compilers.relay.rewrites import decided
+from op_profiler.compilers.relay.rewrites import rewritten
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
@@ -54,7 +54,7 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
     Args:
         layers: whether the operators need their layers.
     """
-    module = decided(model.mod)
+    module = rewritten(model.mod)
     weights = _weights_of_heavy_ops(module, model.params)
     folded = {name: value for name, value in model.params.items() if name not in weights}
     with _compile_errors(model):
@@ -131,7 +131,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
     layers = Layers()
-    module = layers.marked(decided(model.mod))
+    module = layers.marked(rewritten(model.mod))
     names = _names_of_ops(module)
     left_out, idle = _left_out(names), _without_work(names)
     instruments = [_shortcuts(), layers.carrier(), capture]

@@ -16,25 +16,25 @@ _REWRITES: dict[str, Replace] = {
     "transposed convolutions": as_convolution,
     "products of odd columns": with_more_columns,
 }
-_deciding: list[tuple[set[str], bool]] = []
+_active: list[tuple[set[str], bool]] = []
 
 
 @contextlib.contextmanager
-def deciding(asked: set[str], *, by_rule: bool) -> Iterator[None]:
+def rewriting(asked: set[str], *, by_rule: bool) -> Iterator[None]:
     """Note in `asked` what could be rewritten in a model that is lowered inside this block, and rewrite it with
     `by_rule`."""
-    _deciding.append((asked, by_rule))
+    _active.append((asked, by_rule))
     try:
         yield
     finally:
-        _deciding.pop()
+        _active.pop()
 
 
-def decided(module: IRModule) -> IRModule:
-    """Return the module that is lowered in place of `module`: itself outside of `deciding`."""
-    if not _deciding:
+def rewritten(module: IRModule) -> IRModule:
+    """Return the module that is lowered in place of `module`: itself outside of `rewriting`."""
+    if not _active:
         return module
-    asked, by_rule = _deciding[-1]
+    asked, by_rule = _active[-1]
     names: set[str] = set()
 
     def replacement(call: Call, arguments: list[Node]) -> Node | None:
