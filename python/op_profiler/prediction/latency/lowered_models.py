@@ -30,6 +30,7 @@ from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops, 
 from op_profiler.prediction.latency.network import Network
 from op_profiler.prediction.latency.scheduled import OperatorByRule, by_rule
 from op_profiler.schedules.records import RULE
+from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.targets.target import tvm_identity
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
@@ -216,7 +217,7 @@ def _lower(request: BuildRequest, compared_kinds: set[str] | None = None) -> Low
     model, _, target = load_model(request, compared_kinds=compared_kinds)
     lower = functools.partial(compiler_in_use().operators, model, target, layers=False)
     if request.schedules == RULE:
-        fused = compiler_in_use().fuse(lower, target, request.usable_records())
+        fused = compiler_in_use().fuse(lower, target, UsableRecords.only_rule())
         occurrences, ruled = fused.occurrences, fused.by_rule
     else:
         occurrences, ruled = lower(), frozenset[str]()
