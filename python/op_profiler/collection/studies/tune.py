@@ -51,8 +51,7 @@ class Tuned:
         anchor: workload key of the anchor in isolation, or of the operator if the compiler tunes whole operators.
         operators: workload keys of the fused operators that contain it.
         default_us: time of the schedule that the compiler uses without records; None if it has no time.
-        best_us: time of the schedule that became the record.
-        template: template of that schedule.
+        best_us, template: time and template of the schedule that became the record.
         default_in_model_us, best_in_model_us: times of both in the model, per call and with the fused ops; None if they
             were not compared there.
         trials, failed, new: numbers of tried candidates, of failed ones, and of those that this run measured.

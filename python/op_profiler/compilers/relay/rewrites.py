@@ -45,10 +45,11 @@ def rewritten(module: IRModule) -> IRModule:
                 return found
         return None
 
-    body = rebuilt(module, replacement)
+    tvm = load_tvm()
+    typed = tvm.relay.transform.InferType()(module)
+    body = rebuilt(typed, replacement)
     if body is None or not names:
         return module
     asked |= names
-    tvm = load_tvm()
-    copy = tvm.IRModule(module.functions, module.type_definitions)
+    copy = tvm.IRModule(typed.functions, typed.type_definitions)
     return tvm.relay.transform.InferType()(with_body(copy, body)) if by_rule else module

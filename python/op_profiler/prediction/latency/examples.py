@@ -18,7 +18,7 @@ from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.devices import DeviceName, device_of, rows_of_file
-from op_profiler.prediction.latency.scheduled import PREDICTED, OperatorByRule, by_rule
+from op_profiler.prediction.latency.scheduled import PREDICTED, OperatorByRule, key_of_row, operator_of
 from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against
 
 COLUMNS = (
@@ -192,11 +192,9 @@ def load_examples(
     Raises:
         DatasetError: the dataset or the file cannot be read.
     """
-
     from op_profiler.dataset import Dataset, flat_rows
 
     def rows() -> Iterator[Mapping[str, Any]]:
-
         if file is not None:
             wanted = rows_of_file(file, COLUMNS)
             yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
@@ -262,12 +260,12 @@ class _KeptExamples:
 
     def tell_traffic(self, row: Mapping[str, Any]) -> None:
         """Count the bytes that an operator moves in a model, and its calls; also if its time is not used."""
-        model, key = row["model_key"], _operator_key(row)
+        model, key = row["model_key"], key_of_row(row)
         if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
             return
         if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
             return  # counted with the operators that they stand around: what ships has no rows of them
-        operator = self._operators.get(key) or _operator_of(row)
+        operator = self._operators.get(key) or operator_of(row)
         moved = operator.bytes_read + operator.bytes_written
         if row["model_source"] == "sample":
             moved += bytes_written_before(operator, row["model_name"])
@@ -278,9 +276,9 @@ class _KeptExamples:
         draw = self._draws[row["model_source"] == "sample"]
         if not draw.takes(row["model_key"]):
             return
-        operator = _operator_key(row)
+        operator = key_of_row(row)
         if operator not in self._operators:
-            self._operators[operator] = _operator_of(row)
+            self._operators[operator] = operator_of(row)
             self._launches[operator] = len(row["launches"] or ())
         if row["device_key"] not in self._devices:
             self._devices[row["device_key"]] = device_of(row)
@@ -410,18 +408,6 @@ def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, lis
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
     return rank[inverse.reshape(-1)], [items[n] for n in distinct[order]]
-
-
-def _operator_key(row: Mapping[str, Any]) -> tuple[str, bool]:
-    """The operator's key, and whether the rule chose its schedule."""
-    return row["operator_key"], row["origin"] == "rule"
-
-
-def _operator_of(row: Mapping[str, Any]) -> Operator:
-    from op_profiler.dataset.formats.flat_table import operator_of_row
-
-    operator = operator_of_row(dict(row))
-    return by_rule(operator) if row["origin"] == "rule" else operator
 
 
 def _gauge(row: Mapping[str, Any]) -> list[float]:

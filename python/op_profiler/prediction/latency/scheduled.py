@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.usable_records import ruled
@@ -32,3 +34,16 @@ class OperatorByRule(Operator):
 def by_rule(operator: Operator) -> OperatorByRule:
     """Return the same operator with the schedule of the rule."""
     return OperatorByRule(**{field.name: getattr(operator, field.name) for field in dataclasses.fields(Operator)})
+
+
+def key_of_row(row: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the key of the operator in a row of the flat table, and whether the rule chose its schedule."""
+    return row["operator_key"], row["origin"] == "rule"
+
+
+def operator_of(row: Mapping[str, Any]) -> Operator:
+    """Return the operator of a row of the flat table, with the schedule that it was measured with."""
+    from op_profiler.dataset.formats.flat_table import operator_of_row
+
+    operator = operator_of_row(dict(row))
+    return by_rule(operator) if row["origin"] == "rule" else operator
