@@ -16,10 +16,13 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.kinds.described import described
 from op_profiler.operators.kinds.products import Dense
+from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency import loops
 from op_profiler.prediction.latency.coverage import Coverage
 from op_profiler.prediction.latency.interpolation import families_of
 from op_profiler.prediction.latency.lowered_models import lowered_model
+from op_profiler.prediction.latency.network import Network, predict_network
+from op_profiler.prediction.latency.open_predictor import open_predictor
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.scheduled import OperatorByRule, by_rule
 
@@ -91,11 +94,24 @@ def test_what_was_measured_by_the_rule_is_looked_up_for_the_rule_only(tmp_path: 
     assert [one["operator_key"] for one in own["operators"]] == [one["operator_key"] for one in ruled["operators"]]
 
 
+def test_operators_of_a_device_without_the_rule_may_all_be_wrong_alike() -> None:
+    operators = [described(Dense(64, width, 256)) for width in (64, 128, 256, 512)]
+    predictor = open_predictor(device="znver4")
+
+    def half_widths(of: list[Operator]) -> tuple[float, np.ndarray]:
+        found = predict_network(predictor, Network.of("x", of))
+        return found.high_us / found.total_us, found.operators.high_us / found.operators.latency_us
+
+    (own, of_own), (ruled, of_ruled) = half_widths(operators), half_widths([by_rule(one) for one in operators])
+    assert own < of_own.min() and ruled > of_ruled.min()
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (("--compiler", "relax", "--db", "d.db"), "--schedules rule is for --compiler relay"),
         (("--device", "h200", "--kernels", "vendor"), "leave out --schedules"),
+        (("--schedules", "auto"), "unknown value of --schedules 'auto'"),
         (("--device", "h100"), "--schedules rule is for --compiler relay and --target llvm"),
     ],
 )

@@ -245,7 +245,9 @@ def _total(
     half = 0.0
     if kernels > 0:
         widths = np.log(np.where(estimated, found.high_us / found.latency_us, 1.0))
-        half = sum_half_width(times * widths / kernels, predictor.correlation)
+        # On a device without measurements by the rule, one cause may make all its operators slower or faster.
+        shared = float(times[found.outside & network.query.by_rule].sum()) / kernels
+        half = sum_half_width(times * widths / kernels, max(predictor.correlation, shared))
     bounded, unsupported = found.tier == BOUND, found.tier == UNSUPPORTED
     least = float(np.nan_to_num(partial * np.exp(-half)) + (found.low_us * network.calls)[bounded].sum())
     total = partial if estimated.all() else np.nan

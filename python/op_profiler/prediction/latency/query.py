@@ -157,9 +157,13 @@ class Query:
         float32."""
         amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
         *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
-        by_rule = np.array([_BY_RULE in words for words in self.op_sets], dtype=bool)[self.vocabulary]
-        settings = np.stack([self.threads, *np.round(moved), self.network, calls, by_rule], axis=1)
+        settings = np.stack([self.threads, *np.round(moved), self.network, calls, self.by_rule], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
+
+    @property
+    def by_rule(self) -> np.ndarray:
+        """Mask of the operators whose schedules the rule chose."""
+        return np.array([_BY_RULE in words for words in self.op_sets], dtype=bool)[self.vocabulary]
 
     @property
     def between_bytes(self) -> np.ndarray:

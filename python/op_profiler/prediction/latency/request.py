@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from op_profiler.building.request import CheckOutputsOption, check_rule
+from op_profiler.building.request import CheckOutputsOption, check_rule, one_of
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.compiler import use_compiler
 from op_profiler.errors import UsageError
@@ -187,6 +187,7 @@ class PredictRequest:
             raise UsageError("--decode generates tokens after a prompt; give the tokens of the prompt with --prefill")
         if self.prefill is not None and self.model.sequence_length is not None:
             raise UsageError("--prefill is the number of tokens of the prompt; leave out --sequence-length")
+        one_of("value of --schedules", self.schedules, get_args(PredictedSchedules))
         check_rule(self.schedules, self.compiler, kind_of(self.target or "llvm"))
         compiler, model = COMPILERS.get(self.compiler), self.model
         if self.prefill is not None:
