@@ -193,6 +193,23 @@ def test_the_compilers_own_builds_keep_their_blocks(tvm: Any) -> None:
         assert [array.shape for array in library.get_params().values()] == [packed]
 
 
+def test_a_build_of_integers_whose_blocks_change_is_another_model(tvm: Any) -> None:
+    packed, digests = [], []
+    for records in (NO_RECORDS, BY_RULE):
+        x = tvm.relay.var("x", shape=(32, 64), dtype="int32")
+        weight = tvm.relay.const(np.ones((208, 64), dtype="int32"))
+        body = tvm.relay.nn.dense(x, weight, out_dtype="int32")
+        model = ImportedModel(
+            "integers", "test", tvm.IRModule.from_expr(tvm.relay.Function([x], body)), {}, (InputSpec("x", (32, 64)),)
+        )
+        with applied_records.applied(records) as asked:
+            (heavy,) = [o for o in compile_model(model, tvm.target.Target(TARGETS[1])).occurrences if o.operator.params]
+        packed.append(heavy.operator.params[0].shape)
+        digests.append(records.digest(asked))
+    assert packed == [(8, 64, 26), (13, 64, 16)]
+    assert digests[0] == "" != digests[1]
+
+
 def test_convolutions_in_groups_keep_the_compilers_own_schedule(tvm: Any) -> None:
     register_templates()
     data, weight = ("TENSOR", (1, 4, 14, 14, 16), "float32"), ("TENSOR", (4, 1, 3, 3, 4, 16), "float32")

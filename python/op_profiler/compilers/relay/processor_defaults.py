@@ -50,10 +50,12 @@ _FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL, CO
 
 
 def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
-    """Return whether the rule has, or may have, a schedule for a computation. TVM's own templates query it for each."""
-    family, *tensors = workload[0].partition(".")[0], *workload[1:3]
+    """Return whether the rule may choose the schedule or the blocks (`whole_vectors`) of a computation, of any type.
+
+    TVM's own templates query it for each computation.
+    """
     on_processor = "cpu" in target.keys and target.kind.name == "llvm"
-    return on_processor and family.removesuffix(PADDED) in _FAMILIES and all("float" in tensor[2] for tensor in tensors)
+    return on_processor and workload[0].partition(".")[0].removesuffix(PADDED) in _FAMILIES
 
 
 def config_of(target: Target, workload: tuple[Any, ...]) -> Any | None:
@@ -63,6 +65,8 @@ def config_of(target: Target, workload: tuple[Any, ...]) -> Any | None:
         workload: AutoTVM's workload, which begins with the name of a template.
     """
     if workload[0] not in _TEMPLATES or not may_choose(target, workload) or _has_groups(workload):
+        return None
+    if not all("float" in tensor[2] for tensor in workload[1:3]):
         return None
     return _config(str(target), workload)
 
