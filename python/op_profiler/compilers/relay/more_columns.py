@@ -1,7 +1,8 @@
 """Adds columns to products whose number of columns no vector divides, for builds by the rule.
 
 TVM packs weights in blocks of columns that divide their number: 300 columns in blocks of 30. LLVM computes such a block
-in pieces, at a tenth of the speed of whole vectors. The weights therefore get columns of zeros, and the result is cut.
+in pieces, which is many times slower (`benchmarks/rule.py`). The weights therefore get columns of zeros, and the result
+is cut.
 """
 
 from __future__ import annotations

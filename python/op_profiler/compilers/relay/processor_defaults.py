@@ -96,7 +96,7 @@ def whole_vectors() -> Iterator[None]:
     """Pack channels and columns in blocks of whole or half vectors inside this block, if these divide their number.
 
     TVM packs them in blocks of the largest divisor, for products up to two vectors: 208 columns in blocks of 26, which
-    LLVM computes in pieces, at a tenth of the speed.
+    LLVM computes in pieces, which is many times slower (`benchmarks/rule.py`).
     """
     load_tvm()
     from tvm.autotvm.task.space import SplitEntity
