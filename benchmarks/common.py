@@ -249,9 +249,10 @@ def each_in_own_process(
     Raises:
         SystemExit: there is no result of any.
     """
-    now = provenance()
+    now, words = provenance(), " ".join(options)
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
-    there = {entry["name"]: entry for entry in map(json.loads, lines) if _is_same(entry["provenance"], now)}
+    entries = (entry for entry in map(json.loads, lines) if entry.get("options", "") == words)
+    there = {entry["name"]: entry for entry in entries if _is_same(entry["provenance"], now)}
     none = True
     for name in names:
         if name not in there:
@@ -259,7 +260,7 @@ def each_in_own_process(
             if found is None:
                 print(f"{name}: failed", flush=True)
                 continue
-            there[name] = {"name": name, "provenance": now, "found": found}
+            there[name] = {"name": name, "options": words, "provenance": now, "found": found}
             if kept is not None:
                 with kept.open("a") as file:
                     file.write(json.dumps(there[name]) + "\n")

@@ -1,6 +1,8 @@
 """How far off are networks of families that the predictor has not seen, at each thread count, on each processor?
 
-    python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (minutes a processor, on all cores)
+    python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB] [--keep FILE]
+
+It takes 2 to 15 minutes a processor on two cores. With --keep, an interrupted run continues with the next processor.
 
 Whole families of networks (`op_profiler.prediction.latency.families`: by name, and by the layers that take most of
 their time) are held out, in seven groups. A predictor is fitted without the networks of a group, without operators
@@ -30,14 +32,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import math
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import at_least, at_most, every, provenance, store, stored_tables
+from common import at_least, at_most, commit, each_in_own_process, every, provenance, store, stored_tables
 from held_out_common import (
     LOOK_UPS,
     NOTHING,
@@ -244,55 +249,75 @@ def _reached_by(networks: Records, operators: Records) -> bool | None:
     )
 
 
+def tables_of(device: str | None, db: str | None, final: bool) -> dict[str, Any]:
+    """Tables and headline of one processor; errors of networks are printed as they are found.
+
+    Args:
+        device: a processor with included data, or a device of `db`.
+        db: a dataset in place of the included data.
+        final: whether the test set is shown, whose seeds are spent by that.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core: fits gain little from a second one
+    from op_profiler.prediction.latency.fit import teachers
+    from op_profiler.prediction.latency.open_predictor import examples_for, shipped_examples
+    from op_profiler.prediction.latency.steady_times import steady
+
+    examples = steady(examples_for(db=db, device=device, note=_print_now))
+    processor = examples.devices[int(examples.device[0])].processor
+    _print_now(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators")
+    others = [steady(one) for one in teachers(examples, [] if db else shipped_examples())]
+    sets = sets_of([examples, *others], spent_seeds(before=commit()))
+    found: list[Scored] = []
+    for group in scored(examples, processor, sets, {DEVELOPMENT, TEST} if final else {DEVELOPMENT}, others):
+        spend(processor, (one.found.prediction.network.name for one in group if one.of == TEST))
+        found += group
+        _print_now("\n".join(map(line_of, group)))
+    networks, operators = together(found)
+    tables = {
+        "whole_networks": networks,
+        "single_runs_of_networks": single_runs(examples, found, processor),
+        "operators_above_20_us": operators,
+        "operators_above_20_us_by_kind": by_kind(found),
+        "operators_above_20_us_by_other_networks": by_other_networks(examples, processor),
+        "whole_networks_by_origin": by_origin(found),
+        "networks": network_rows(found),
+    }
+    return {"headline": headline_of(found), "tables": tables}
+
+
+def _print_now(text: str) -> None:
+    """Print to the standard error output: the last line of the standard output is the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--final", action="store_true", help="also the test set, whose seeds are spent by that")
     parser.add_argument("--device", nargs="+", help="processors that ship, or a device of --db; default: all that ship")
     parser.add_argument("--db", help="a dataset in place of what ships")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of processors, which a later run reuses")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core: fits gain little from a second one
-    from op_profiler.prediction.latency.fit import teachers
-    from op_profiler.prediction.latency.open_predictor import examples_for, shipped_examples
-    from op_profiler.prediction.latency.steady_times import steady
+    if arguments.one is not None:
+        print(json.dumps(tables_of(arguments.one or None, arguments.db, arguments.final)))
+        return
     from op_profiler.shipped import shipped_processors
 
     print(provenance())
     ships = [one.folder.name for one in shipped_processors() if one.operators is not None]
-    teach = [] if arguments.db else shipped_examples()
-    found: list[Scored] = []
-    others: list[dict[str, Any]] = []
-    runs: list[dict[str, Any]] = []
-    spent = spent_seeds()
-    for device in arguments.device or ([None] if arguments.db else ships):
-        examples = steady(examples_for(db=arguments.db, device=device, note=print))
-        processor = examples.devices[int(examples.device[0])].processor
-        print(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators", flush=True)
-        others += by_other_networks(examples, processor)
-        taught_by = [steady(one) for one in teachers(examples, teach)]
-        sets = sets_of([examples, *taught_by], spent)
-        shown = {DEVELOPMENT, TEST} if arguments.final else {DEVELOPMENT}
-        for group in scored(examples, processor, sets, shown, taught_by):
-            spend(processor, (one.found.prediction.network.name for one in group if one.of == TEST))
-            found += group
-            print("\n".join(map(line_of, group)), flush=True)
-        runs += single_runs(examples, found, processor)
-    networks, operators = together(found)
-    kinds = by_kind(found)
-    for row in (*networks, *by_origin(found), *runs, *operators, *kinds, *others):
+    devices = arguments.device or ([""] if arguments.db else ships)
+    options = ["--final"] * arguments.final + (["--db", arguments.db] if arguments.db else [])
+    results = [one.result for one in each_in_own_process(__file__, devices, arguments.keep, options)]
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        for name, rows in result["tables"].items():
+            tables.setdefault(name, []).extend(rows)
+    for row in (row for name, rows in tables.items() if name != "networks" for row in rows):
         print(", ".join(f"{name} {value}" for name, value in row.items()))
-    headline = headline_of(found)
+    headline = "; ".join(result["headline"] for result in results)
     print(headline)
-    tables = {
-        "whole_networks": networks,
-        "single_runs_of_networks": runs,
-        "operators_above_20_us": operators,
-        "operators_above_20_us_by_kind": kinds,
-        "operators_above_20_us_by_other_networks": others,
-        "whole_networks_by_origin": by_origin(found),
-        "networks": network_rows(found),
-        SPENT: stored_tables(__file__).get(SPENT, []),
-    }
-    whole = arguments.final and arguments.device is None and arguments.db is None
+    tables[SPENT] = stored_tables(__file__).get(SPENT, [])
+    whole = arguments.final and arguments.device is None and arguments.db is None and len(results) == len(ships)
     store(__file__, headline, {name: rows for name, rows in tables.items() if rows}, whole=whole)
 
 

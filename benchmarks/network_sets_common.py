@@ -54,10 +54,18 @@ family that is collected later is of the test set until its errors were looked a
 with one of these."""
 
 
-def spent_seeds(folder: Path = RESULTS, script: str = SHOWN_BY) -> frozenset[int]:
-    """Test seeds whose errors a benchmark has shown; `folder` has the results."""
+def spent_seeds(folder: Path = RESULTS, script: str = SHOWN_BY, *, before: str | None = None) -> frozenset[int]:
+    """Return the test seeds whose errors a benchmark has shown.
+
+    Args:
+        folder: of the results.
+        before: a commit. Seeds that were shown at this commit only are left out, because nothing can have been changed
+            after their errors were seen. A run that continues an interrupted one needs this. Ignored for a commit with
+            uncommitted changes.
+    """
     rows = stored_tables(script, folder=folder).get(SPENT, [])
-    return frozenset(int(seed) for row in rows for seed in row["seeds"].split())
+    kept = before is not None and not before.endswith("-dirty")
+    return frozenset(int(seed) for row in rows if not (kept and row["commit"] == before) for seed in row["seeds"].split())
 
 
 def sets_of(parts: Sequence[Examples], spent: frozenset[int]) -> dict[str, str]:
