@@ -4,6 +4,7 @@ predictor that is fitted to both.
 
     python collector/ship_processor.py DB [DB ...]       datasets of one processor: files, Parquet too, or addresses
     python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
+    python collector/ship_processor.py --refit           predictors of all that ships, for another way to fit
 
 Ten minutes or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it
 was interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an
@@ -27,6 +28,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from op_profiler.prediction.latency.examples import Examples
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
@@ -77,6 +82,18 @@ def ship_again(folder: Path) -> None:
     with whole(folder) as made:
         shutil.copy2(folder / DATASET, made)
         write_loops_and_predictor(made)
+
+
+def refit(folder: Path) -> None:
+    """Make the predictor of a folder anew, with the loops that are there."""
+    from op_profiler.prediction.latency.examples import load_examples
+    from op_profiler.prediction.latency.open_predictor import with_loops
+
+    examples = load_examples(file=folder / DATASET)
+    with whole(folder) as made:
+        for name in (DATASET, LOOPS):
+            shutil.copy2(folder / name, made)
+        write_predictor(with_loops(examples, examples.devices[0].target, note), made)
 
 
 @contextlib.contextmanager
@@ -133,21 +150,28 @@ def write_loops_and_predictor(folder: Path) -> None:
     """Beside the Parquet file of a folder: what is fitted to it."""
     import numpy as np
 
-    from op_profiler.prediction.latency import predictor_files
     from op_profiler.prediction.latency.examples import load_examples
-    from op_profiler.prediction.latency.fit import fit, teachers
     from op_profiler.prediction.latency.loops import loops_of, write_loops
-    from op_profiler.prediction.latency.open_predictor import shipped_examples
-    from op_profiler.targets.target import kind_of
 
     examples = load_examples(file=folder / DATASET)
     (device,) = examples.devices
     told = loops_of(examples.operators, device.target, note)
     if np.isfinite(told).any():
         write_loops(folder / LOOPS, examples.operators, told, device.target)
-    others = [] if kind_of(device.target).on_gpu else teachers(examples, shipped_examples(note))
+    write_predictor(dataclasses.replace(examples, loops=told), folder)
+
+
+def write_predictor(examples: Examples, folder: Path) -> None:
+    """Fit a predictor to measurements with their loops, and to those of other processors that it lacks."""
+    from op_profiler.prediction.latency import predictor_files
+    from op_profiler.prediction.latency.fit import fit, teachers
+    from op_profiler.prediction.latency.open_predictor import shipped_examples
+    from op_profiler.targets.target import kind_of
+
+    on_gpu = kind_of(examples.devices[0].target).on_gpu
+    others = [] if on_gpu else teachers(examples, shipped_examples(note))
     note(f"fitting a predictor to {len(examples):,} measurements; {len(others)} other processors teach what it lacks")
-    predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / PREDICTOR)
+    predictor_files.save(fit(examples, others=others), folder / PREDICTOR)
 
 
 def main() -> None:
@@ -155,19 +179,20 @@ def main() -> None:
     parser.add_argument("db", nargs="*", help="datasets of one processor")
     parser.add_argument("--device", help="key or part of the processor's name, where the datasets hold several")
     parser.add_argument("--again", action="store_true", help="loops and predictors of all that ships")
+    parser.add_argument("--refit", action="store_true", help="predictors of all that ships, with the loops there are")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the processors' folders")
     arguments = parser.parse_args()
-    if arguments.again == bool(arguments.db):
-        parser.error("give datasets, or --again")
+    if bool(arguments.db) + arguments.again + arguments.refit != 1:
+        parser.error("give datasets, --again or --refit")
     from op_profiler.errors import OpProfilerError
 
     try:
-        if not arguments.again:
+        if arguments.db:
             ship(arguments.db, arguments.device, arguments.results)
             return
         for pattern in (f"[!.]*/{DATASET}", f"cuda/[!.]*/{DATASET}"):
             for dataset in sorted(arguments.results.glob(pattern)):
-                ship_again(dataset.parent)
+                (refit if arguments.refit else ship_again)(dataset.parent)
     except OpProfilerError as error:
         sys.exit(str(error))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from op_profiler.errors import DatasetError
 from op_profiler.prediction.latency import fit as fitting
 from op_profiler.prediction.latency import held_out
 from op_profiler.prediction.latency.examples import Examples
+from op_profiler.prediction.latency.families import families_in
 from op_profiler.prediction.latency.held_out import (
     family_groups,
     fitted_without,
@@ -119,13 +121,39 @@ def test_who_has_many_networks_is_taught_rare_ops_alone(
     other = dataclasses.replace(
         two_families, operators=rare, devices=[dataclasses.replace(device, processor="another")]
     )
-    assert len(fitting._lessons(two_families, [other])[1].query) == len(other), "few networks: all is taught"
+    query = query_of(two_families)
+    (lesson,) = fitting._lessons(two_families, query, [other])[1]
+    assert len(lesson.query) == len(other), "few networks: all is taught"
     monkeypatch.setattr(fitting, "_FEW_NETWORKS", 1)
     monkeypatch.setattr(fitting, "_FEW_WITH_OP", 2)
-    own, taught = fitting._lessons(two_families, [other])
-    assert len(own.query) == len(two_families)
-    assert 0 < len(taught.query) == (other.operator == 0).sum()
-    assert all("einsum" in taught.query.op_sets[at] for at in taught.query.vocabulary)
+    _, (lesson,) = fitting._lessons(two_families, query, [other])
+    assert 0 < len(lesson.query) == (other.operator == 0).sum()
+    assert all("einsum" in lesson.query.op_sets[at] for at in lesson.query.vocabulary)
     monkeypatch.setattr(fitting, "vector_ratio", lambda first, own: 0.5)
-    (own,) = fitting._lessons(two_families, [other])
-    assert own.base.vector_ratio == 1.0, "it stays in its own vectors, so who has others teaches nothing"
+    lesson_of, elsewhere = fitting._lessons(two_families, query, [other])
+    assert lesson_of(two_families, query).base.vector_ratio == 1.0 and not elsewhere, "it stays in its own vectors"
+
+
+def test_intervals_are_calibrated_on_whole_families(two_families: Examples) -> None:
+    families = families_in([two_families])
+    names = np.array([families[name] for name in two_families.models])[two_families.model]
+    splits = list(fitting._splits(two_families, 2, 0))
+    assert len(splits) == 2
+    for train, held in splits:
+        assert not set(names[held]) & set(names[~held]), "a family is in one part"
+        assert not set(two_families.workload[held]) & set(two_families.workload[train])
+
+
+def test_base_models_are_fitted_without_what_is_held_out(
+    two_families: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted: list[int] = []
+    base_fit = fitting.Base.fit
+
+    def counted(roofline: Any, query: Any, *rest: Any) -> Any:
+        fitted.append(len(query))
+        return base_fit(roofline, query, *rest)
+
+    monkeypatch.setattr(fitting.Base, "fit", counted)
+    fitting.fit(two_families, choice="xgboost", folds=2)
+    assert fitted[0] == len(two_families) and len(fitted) == 3 and max(fitted[1:]) < len(two_families)

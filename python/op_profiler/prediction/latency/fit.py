@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from op_profiler.prediction.latency.correction import MOST_LEARNED, Correction
 from op_profiler.prediction.latency.coverage import Coverage, operators_with, ops_in
 from op_profiler.prediction.latency.devices import DeviceName, measure_with
 from op_profiler.prediction.latency.examples import Examples
+from op_profiler.prediction.latency.families import families_in
 from op_profiler.prediction.latency.interpolation import Interpolation, families_of
 from op_profiler.prediction.latency.intervals import (
     WITHOUT_LOOPS,
@@ -60,6 +62,9 @@ _DIGESTED = (
 )
 """Fields of a measurement that a fit depends on, besides its operator, its model and the reference kernels."""
 
+LessonOf = Callable[[Examples, Query], Lesson]
+"""Makes the training data of measurements on the device to predict for."""
+
 
 def fit(
     examples: Examples,
@@ -86,9 +91,11 @@ def fit(
     method = PREDICTORS.get(choice)
     device = _only_device(examples)
     examples = steady(examples)
-    own, *elsewhere = _lessons(examples, others)
-    query, target, families = own.query, own.target, families_of(own.query)
-    errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
+    query = query_of(examples)
+    lesson_of, elsewhere = _lessons(examples, query, others)
+    own = lesson_of(examples, query)
+    target, families = own.target, families_of(query)
+    errors = _held_out(examples, own, lesson_of, elsewhere, families, method, seed, folds)
     base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
     chosen_on = first_half(query)
@@ -151,28 +158,34 @@ def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
     return [one for one in ships if one.devices[int(one.device[0])].processor != own]
 
 
-def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
-    """Return the training data for the device to predict for, corrected to its reference state, then for the others.
+def _lessons(examples: Examples, query: Query, others: Sequence[Examples]) -> tuple[LessonOf, list[Lesson]]:
+    """Return the function that makes training data of measurements of the device to predict for, and the training data
+    of others.
 
     If fewer than `_FEW_NETWORKS` networks of the device were measured, all measurements of the others are used.
     Otherwise, only operators with ops that few operators of the device have are used, and only of devices with the same
     vector length.
+
+    Args:
+        query: of all `examples`.
     """
     others = [steady(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
     here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
-    elsewhere = [_lesson(one, weight=max(_ELSEWHERE, likeness(peaks, here))) for one, peaks in zip(others, peaks_of)]
+    elsewhere = [
+        _lesson(one, query_of(one), weight=max(_ELSEWHERE, likeness(peaks, here)))
+        for one, peaks in zip(others, peaks_of)
+    ]
     if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
-        own = _lesson(examples)
         alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
-        return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in alike)]
+        return _lesson, [one.take(_has_rare_op(one.query, query)) for one in alike]
     like = [
         (as_if_here(one.base.kernels, peaks, here), likeness(peaks, here))
         for one, peaks in zip(elsewhere, peaks_of)
         if isinstance(one.base.kernels, KernelModel)
     ]
-    return [_lesson(examples, ratio, like=like), *elsewhere]
+    return functools.partial(_lesson, vector_ratio=ratio, like=like), elsewhere
 
 
 def _has_rare_op(query: Query, own: Query) -> np.ndarray:
@@ -183,10 +196,13 @@ def _has_rare_op(query: Query, own: Query) -> np.ndarray:
 
 
 def _lesson(
-    examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[tuple[KernelModel, float]] = ()
+    examples: Examples,
+    query: Query,
+    vector_ratio: float = 1.0,
+    weight: float = 1.0,
+    like: Sequence[tuple[KernelModel, float]] = (),
 ) -> Lesson:
     """Return the training data from one device's measurements; `like` is the argument of `KernelModel.fit`."""
-    query = query_of(examples)
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     weights = weights_of(examples)
@@ -230,14 +246,16 @@ def fingerprint(examples: Examples) -> str:
 def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield masks of training and held-out entries.
 
-    Whole models are held out. Their operators are removed from the training data in all other models too, under all
-    schedules.
+    Whole families of models are held out, as in the evaluation (`op_profiler.prediction.latency.held_out`). Their
+    operators are removed from the training data in all other models too, under all schedules.
     """
-    order = np.random.default_rng(seed).permutation(len(examples.models))
-    fold_of_model = np.empty(len(order), dtype=int)
-    fold_of_model[order] = np.arange(len(order)) % folds
+    families = families_in([examples])
+    _, family = np.unique([families[name] for name in examples.models], return_inverse=True)
+    order = np.random.default_rng(seed).permutation(family.max() + 1)
+    fold_of_family = np.empty(len(order), dtype=int)
+    fold_of_family[order] = np.arange(len(order)) % folds
     for fold in range(folds):
-        held = fold_of_model[examples.model] == fold
+        held = fold_of_family[family[examples.model]] == fold
         if held.any() and not held.all():
             yield ~np.isin(examples.workload, np.unique(examples.workload[held])), held
 
@@ -245,6 +263,7 @@ def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndar
 def _held_out(
     examples: Examples,
     own: Lesson,
+    lesson_of: LessonOf,
     elsewhere: Sequence[Lesson],
     families: np.ndarray,
     method: Method,
@@ -253,27 +272,29 @@ def _held_out(
 ) -> dict[str, np.ndarray]:
     """Return the errors on held-out models, by source of the estimate and for `WITHOUT_LOOPS`.
 
-    An error is log(estimate / measured time); NaN if the source has no estimate. Held-out operators are removed from
-    the training data of other devices too. Only the base models are fitted to all entries: they have few parameters,
-    which describe whole kinds of operators.
+    An error is log(estimate / measured time); NaN if the source has no estimate. The base models are fitted without
+    the held-out entries, too. Held-out operators are removed from the training data of other devices.
     """
-    query, target, base = own.query, own.target, own.base
+    query, target = own.query, own.target
     tiers = ("regressed", "interpolated", "sampled", WITHOUT_LOOPS)
     errors = {name: np.full(len(examples), np.nan) for name in tiers}
     measured = measured_of(examples, query)
-    seen = query.has_loops | (base.kernels is None)
+    seen = query.has_loops | (own.base.kernels is None)
     for number, (train, held) in enumerate(_splits(examples, folds, seed)):
         if not train.any():
             continue
         blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
         asked = query.take(held)
-        taught = [own.take(train), *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
+        lesson = lesson_of(examples.where(train), query.take(train))
+        base = lesson.base
+        above = np.log(examples.latency_us[held] / base.roofline.bound_us(asked.amounts, asked.threads))
+        taught = [lesson, *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
         models = trained(method, seed, taught, plain=blind)
         if models:
             found = base.regressed(method, models, asked)
-            errors["regressed"][held] = np.where(seen[held], found - target[held], np.nan)
+            errors["regressed"][held] = np.where(seen[held], found - above, np.nan)
         if models and blind:
-            errors[WITHOUT_LOOPS][held] = base.regressed(method, models, asked.without_loops()) - target[held]
+            errors[WITHOUT_LOOPS][held] = base.regressed(method, models, asked.without_loops()) - above
         if models and method.corrects_samples:
             known, at = measured.find(asked.sampled())
             alone = measured.as_sampled(asked, at)
@@ -283,7 +304,7 @@ def _held_out(
         if method.interpolates != "nowhere":
             grid = Interpolation(query.take(train), families[train], target[train])
             errors["interpolated"][held] = grid.predict(asked, families[held]) - target[held]
-    if base.kernels is None:
+    if own.base.kernels is None:
         errors[WITHOUT_LOOPS] = errors["regressed"]
     return errors
 
