@@ -229,15 +229,32 @@ def searched(name: str, text: str, target: str, library: str) -> tuple[int, floa
     np.random.seed(0)  # noqa: NPY002 - AutoTVM and Ansor draw from the global generators
     logging.disable(logging.WARNING)
     found = SEARCHES[name](Operator.of(text, target))
-    found.library.export_library(library)
+    write(found.library, Path(library))
     return found.trials, found.seconds
+
+
+def write(library: Any, file: Path) -> None:
+    """Write the code, the graph and the weights of a module with a graph."""
+    import tvm
+
+    library.get_lib().export_library(str(file))
+    file.with_suffix(".json").write_text(library.get_graph_json())
+    file.with_suffix(".params").write_bytes(tvm.runtime.save_param_dict(library.get_params()))
+
+
+def opened(file: Path) -> Any:
+    """Return the executor of a module that `write` wrote."""
+    import tvm
+    from tvm.contrib import graph_executor
+
+    graph = file.with_suffix(".json").read_text()
+    run = graph_executor.create(graph, tvm.runtime.load_module(str(file)), tvm.cpu())
+    run.load_params(file.with_suffix(".params").read_bytes())
+    return run
 
 
 def measured(text: str) -> dict[str, Any]:
     """Return the row of one operator, and the largest difference of an output from that of TVM's own schedules."""
-    import tvm
-    from tvm.contrib import graph_executor
-
     from op_profiler.schedules.records import Conditions
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.target import resolve_target
@@ -246,17 +263,14 @@ def measured(text: str) -> dict[str, Any]:
     operator = Operator.of(text, target)
     own = UsableRecords({}, Conditions(1))
     with tempfile.TemporaryDirectory() as folder:
-        libraries = {name: str(Path(folder, f"{name}.so")) for name in ("default", "rule", *SEARCHES)}
+        files = {name: Path(folder, f"{name}.so") for name in ("default", "rule", *SEARCHES)}
         for name, records in (("default", own), ("rule", dataclasses.replace(own, by_rule=True))):
-            operator.built(records).export_library(libraries[name])
+            write(operator.built(records), files[name])
         found = {}
         for name in SEARCHES:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                found[name] = pool.submit(searched, name, text, target, libraries[name]).result()
-        runs = {
-            name: graph_executor.GraphModule(tvm.runtime.load_module(file)["default"](tvm.cpu()))
-            for name, file in libraries.items()
-        }
+                found[name] = pool.submit(searched, name, text, target, str(files[name])).result()
+        runs = {name: opened(file) for name, file in files.items()}
     rng = np.random.default_rng(1)
     for parameter in operator.module["main"].params:
         if parameter.name_hint not in operator.params:
