@@ -44,7 +44,7 @@ def test_costs_from_a_predictor_are_those_of_predict(predictor: OperatorPredicto
     costs = costs_from_predictor(predictor, graph, (2, 1), target, pytest.fail)
     assert costs.threads == (1, 2) and costs.handover_us == 0.0 and costs.slowdown == 1.0
     network = Network.of("dense layers", [node.operator for node in graph.nodes])
-    network = network.told(predictor, (2, 1), target=target)
+    network = network.with_loops(predictor, (2, 1), target=target)
     assert network.calls.tolist() == [1, 2, 1, 1] and network.query.has_loops.all()
     for count in costs.threads:
         found = predict_network(predictor, network, threads=count)

@@ -109,6 +109,6 @@ def test_a_network_is_told_of_the_loops_that_are_not_looked_up(looped: Examples)
     in_a_network = next(looped.operators[at] for at, m in zip(looped.operator, looped.model) if not looped.sampled[m])
     network = Network.of("n", [in_a_network, described(Dense(2, 32, 48, "bias"))])
     assert np.isnan(network.query.loops).all()
-    told = network.told(predictor, [1, 2], target=TARGET)
+    told = network.with_loops(predictor, [1, 2], target=TARGET)
     assert np.isfinite(told.query.loops).all(axis=1).tolist() == [False, True]
-    assert network.told(dataclasses.replace(predictor, base=Base(predictor.roofline, None)), [1]) is network
+    assert network.with_loops(dataclasses.replace(predictor, base=Base(predictor.roofline, None)), [1]) is network

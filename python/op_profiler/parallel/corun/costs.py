@@ -160,7 +160,7 @@ def costs_from_predictor(
             names them.
     """
     network = Network.of(" ".join(graph.models), [node.operator for node in graph.nodes])
-    network = network.told(predictor, threads, target=target, note=note)
+    network = network.with_loops(predictor, threads, target=target, note=note)
     places = {operator.key: at for at, operator in enumerate(network.operators)}
     of_node = [places[node.operator.key] for node in graph.nodes]
     latency_us = {}

@@ -166,7 +166,7 @@ def network_of(
     if request.input_dtype and any(found != request.input_dtype for found in model.input_dtypes.values()):
         takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())
         raise UsageError(f"--input_dtype {request.input_dtype}: {build.model.name} takes {takes}")
-    network = model.network().told(chosen.predictor, chosen.threads, target=chosen.target, note=note)
+    network = model.network().with_loops(chosen.predictor, chosen.threads, target=chosen.target, note=note)
     return network, model.agreement
 
 
@@ -178,6 +178,7 @@ def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str,
             regressor = open_predictor.open_predictor(
                 choice, db=request.db, device=chosen.device, compiler=request.compiler, note=note
             )
-            told = network.told(regressor, chosen.threads[:1], target=chosen.target, note=note)  # it looks nothing up
-            found[choice] = predict_network(regressor, told, threads=chosen.threads[0])
+            # All operators need their loops: a method of regressions only looks up no times.
+            described = network.with_loops(regressor, chosen.threads[:1], target=chosen.target, note=note)
+            found[choice] = predict_network(regressor, described, threads=chosen.threads[0])
     return found

@@ -70,8 +70,8 @@ class Base:
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
         above = np.log(self.kernels.times_us(query) / bound[:, None])
-        told = self.kernels.told(query)
-        return np.concatenate([self.plain_columns(query, device), told, above.astype(np.float32)], axis=1)
+        of_loops = self.kernels.regression_columns(query)
+        return np.concatenate([self.plain_columns(query, device), of_loops, above.astype(np.float32)], axis=1)
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
         """Return the float32 columns of entries without loops: those of the query, and the number of the device."""

@@ -125,7 +125,7 @@ class KernelModel:
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
         return found
 
-    def told(self, query: Query) -> np.ndarray:
+    def regression_columns(self, query: Query) -> np.ndarray:
         """Return the columns of kernels' loops for regressions, float32; see `loop_columns`."""
         return loop_columns(query.loops)
 

@@ -98,7 +98,7 @@ class LaunchModel:
         shares: np.ndarray = np.nan_to_num(times_us / times_us.sum(axis=1, keepdims=True))
         return shares
 
-    def told(self, query: Query) -> np.ndarray:
+    def regression_columns(self, query: Query) -> np.ndarray:
         """Return the features of kernels for regressions, float32: those of the launches, and the amounts of work."""
         amounts = np.log2(1e-6 + _amounts(query, int(self.multiprocessors)))
         return np.concatenate([query.loops, amounts], axis=1, dtype=np.float32, casting="same_kind")
