@@ -135,7 +135,7 @@ def write_loops_and_predictor(folder: Path) -> None:
 
     from op_profiler.prediction.latency import predictor_files
     from op_profiler.prediction.latency.examples import load_examples
-    from op_profiler.prediction.latency.fit import fit, teachers
+    from op_profiler.prediction.latency.fit import examples_of_other_processors, fit
     from op_profiler.prediction.latency.loops import loops_of, write_loops
     from op_profiler.prediction.latency.open_predictor import shipped_examples
     from op_profiler.targets.target import kind_of
@@ -145,7 +145,7 @@ def write_loops_and_predictor(folder: Path) -> None:
     told = loops_of(examples.operators, device.target, note)
     if np.isfinite(told).any():
         write_loops(folder / LOOPS, examples.operators, told, device.target)
-    others = [] if kind_of(device.target).on_gpu else teachers(examples, shipped_examples(note))
+    others = [] if kind_of(device.target).on_gpu else examples_of_other_processors(examples, shipped_examples(note))
     note(f"fitting a predictor to {len(examples):,} measurements; {len(others)} other processors teach what it lacks")
     predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / PREDICTOR)
 

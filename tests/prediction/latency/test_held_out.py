@@ -105,7 +105,7 @@ def test_other_devices_teach_nothing_of_what_is_held_out(two_families: Examples)
 def test_all_others_that_ship_teach(two_families: Examples) -> None:
     (device,) = two_families.devices
     other = dataclasses.replace(two_families, devices=[dataclasses.replace(device, processor="another")])
-    assert fitting.teachers(two_families, [two_families, other]) == [other]
+    assert fitting.examples_of_other_processors(two_families, [two_families, other]) == [other]
 
 
 def test_who_has_many_networks_is_taught_rare_ops_alone(
@@ -119,13 +119,13 @@ def test_who_has_many_networks_is_taught_rare_ops_alone(
     other = dataclasses.replace(
         two_families, operators=rare, devices=[dataclasses.replace(device, processor="another")]
     )
-    assert len(fitting._lessons(two_families, [other])[1].query) == len(other), "few networks: all is taught"
+    assert len(fitting._training_sets(two_families, [other])[1].query) == len(other), "few networks: all is taught"
     monkeypatch.setattr(fitting, "_FEW_NETWORKS", 1)
     monkeypatch.setattr(fitting, "_FEW_WITH_OP", 2)
-    own, taught = fitting._lessons(two_families, [other])
+    own, taught = fitting._training_sets(two_families, [other])
     assert len(own.query) == len(two_families)
     assert 0 < len(taught.query) == (other.operator == 0).sum()
     assert all("einsum" in taught.query.op_sets[at] for at in taught.query.vocabulary)
     monkeypatch.setattr(fitting, "vector_ratio", lambda first, own: 0.5)
-    (own,) = fitting._lessons(two_families, [other])
+    (own,) = fitting._training_sets(two_families, [other])
     assert own.base.vector_ratio == 1.0, "it stays in its own vectors, so who has others teaches nothing"

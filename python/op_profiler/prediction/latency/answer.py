@@ -178,7 +178,7 @@ def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str,
             regressor = open_predictor.open_predictor(
                 choice, db=request.db, device=chosen.device, compiler=request.compiler, note=note
             )
-            # All operators need their loops: a method of regressions only looks up no times.
+            # A regression-only method looks up no times, so all operators need their loops.
             described = network.with_loops(regressor, chosen.threads[:1], target=chosen.target, note=note)
             found[choice] = predict_network(regressor, described, threads=chosen.threads[0])
     return found

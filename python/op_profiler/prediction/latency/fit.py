@@ -12,7 +12,7 @@ import numpy as np
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.prediction.latency import PREDICTORS
-from op_profiler.prediction.latency.base import Base, Lesson, trained
+from op_profiler.prediction.latency.base import Base, TrainingSet, trained
 from op_profiler.prediction.latency.correction import MOST_LEARNED, Correction
 from op_profiler.prediction.latency.coverage import Coverage, operators_with, ops_in
 from op_profiler.prediction.latency.devices import DeviceName, measure_with
@@ -75,9 +75,9 @@ def fit(
         choice: one of `PREDICTORS`.
         folds: number of groups into which the models are divided to compute held-out errors.
         others: measurements of other devices, one device each, under targets with the same vector length. Only the
-            regressions are also trained on them, see `_lessons`: they are neither looked up nor interpolated, and the
-            analytic models are not fitted to them. If there are few own measurements, the regressions are corrected by
-            the errors on own measurements that were held out.
+            regressions are also trained on them, see `_training_sets`: they are neither looked up nor interpolated, and
+            the analytic models are not fitted to them. If there are few own measurements, the regressions are corrected
+            by the errors on own measurements that were held out.
 
     Raises:
         DatasetError: there are no or too few measurements, or several devices.
@@ -86,11 +86,11 @@ def fit(
     method = PREDICTORS.get(choice)
     device = _only_device(examples)
     examples = steady(examples)
-    own, *elsewhere = _lessons(examples, others)
+    own, *elsewhere = _training_sets(examples, others)
     query, target, families = own.query, own.target, families_of(own.query)
     errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
     base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
-    # Families are chosen on one half of the operators, and how far off they are is told by the other.
+    # Families are chosen on one half of the operators, and their errors are computed on the other.
     chosen_on = first_half(query)
     trusted = _better_interpolated(families, errors, chosen_on)
     if not method.regressor_types and method.interpolates != "nowhere":
@@ -141,8 +141,8 @@ def _only_device(examples: Examples) -> DeviceName:
     return devices[0]
 
 
-def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
-    """Return the included measurements that the predictor of `examples` is also trained on: of all other processors.
+def examples_of_other_processors(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
+    """Return the included measurements of all other processors, which the predictor of `examples` is also trained on.
 
     Args:
         ships: included measurements, of one processor each.
@@ -151,7 +151,7 @@ def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
     return [one for one in ships if one.devices[int(one.device[0])].processor != own]
 
 
-def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
+def _training_sets(examples: Examples, others: Sequence[Examples]) -> list[TrainingSet]:
     """Return the training data for the device to predict for, corrected to its reference state, then for the others.
 
     If fewer than `_FEW_NETWORKS` networks of the device were measured, all measurements of the others are used.
@@ -162,9 +162,11 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
     here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
-    elsewhere = [_lesson(one, weight=max(_ELSEWHERE, likeness(peaks, here))) for one, peaks in zip(others, peaks_of)]
+    elsewhere = [
+        _training_set(one, weight=max(_ELSEWHERE, likeness(peaks, here))) for one, peaks in zip(others, peaks_of)
+    ]
     if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
-        own = _lesson(examples)
+        own = _training_set(examples)
         alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
         return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in alike)]
     like = [
@@ -172,7 +174,7 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
         for one, peaks in zip(elsewhere, peaks_of)
         if isinstance(one.base.kernels, KernelModel)
     ]
-    return [_lesson(examples, ratio, like=like), *elsewhere]
+    return [_training_set(examples, ratio, like=like), *elsewhere]
 
 
 def _has_rare_op(query: Query, own: Query) -> np.ndarray:
@@ -182,9 +184,9 @@ def _has_rare_op(query: Query, own: Query) -> np.ndarray:
     return np.array(rare, dtype=bool)[query.vocabulary]
 
 
-def _lesson(
+def _training_set(
     examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[tuple[KernelModel, float]] = ()
-) -> Lesson:
+) -> TrainingSet:
     """Return the training data from one device's measurements; `like` is the argument of `KernelModel.fit`."""
     query = query_of(examples)
     device = examples.devices[int(examples.device[0])]
@@ -195,7 +197,7 @@ def _lesson(
     base = Base.fit(roofline, query, examples.latency_us, weights, like, multiprocessors)
     base = dataclasses.replace(base, vector_ratio=vector_ratio)
     target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
-    return Lesson(base, query, target, weight * weights)
+    return TrainingSet(base, query, target, weight * weights)
 
 
 def weights_of(examples: Examples) -> np.ndarray:
@@ -244,8 +246,8 @@ def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndar
 
 def _held_out(
     examples: Examples,
-    own: Lesson,
-    elsewhere: Sequence[Lesson],
+    own: TrainingSet,
+    elsewhere: Sequence[TrainingSet],
     families: np.ndarray,
     method: Method,
     seed: int,
@@ -267,8 +269,8 @@ def _held_out(
             continue
         blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
         asked = query.take(held)
-        taught = [own.take(train), *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
-        models = trained(method, seed, taught, plain=blind)
+        parts = [own.take(train), *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
+        models = trained(method, seed, parts, plain=blind)
         if models:
             found = base.regressed(method, models, asked)
             errors["regressed"][held] = np.where(seen[held], found - target[held], np.nan)
@@ -288,7 +290,7 @@ def _held_out(
     return errors
 
 
-def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> tuple[Base, np.ndarray]:
+def _corrected(own: TrainingSet, elsewhere: Sequence[TrainingSet], errors: np.ndarray) -> tuple[Base, np.ndarray]:
     """Return the base models with a correction of the regressions, and the regressions' errors after the correction.
 
     The correction is learned from the held-out errors on own measurements, because most of the training data is from
@@ -297,8 +299,8 @@ def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> 
     known = np.isfinite(errors) & own.query.has_loops
     if not elsewhere or len(own.query) > MOST_LEARNED or own.base.kernels is None or not known.any():
         return own.base, errors
-    taught = own.take(known)
-    correction, left = Correction.of_held_out(taught.query, -errors[known], taught.weight, own.base.kernels)
+    part = own.take(known)
+    correction, left = Correction.of_held_out(part.query, -errors[known], part.weight, own.base.kernels)
     found = errors.copy()
     found[known] = -left
     return dataclasses.replace(own.base, correction=correction), found
