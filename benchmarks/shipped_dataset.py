@@ -61,7 +61,7 @@ def states(examples: Examples) -> list[dict[str, Any]]:
     for threads in np.unique(examples.threads):
         mine = examples.threads == threads
         _, first = np.unique(examples.model[mine], return_index=True)
-        gauge = examples.gauge_us[mine][first]
+        gauge = examples.reference_us[mine][first]
         gauge = gauge[np.isfinite(gauge).all(axis=1)]
         for name, over in zip(PROBE_NAMES, (gauge / np.median(gauge, axis=0)).T, strict=True):
             parts = "".join(f"{part:>8.2f}" for part in np.quantile(over, [0.1, 0.5, 0.9, 0.99]))

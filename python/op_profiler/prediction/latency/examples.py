@@ -102,9 +102,9 @@ class Examples:
         traffic_bytes: bytes that all calls of that model read and write, and that therefore pass through the caches
             between two calls; includes the calls of rows that are not used.
         working_set_bytes: the same, if each operator were called once.
-        gauge_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
+        reference_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
             unknown.
-        gauge_bytes: size of the data of the reference kernel for memory; times of different sizes cannot be compared.
+        reference_bytes: size of the data of the reference kernel for memory; times of different sizes cannot be compared.
         whole_model_us: median of the whole model at that thread count; NaN if unknown.
         left_out: number of rows that are not used, by reason.
         loops: properties of the loops of `operators` (`op_profiler.prediction.latency.loops.loops_of`); None if they
@@ -126,8 +126,8 @@ class Examples:
     sampled: np.ndarray
     traffic_bytes: np.ndarray
     working_set_bytes: np.ndarray
-    gauge_us: np.ndarray
-    gauge_bytes: np.ndarray
+    reference_us: np.ndarray
+    reference_bytes: np.ndarray
     whole_model_us: np.ndarray
     left_out: dict[str, int]
     loops: np.ndarray | None = None
@@ -138,7 +138,7 @@ class Examples:
     def where(self, mask: np.ndarray) -> Examples:
         """Return the entries of a mask; operators, devices and models are not changed."""
         names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
-        names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+        names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     @functools.cached_property
@@ -289,8 +289,8 @@ class _KeptExamples:
         self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
         self._numbers.append("exchange_us" in (row["timing_details"] or {}))
-        self._numbers.append(_gauge_bytes(row))
-        self._numbers.extend(_gauge(row))
+        self._numbers.append(_reference_bytes(row))
+        self._numbers.extend(_reference_us(row))
         if gone := draw.dropped():
             self.forget(gone)
 
@@ -363,8 +363,8 @@ class _KeptExamples:
             sampled=np.array([sampled for _, _, sampled in models], dtype=bool),
             traffic_bytes=traffic[model],
             working_set_bytes=working_set[model],
-            gauge_us=numbers[:, _NUMBERS:].copy(),
-            gauge_bytes=numbers[:, _NUMBERS - 1].astype(np.int64),
+            reference_us=numbers[:, _NUMBERS:].copy(),
+            reference_bytes=numbers[:, _NUMBERS - 1].astype(np.int64),
             whole_model_us=whole,
             left_out=left_out,
         )
@@ -410,11 +410,11 @@ def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, lis
     return rank[inverse.reshape(-1)], [items[n] for n in distinct[order]]
 
 
-def _gauge(row: Mapping[str, Any]) -> list[float]:
+def _reference_us(row: Mapping[str, Any]) -> list[float]:
     found = (row["timing_details"] or {}).get("gauge_us") or {}
     return [float(found.get(name, np.nan)) for name in PROBE_NAMES]
 
 
-def _gauge_bytes(row: Mapping[str, Any]) -> int:
+def _reference_bytes(row: Mapping[str, Any]) -> int:
     found = (row["timing_details"] or {}).get("gauge_bytes") or {}
     return int(found.get("memory", FIRST_MEMORY_BYTES))

@@ -56,7 +56,7 @@ _FEW_WITH_OP = 50
 data, independent of the number of its networks."""
 _DIGESTED = (
     *("threads", "latency_us", "half_width", "steady_us", "occurrences", "traffic_bytes", "working_set_bytes"),
-    *("gauge_bytes", "whole_model_us"),
+    *("reference_bytes", "whole_model_us"),
 )
 """Fields of a measurement that a fit depends on, besides its operator, its model and the reference kernels."""
 
@@ -222,7 +222,7 @@ def fingerprint(examples: Examples) -> str:
     keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
     columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
     columns += [getattr(examples, name) for name in _DIGESTED]
-    rows = np.column_stack([keys.view(np.float64), examples.gauge_us, *columns])  # all 64 bits of the keys stay
+    rows = np.column_stack([keys.view(np.float64), examples.reference_us, *columns])  # all 64 bits of the keys stay
     digest = hashlib.sha256(b"".join(sorted(row.tobytes() for row in rows)))
     devices = [dataclasses.asdict(examples.devices[at]) for at in np.unique(examples.device)]
     digest.update(json.dumps(devices, sort_keys=True).encode())

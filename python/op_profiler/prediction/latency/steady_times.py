@@ -42,17 +42,17 @@ def steady(examples: Examples) -> Examples:
     Returns:
         Examples without the observations, so that a second correction changes nothing.
     """
-    known = np.isfinite(examples.gauge_us).all(axis=1)
+    known = np.isfinite(examples.reference_us).all(axis=1)
     if not known.any() and not np.isfinite(examples.steady_us).any():
         return examples
-    slower = np.zeros_like(examples.gauge_us)
-    comparable = np.stack([examples.device, examples.threads, examples.gauge_bytes], axis=1)
+    slower = np.zeros_like(examples.reference_us)
+    comparable = np.stack([examples.device, examples.threads, examples.reference_bytes], axis=1)
     for group in np.unique(comparable, axis=0):
         mine = known & (comparable == group).all(axis=1)
         _, first = np.unique(examples.model[mine], return_index=True)
         if len(first) >= _FEWEST_RUNS:
-            usual = np.median(examples.gauge_us[mine][first], axis=0)
-            slower[mine] = np.log(examples.gauge_us[mine] / usual)
+            usual = np.median(examples.reference_us[mine][first], axis=0)
+            slower[mine] = np.log(examples.reference_us[mine] / usual)
     usual_state = (np.abs(slower) <= np.log(FARTHEST)).all(axis=1)
     said = np.stack([(slower * _shares(examples)).sum(axis=1), _disturbed(examples)], axis=1)
     factor = np.ones(len(examples))
@@ -65,7 +65,7 @@ def steady(examples: Examples) -> Examples:
         examples,
         latency_us=examples.latency_us / factor,
         whole_model_us=examples.whole_model_us / _of_models(examples, factor),
-        gauge_us=np.full_like(examples.gauge_us, np.nan),
+        reference_us=np.full_like(examples.reference_us, np.nan),
         steady_us=np.full_like(examples.steady_us, np.nan),
         left_out=examples.left_out | ({"the machine was in an unusual state": left} if left else {}),
     )
