@@ -111,10 +111,10 @@ def reached(tables: Tables) -> bool | None:
 def main() -> None:
     counts = [int(count) for count in sys.argv[1:]] or [_COUNT]
     from op_profiler.prediction.latency.open_predictor import shipped_examples
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
     print(provenance())
-    ships = [steady(one) for one in shipped_examples()]
+    ships = [at_reference_state(one) for one in shipped_examples()]
     rows = []
     for number, own in enumerate(ships):
         others = [one for at, one in enumerate(ships) if at != number]

@@ -18,7 +18,7 @@ from op_profiler.prediction.latency.fit import measured_of
 from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.open_predictor import open_predictor, shipped_processor
 from op_profiler.prediction.latency.operator_predictor import MEASURED, OperatorPredictor, query_of
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
 from op_profiler.targets.llvm.identity import processor_name
@@ -33,7 +33,7 @@ def ships(request: pytest.FixtureRequest) -> ShippedProcessor:
 @pytest.fixture(scope="module")
 def examples(ships: ShippedProcessor) -> Examples:
     assert ships.operators is not None
-    return steady(load_examples(file=ships.operators))
+    return at_reference_state(load_examples(file=ships.operators))
 
 
 @pytest.fixture(scope="module")

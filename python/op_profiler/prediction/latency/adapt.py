@@ -31,9 +31,9 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
     Args:
         source: predictor of the other device, with regressions.
         target: measurements on the new device at its reference state
-            (`op_profiler.prediction.latency.steady_times.steady`), at thread counts of `source`. The adapted predictor
-            looks all of them up. If there are more than `MOST_LEARNED`, it learns from a random subset of the operators
-            only.
+            (`op_profiler.prediction.latency.steady_times.at_reference_state`), at thread counts of `source`.
+            The adapted predictor looks all of them up. If there are more than `MOST_LEARNED`, it learns from a random
+            subset of the operators only.
 
     Raises:
         DatasetError: there are too few measurements.

@@ -31,7 +31,7 @@ from op_profiler.prediction.latency.open_predictor import (
     shipped_examples,
     with_loops,
 )
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import shipped_processors
 from op_profiler.targets.target import kind_of
@@ -88,7 +88,7 @@ def calibrated(
 
     try:
         device = str(found["device"])
-        examples = steady(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
+        examples = at_reference_state(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")

@@ -32,7 +32,7 @@ from op_profiler.prediction.latency.method import Method
 from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.prediction.latency.vectors import vector_ratio
 from op_profiler.targets.target import kind_of
 
@@ -85,7 +85,7 @@ def fit(
     """
     method = PREDICTORS.get(choice)
     device = _only_device(examples)
-    examples = steady(examples)
+    examples = at_reference_state(examples)
     own, *elsewhere = _training_sets(examples, others)
     query, target, families = own.query, own.target, families_of(own.query)
     errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
@@ -158,7 +158,7 @@ def _training_sets(examples: Examples, others: Sequence[Examples]) -> list[Train
     Otherwise, only operators with ops that few operators of the device have are used, and only of devices with the same
     vector length.
     """
-    others = [steady(one) for one in others if len(one)]
+    others = [at_reference_state(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
     here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
