@@ -32,7 +32,7 @@ def measure_in_a_hurry() -> None:
     HostState.told = lambda *_: {}  # type: ignore[method-assign]
     Rounds._drop_disturbed = lambda *_: []  # type: ignore[method-assign]
     Rounds._repeats_reading = lambda *_: False  # type: ignore[method-assign]
-    Session._unsteady = lambda *_: False  # type: ignore[method-assign]
+    Session._is_unsteady = lambda *_: False  # type: ignore[method-assign]
     for module in map(vars, (reference_kernels, peaks)):
         assert "beyond_caches_bytes" in module
         module["beyond_caches_bytes"] = lambda wanted_bytes: 0

@@ -233,7 +233,7 @@ class Rounds:
         for count, one in samples.items() if self._repeated_seconds < self._limits.repeat_seconds else ():
             quiet, before_us = self._quiet(count, one), self._before_us.get(count, np.nan)
             parts = [window.samples[count] for window in kept]
-            if not quiet.steady:
+            if not quiet.is_steady:
                 shares = shares_of_windows(parts, noise=self._noise(count), target=self._limits.target)
                 gone |= np.array(shares) < STEADY_SHARE
             elif before_us < quiet.median_us(one) and apart(before_us, quiet.median_us(one)):

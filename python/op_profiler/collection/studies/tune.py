@@ -351,7 +351,7 @@ def measurement_of(result: TrialResult) -> Measurement:
     return dataclasses.replace(
         summarize(samples[:, None], quiet=quiet.used),
         foreign_load=result.foreign_load,
-        disturbed_by=None if quiet.steady else UNSTEADY,
+        disturbed_by=None if quiet.is_steady else UNSTEADY,
     )
 
 
