@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 _COVERAGE_BEFORE_IT_WAS_STORED = 0.95
 
 
-def to_repeat(measurement: Measurement, remeasure: str, *, settled: bool = False) -> bool:
+def to_repeat(measurement: Measurement, remeasure: str, *, converged: bool = False) -> bool:
     """Return whether a stored measurement is measured again.
 
     Args:
         remeasure: as in `CollectRequest`; failures that the machine caused are always retried.
-        settled: whether the rounds already converged, as far as they wait for convergence. This measurement need not
+        converged: whether the rounds already converged, as far as they wait for convergence. This measurement need not
             have converged: light operators may never do.
     """
     if measurement.error is not None:
         return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")
-    unsettled = measurement.settled is False and not settled
-    noisy = measurement.foreign_load or unsettled or measurement.disturbed_by is not None
+    too_wide = measurement.settled is False and not converged
+    noisy = measurement.foreign_load or too_wide or measurement.disturbed_by is not None
     return remeasure == "all" or (remeasure == "noisy" and noisy)
 
 
@@ -77,8 +77,8 @@ class StoredResults:
         if timing is None or not timing.complete:
             return False
         whole = timing.timing.whole_model
-        settled = whole.settled is not None  # else each operator was measured by itself
-        if any(self._repeated(row, settled=settled) for row in self._stored(threads).values()):
+        converged = whole.settled is not None  # else each operator was measured by itself
+        if any(self._repeated(row, converged=converged) for row in self._stored(threads).values()):
             return False
         repeated = self._of_another_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
         if repeated or self._disturbed_pair(timing):
@@ -99,9 +99,9 @@ class StoredResults:
         timing = self.timing(threads)
         return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
-    def _repeated(self, row: StoredMeasurement, *, settled: bool = False) -> bool:
+    def _repeated(self, row: StoredMeasurement, *, converged: bool = False) -> bool:
         remeasure = self.request.measuring.remeasure
-        return self._of_another_run(row) and to_repeat(row.measurement, remeasure, settled=settled)
+        return self._of_another_run(row) and to_repeat(row.measurement, remeasure, converged=converged)
 
     def _of_another_run(self, row: StoredMeasurement | StoredTiming) -> bool:
         return self.run_id is not None and row.run_id != self.run_id

@@ -271,7 +271,7 @@ class Session:
             "load_before": outcome.load_before if outcome else None,
             "load_after": outcome.load_after if outcome else None,
             "foreign_load": any(samples.foreign),
-            "settled": outcome.settled[threads] if outcome else None,
+            "settled": outcome.converged[threads] if outcome else None,
             "disturbed_by": disturbed_by(details, unsteady=self._is_unsteady(quiet, median_us, (before, after))),
             "quiet_share": round(quiet.share, 4),
             "discarded_rounds": samples.discarded,
