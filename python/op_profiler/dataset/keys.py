@@ -32,7 +32,7 @@ def failure_key(measured_key: str, error: str) -> str:
     return _digest([measured_key, error])
 
 
-def put_aside_key(base_key: str) -> str:
+def quarantine_key(base_key: str) -> str:
     """Return the identity of a quarantined model, the same on every machine: 32 hex digits.
 
     Args:

@@ -368,7 +368,7 @@ failures = Table(
     _column("schedule_key", ForeignKey("schedules.key")),  # NULL: the whole model
     _column("settings_key", ForeignKey("settings.key"), nullable=False),
     _column("device_key", ForeignKey("devices.key"), nullable=False),
-    _column("model_key", ForeignKey("models.key")),  # NULL: outside a model; without an operator either: `put_aside`
+    _column("model_key", ForeignKey("models.key")),  # NULL: outside a model; without an operator either: `quarantine`
     _column("error", Text, nullable=False),
     _column("error_cause", Text, nullable=False),
     _column("machine_state", Json),  # NULL: not known
