@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import op_profiler
-from op_profiler.cli.output import native_output_aside, output_failure, protect_streams
+from op_profiler.cli.output import native_output_in_log, output_failure, protect_streams
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, OpProfilerError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -108,7 +108,7 @@ def _run(application: Callable[[], typer.Typer]) -> None:
     """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
     protect_streams()
     of_cluster = sys.argv[1:2] in [[name] for name in _OF_CLUSTERS]
-    with contextlib.nullcontext() if of_cluster else native_output_aside():
+    with contextlib.nullcontext() if of_cluster else native_output_in_log():
         code = _exit_code(application)
     failure = output_failure()
     if failure is not None:
