@@ -211,15 +211,15 @@ def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], obje
     end_with_parent()
     events = os.fdopen(int(sys.argv[1]), "w")
 
-    def tell(**event: object) -> None:
+    def send(**event: object) -> None:
         events.write(json.dumps(event) + "\n")
         events.flush()
 
     def carried_out() -> None:
-        work(msgspec.json.decode(sys.stdin.buffer.read(), type=of), tell)
+        work(msgspec.json.decode(sys.stdin.buffer.read(), type=of), send)
 
     failure = _done(carried_out)
     if not failure:
         return 0
-    tell(**failure)
+    send(**failure)
     return cast(int, failure["code"])

@@ -78,7 +78,7 @@ def _add(app: typer.Typer, function: Callable[..., None], name: str, examples: s
     app.command(name, cls=kind, epilog=examples)(command(function))
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     from op_profiler.collection.revisions import project_revision
 
     if wanted:
@@ -90,7 +90,7 @@ def _tell_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version, and the commit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and the commit."),
     ] = False,
 ) -> None:
     """What holds for every command; its text stands in `application`."""

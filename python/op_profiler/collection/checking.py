@@ -19,7 +19,7 @@ from op_profiler.collection.supervisor import Collection
 from op_profiler.cores import binding_order
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends import FRONTENDS
-from op_profiler.measure.background import tell_background
+from op_profiler.measure.background import report_background_load
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency import answer, checks
 from op_profiler.prediction.latency.checks import Check
@@ -76,7 +76,7 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
         MeasureError: nothing could be measured.
         OpProfilerError: the model cannot be lowered, there is no predictor, or the checks cannot be stored.
     """
-    tell_background(binding_order()[: max(request.predicted.threads or (1,))], note)
+    report_background_load(binding_order()[: max(request.predicted.threads or (1,))], note)
     asked = dataclasses.replace(request.predicted, target="llvm")
     chosen = answer.choose(asked, note)
     if not chosen.for_this_machine:

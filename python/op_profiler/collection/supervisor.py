@@ -20,7 +20,7 @@ from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
-from op_profiler.measure.background import tell_background
+from op_profiler.measure.background import report_background_load
 from op_profiler.measure.measurement import Device
 from op_profiler.resources import applied
 from op_profiler.resources.resource import ResourceError
@@ -171,7 +171,7 @@ class Collection:
         request = task.request
         if request.build.on_host and not request.dry_run and not self._looked_at_load:
             self._looked_at_load = True
-            tell_background(request.asked(max(request.build.threads))["core_set"], progress.note)
+            report_background_load(request.asked(max(request.build.threads))["core_set"], progress.note)
         try:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
     from op_profiler.fleet.cluster import Cluster
 
-_TELL_SECONDS = 1.0
+_LOG_SECONDS = 1.0
 _HANDED_OUT = 2  # tasks a worker, so that none waits for the client
 _DEATHS = 2  # of workers, from which on a task is suspected
 _MOST_LOST = 20  # workers that died, or were told to end, while they had a task, though none may have begun it
@@ -65,7 +65,7 @@ class Dispatch:
         self._cluster, self._progress, self._each, self._total = cluster, progress, each, total
         self._needs = needs or {}
         self._ended = 0
-        self._tell_again = 0.0
+        self._next_log = 0.0
         self.done = 0.0
         self._workforce = Workforce(cluster, progress)
         self._jobs = itertools.count()
@@ -103,7 +103,7 @@ class Dispatch:
             for future in self._hand_out(left):
                 ended.add(future)
             if not self._handed_out:
-                self._tell(self._ended)
+                self._log_progress(self._ended)
                 return
             self._workforce.note_strangers()
             future = next(ended)
@@ -114,8 +114,8 @@ class Dispatch:
             if over is not None:
                 self._ended += 1
                 yield over
-            if time.monotonic() > self._tell_again:
-                self._tell(None if self._total is None else self._total * self._jobs_each)
+            if time.monotonic() > self._next_log:
+                self._log_progress(None if self._total is None else self._total * self._jobs_each)
 
     def _hand_out(self, left: Iterator[Task]) -> Iterator[Future[bytes]]:
         """Submit enough jobs that no worker waits; a job is removed from its list after the scheduler has it."""
@@ -246,11 +246,11 @@ class Dispatch:
         answer: Answer = msgspec.msgpack.decode(finished.answer, type=job.task.ANSWER)
         return Ended(job.index, job.task, machine, answer)
 
-    # What the scheduler is told, and tells
+    # Events that the scheduler gets, and sends
 
-    def _tell(self, total: int | None) -> None:
+    def _log_progress(self, total: int | None) -> None:
         """Log the progress of this run at the scheduler, which reports it on request."""
-        self._tell_again = time.monotonic() + _TELL_SECONDS
+        self._next_log = time.monotonic() + _LOG_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
             client.log_event(events.RUNS, msgspec.to_builtins(events.ClientRun(client.id, self._ended, total)))

@@ -60,7 +60,7 @@ class ClientRun(msgspec.Struct, frozen=True):
     of: int | None
 
 
-def tell(topic: str, event: Doing | Done) -> None:
+def log_event(topic: str, event: Doing | Done) -> None:
     """Log an event at the scheduler, which sends it to all listening clients; runs in a worker."""
     from distributed import get_worker
 
@@ -105,8 +105,8 @@ class Announcing:
         if time.monotonic() < self._next and WAITING not in description:
             return
         self._next = time.monotonic() + _EVERY_SECONDS
-        self.tell(description)
+        self.report(description)
 
-    def tell(self, text: str = "") -> None:
+    def report(self, text: str = "") -> None:
         """Report what this worker is doing; an empty text means that the task has begun."""
-        tell(PROGRESS, Doing(self._key, self._host, text))
+        log_event(PROGRESS, Doing(self._key, self._host, text))

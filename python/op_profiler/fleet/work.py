@@ -12,7 +12,7 @@ import msgspec
 from op_profiler.collection.summary import ModelReport
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError, OpProfilerError
-from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
+from op_profiler.fleet.events import FINISHED, Announcing, Done, log_event
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
 from op_profiler.frontends import FRONTENDS
@@ -69,7 +69,7 @@ def carry_out(encoded: bytes) -> bytes:
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
     machine, started = this_machine(), time.monotonic()
     progress = Announcing(machine.host)
-    progress.tell()
+    progress.report()
     finished = Finished(machine)
     try:
         answer, deviation = _carried_out(_for_this_machine(task), progress)
@@ -77,9 +77,9 @@ def carry_out(encoded: bytes) -> bytes:
         code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
         finished = msgspec.structs.replace(finished, error=str(error), error_code=code)
         problem: str | None = finished.error
-    except Exception as error:  # a defect: whoever asked gets it from the scheduler, and the fleet is told
-        said = f"{type(error).__name__}: {error}"
-        tell(FINISHED, Done(machine.host_id, task.name, round(time.monotonic() - started, 3), said, None))
+    except Exception as error:  # a defect: whoever asked gets it from the scheduler, and the fleet gets it too
+        failure = f"{type(error).__name__}: {error}"
+        log_event(FINISHED, Done(machine.host_id, task.name, round(time.monotonic() - started, 3), failure, None))
         raise
     else:
         code = getattr(answer, "error_code", 0)
@@ -87,7 +87,7 @@ def carry_out(encoded: bytes) -> bytes:
         finished = msgspec.structs.replace(finished, answer=encoded, error_code=code, deviation=deviation)
         problem = _problem_of(answer)
     seconds = round(time.monotonic() - started, 3)
-    tell(FINISHED, Done(machine.host_id, task.name, seconds, problem, finished.deviation))
+    log_event(FINISHED, Done(machine.host_id, task.name, seconds, problem, finished.deviation))
     return msgspec.msgpack.encode(msgspec.structs.replace(finished, messages=tuple(progress.messages)))
 
 

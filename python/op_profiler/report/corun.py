@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Plan
 
 
-def tell(
+def report_result(
     result: CorunResult | TargetsResult,
     *,
     quiet: bool,
@@ -181,11 +181,11 @@ def _us(timed: TimedWays, way: int) -> str:
     return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
 
 
-def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -> int:
+def report_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -> int:
     """Print and write the results of policies on the machines of a cluster, one row or object each.
 
     Args:
-        json_file: as in `tell`.
+        json_file: as in `report_result`.
 
     Returns:
         The exit code.
