@@ -141,7 +141,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         each_regressor = format == "csv" and request.model.name.endswith(".tflite") and request.kernels == "tvm"
         parts = answer.of_each_regressor(chosen, network, status.step) if each_regressor else {}
     aside = screen(stderr=format != "table" or quiet)
-    if chosen.of_another or not quiet:  # whoever reads the times has to know that they are another machine's
+    if chosen.is_of_other_device or not quiet:  # whoever reads the times has to know that they are another machine's
         print_line(aside, chosen.origin)
     if not quiet or agreement.outputs_agree is False:
         print_line(aside, str(agreement))
@@ -184,7 +184,7 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
             predictor_files.save(chosen.of_tvm, save)
         generation = generation_of(chosen, request, status.step)
     aside = screen(stderr=format != "table" or quiet)
-    if chosen.of_another or not quiet:
+    if chosen.is_of_other_device or not quiet:
         print_line(aside, chosen.origin)
     found = [predict_generation(chosen, generation, count) for count in chosen.threads]
     if format != "table":

@@ -75,12 +75,12 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
 
 def predictions_json(predictions: Sequence[NetworkPrediction | GenerationPrediction], device: DeviceName) -> str:
     """Return predictions as JSON with the device of their times; a single prediction is an object, not a list."""
-    whose = _whose_times(device)
-    found = [prediction.to_json() | whose for prediction in predictions]
+    fields = _device_fields(device)
+    found = [prediction.to_json() | fields for prediction in predictions]
     return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
 
 
-def _whose_times(device: DeviceName) -> dict[str, Any]:
+def _device_fields(device: DeviceName) -> dict[str, Any]:
     """Return fields of JSON about the device of the times."""
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}

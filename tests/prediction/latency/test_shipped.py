@@ -10,7 +10,7 @@ import pytest
 
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import predictor_files
-from op_profiler.prediction.latency.calibration import whose_times
+from op_profiler.prediction.latency.calibration import device_sentence
 from op_profiler.prediction.latency.devices import DeviceName, is_here
 from op_profiler.prediction.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.prediction.latency.features import kind_of
@@ -150,12 +150,12 @@ def test_a_processor_is_of_this_machine_by_family_and_model(monkeypatch: pytest.
     assert not of("AMD EPYC family 26 model 2") and not of("AMD EPYC family 25 model 17")
     assert not of("AMD EPYC family 26 model 20", "cuda")
     device = DeviceName("0" * 16, "llvm", "AMD EPYC", 2, "llvm")
-    assert "NOT" not in whose_times(device, None, "llvm -mcpu=znver5")
-    of_gpu = whose_times(device, None, "cuda")
+    assert "NOT" not in device_sentence(device, None, "llvm -mcpu=znver5")
+    of_gpu = device_sentence(device, None, "cuda")
     assert "NOT of this machine's GPU;" in of_gpu and of_gpu.endswith("calibrate --target cuda")
     monkeypatch.setattr("op_profiler.targets.cuda.tvm_build.device_name", lambda: "NVIDIA H100")
-    assert "NOT" not in whose_times(DeviceName("0" * 16, "cuda", "NVIDIA H100", 132, "cuda"), None, "cuda")
-    assert "NOT" not in whose_times(device, "a calibration", "cuda")
+    assert "NOT" not in device_sentence(DeviceName("0" * 16, "cuda", "NVIDIA H100", 132, "cuda"), None, "cuda")
+    assert "NOT" not in device_sentence(device, "a calibration", "cuda")
 
 
 def test_sweeps_count_once() -> None:

@@ -131,10 +131,10 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
     predictor = found or open_predictor("default", db=db, compiler=compiler, note=note)
     counts = [count for count in predictor.thread_counts if count <= len(models.cores)]
     built_for = target_line(models.machine.device.target)
-    return costs_from_predictor(predictor, models.graph, counts, built_for, note), whose_costs(predictor.device, db)
+    return costs_from_predictor(predictor, models.graph, counts, built_for, note), costs_sentence(predictor.device, db)
 
 
-def whose_costs(device: DeviceName, db: str | None) -> str:
+def costs_sentence(device: DeviceName, db: str | None) -> str:
     """Return a sentence that names the device of predicted costs, because a user who gave no dataset may not expect
     another machine.
 

@@ -12,7 +12,7 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
-from op_profiler.prediction.latency.calibration import calibrated, of_another, of_this_machine, whose_times
+from op_profiler.prediction.latency.calibration import calibrated, device_sentence, is_of_other_device, of_this_machine
 from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.lowered_models import Lower, lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
@@ -57,12 +57,12 @@ class Chosen:
         if self.request.kernels == "vendor":
             name = self.predictor.device.processor
             return f"times of kernels of NVIDIA's libraries on {name}, from times that others published; NOT of TVM's"
-        return whose_times(self.predictor.device, self.wanted, self.request.target)
+        return device_sentence(self.predictor.device, self.wanted, self.request.target)
 
     @property
-    def of_another(self) -> bool:
+    def is_of_other_device(self) -> bool:
         """Whether the predicted times are of another machine although the user named none."""
-        return of_another(self.predictor.device, self.wanted, self.request.target)
+        return is_of_other_device(self.predictor.device, self.wanted, self.request.target)
 
     @functools.cached_property
     def version(self) -> str:
