@@ -358,8 +358,8 @@ def _moved(operator: Operator) -> float:
 
 
 def test_an_operator_is_asked_about_as_in_a_network(predictor: OperatorPredictor, strangers: list[Operator]) -> None:
-    assert predictor.usual_traffic_bytes > max(map(_moved, strangers))
-    usual = predictor.predict(strangers, traffic_bytes=predictor.usual_traffic_bytes)
+    assert predictor.median_traffic_bytes > max(map(_moved, strangers))
+    usual = predictor.predict(strangers, traffic_bytes=predictor.median_traffic_bytes)
     np.testing.assert_array_equal(predictor.predict(strangers).latency_us, usual.latency_us)
 
 

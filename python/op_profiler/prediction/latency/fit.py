@@ -115,7 +115,7 @@ def fit(
         coverage=coverage,
         spread=spread,
         correlation=_correlation(examples, query, final, spread),
-        usual_traffic_bytes=_usual_traffic(examples),
+        median_traffic_bytes=_median_traffic_bytes(examples),
         fingerprint=fingerprint(examples),
         launching=Launching.of(examples),
     )
@@ -363,7 +363,7 @@ def _without_each(values: np.ndarray) -> np.ndarray:
     return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
 
 
-def _usual_traffic(examples: Examples) -> float:
+def _median_traffic_bytes(examples: Examples) -> float:
     """Return the median traffic of the networks; of the batches of sampled operators if there are no networks."""
     inside = ~examples.sampled[examples.model]
     rows = np.flatnonzero(inside if inside.any() else ~inside)

@@ -130,7 +130,7 @@ class OperatorPredictor:
         coverage: ops, attributes, dtypes and sizes that the predictor was fitted to.
         correlation: share of the errors of a network's operators that has a common cause; it determines the interval of
             a network (`op_profiler.prediction.latency.intervals.sum_half_width`).
-        usual_traffic_bytes: bytes that all calls of a network read and write, median over the networks that the
+        median_traffic_bytes: bytes that all calls of a network read and write, median over the networks that the
             predictor was fitted to.
         fingerprint: fingerprint of the measurements that the predictor was fitted to.
         launching: time of a network beyond its kernels; None on processors.
@@ -146,7 +146,7 @@ class OperatorPredictor:
     coverage: Coverage
     spread: Spread
     correlation: float
-    usual_traffic_bytes: float
+    median_traffic_bytes: float
     fingerprint: str
     launching: Launching | None = None
 
@@ -177,7 +177,7 @@ class OperatorPredictor:
                 used as they are.
             threads: one of `thread_counts`.
             traffic_bytes: bytes that all calls of the network read and write, which determine how cold the caches are;
-                None for `usual_traffic_bytes`.
+                None for `median_traffic_bytes`.
 
         Raises:
             UsageError: the thread count was never measured; the message lists those that were.
@@ -185,7 +185,7 @@ class OperatorPredictor:
         if isinstance(operators, Query):
             query = operators
         else:
-            traffic_bytes = self.usual_traffic_bytes if traffic_bytes is None else traffic_bytes
+            traffic_bytes = self.median_traffic_bytes if traffic_bytes is None else traffic_bytes
             query = Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
         self.check_threads(query.threads)
         known, at = self._looked_up(query)
@@ -214,7 +214,7 @@ class OperatorPredictor:
         """
         if self.choice not in PREDICTORS or not isinstance(self.fingerprint, str):
             raise ValueError("it is of no known kind")
-        numbers = [self.correlation, self.usual_traffic_bytes]
+        numbers = [self.correlation, self.median_traffic_bytes]
         tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
         if not np.isfinite(numbers).all() or len({table.shape for table in tables}) != 1:
             raise ValueError("its tables do not fit together")

@@ -36,7 +36,7 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launch_model import COSTS, LaunchModel
 from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launching import Launching
-from op_profiler.prediction.latency.loop_columns import NAMES as TOLD_NAMES
+from op_profiler.prediction.latency.loop_columns import NAMES as LOOP_COLUMN_NAMES
 from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor
 from op_profiler.prediction.latency.query import SETTING_NAMES, Query, unknown_loops
 from op_profiler.prediction.latency.regression import Boosted, Regressor
@@ -110,7 +110,7 @@ def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, byte
         "fastest": predictor.spread.fastest,
         "vector_ratio": predictor.base.vector_ratio,
         "correlation": predictor.correlation,
-        "usual_traffic_bytes": predictor.usual_traffic_bytes,
+        "usual_traffic_bytes": predictor.median_traffic_bytes,
         "fingerprint": predictor.fingerprint,
         "launching": None if predictor.launching is None else dataclasses.asdict(predictor.launching),
         "versions": _versions(),
@@ -132,7 +132,7 @@ def load(path: Path) -> OperatorPredictor:
             members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
         found = _predictor(contents, members)
         if len(found.models) != found.base.models_of(found.method):  # those that see loops would be taken for others
-            raise _of_another_version(path)
+            raise _version_error(path)
         found.check()
     except OpProfilerError:
         raise
@@ -185,7 +185,7 @@ _POINTS = tuple(
 
 def _columns_of(device: DeviceName) -> list[str]:
     """Return the names of the columns that regressions are trained on."""
-    of_loops = (*LAUNCHED, *COSTS) if kind_of(device.target).on_gpu else (*LOOP_NAMES, *TOLD_NAMES)
+    of_loops = (*LAUNCHED, *COSTS) if kind_of(device.target).on_gpu else (*LOOP_NAMES, *LOOP_COLUMN_NAMES)
     return [*NAMES, *SETTING_NAMES, *of_loops]
 
 
@@ -196,11 +196,11 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise DatasetError(f"{path} is no predictor of op_profiler")
     if found.get("version") != _VERSION or found.get("columns") != _columns_of(DeviceName(**found["device"])):
-        raise _of_another_version(path)
+        raise _version_error(path)
     return found
 
 
-def _of_another_version(path: Path) -> DatasetError:
+def _version_error(path: Path) -> DatasetError:
     return DatasetError(
         f"{path} is from another version of op_profiler, which described operators differently; fit it again: "
         "op-profiler predict --db ... (or leave out --predictor)"
@@ -253,7 +253,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
         coverage=Coverage(**contents["coverage"]),
         spread=spread,
         correlation=contents["correlation"],
-        usual_traffic_bytes=contents["usual_traffic_bytes"],
+        median_traffic_bytes=contents["usual_traffic_bytes"],
         fingerprint=contents["fingerprint"],
         launching=Launching(**contents["launching"]) if contents.get("launching") else None,
     )
