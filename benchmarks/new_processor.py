@@ -79,7 +79,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     """The measurements of those sampled operators that tell most about the networks of others."""
     import numpy as np
 
-    from op_profiler.prediction.latency.design import most_telling, of_networks
+    from op_profiler.prediction.latency.design import most_informative, of_networks
     from op_profiler.prediction.latency.open_predictor import open_predictor
     from op_profiler.prediction.latency.operator_predictor import query_of
 
@@ -92,7 +92,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     device = others[0].devices[int(others[0].device[0])]
     kernels = open_predictor(device=device.key).base.kernels
     assert kernels is not None, "what ships has loops"
-    taken = most_telling(candidates.take(known), wanted, weight, kernels, count)
+    taken = most_informative(candidates.take(known), wanted, weight, kernels, count)
     return pool.where(np.isin(pool.operator, used[known][taken]))
 
 

@@ -33,7 +33,7 @@ def test_the_compiler_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     def again(operator: Operator, target: str) -> np.ndarray:
         raise AssertionError(f"{operator.name} was asked for again")
 
-    monkeypatch.setattr(loops, "_asked", again)
+    monkeypatch.setattr(loops, "_read_by_compiler", again)
     np.testing.assert_array_equal(loops.loops_of([unknown, operator], TARGET), first[::-1])
     with pytest.raises(AssertionError):
         loops.loops_of([operator], "llvm -mcpu=haswell")
@@ -47,7 +47,7 @@ def test_what_ships_needs_no_compiler(ships: ShippedProcessor, monkeypatch: pyte
     def asked(operators: list[Operator], *_: object) -> np.ndarray:
         raise AssertionError("asked")
 
-    monkeypatch.setattr(loops, "_kept_or_asked", asked)
+    monkeypatch.setattr(loops, "_cached_or_read", asked)
     with np.load(path, allow_pickle=False) as file:
         target, keys = str(file["target"]), file["keys"].tolist()
         assert file["names"].tolist() == list(NAMES)

@@ -67,7 +67,7 @@ def calibrate(
         OpProfilerError: the request cannot be carried out, or the note cannot be written.
     """
     build = request.build
-    batches = Draw(label="calibrate", seed=seed, telling=True).batches()
+    batches = Draw(label="calibrate", seed=seed, informative=True).batches()
     report = measure_batches(batches, request, collection, progress, count=None, budget_seconds=budget_seconds)
     examples = _measured(request.db, _devices(collection, report.models))
     measured = operators_in(examples)
