@@ -29,7 +29,7 @@ def measure_in_a_hurry() -> None:
     # Other tests run meanwhile: a window that ends before the meter can tell of them is not given the time.
     Rounds._load_of_window = lambda self: self._meter.read() if self._meter is not None else None  # type: ignore[method-assign]
     HostState.disturbs = lambda *_: False  # type: ignore[method-assign]
-    HostState.told = lambda *_: {}  # type: ignore[method-assign]
+    HostState.stored_times = lambda *_: {}  # type: ignore[method-assign]
     Rounds._drop_disturbed = lambda *_: []  # type: ignore[method-assign]
     Rounds._repeats_reading = lambda *_: False  # type: ignore[method-assign]
     Session._is_unsteady = lambda *_: False  # type: ignore[method-assign]

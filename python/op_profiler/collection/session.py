@@ -381,7 +381,7 @@ class Session:
             probe = self.machine.steadiness_probe()
             details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
         if self._host is not None:
-            details |= self._host.told(threads, samples.exchange_us)
+            details |= self._host.stored_times(threads, samples.exchange_us)
         state = self._states.get(threads)
         if state is not None and state.runs_before >= FEWEST_RUNS:
             details["off_usual"] = dict(zip(PROBE_NAMES, np.expm1(state.deviation).round(4).tolist()))
