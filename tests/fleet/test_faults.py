@@ -30,7 +30,7 @@ from op_profiler.fleet import dispatch, runs, workforce
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.events import Announcing, Done
 from op_profiler.fleet.jobs import Job
-from op_profiler.fleet.machine import TOLD, this_machine
+from op_profiler.fleet.machine import DESCRIPTION, this_machine
 from op_profiler.fleet.nodes import machine_of
 from op_profiler.fleet.state import state_of
 from op_profiler.fleet.tasks import CollectTask
@@ -253,7 +253,7 @@ def test_a_worker_of_somebody_else_stops_nobody(tmp_path: Path, sqlite_url: str)
         state = state_of(address)
         assert len(state["workers"]) == 1 and len(state["left_out"]) == 1
         (machine, about), *_ = cluster.workers().values()
-        other = {**about, TOLD: msgspec.to_builtins(msgspec.structs.replace(machine, version="0.0.9"))}
+        other = {**about, DESCRIPTION: msgspec.to_builtins(msgspec.structs.replace(machine, version="0.0.9"))}
         with pytest.raises(OpProfilerError, match=r"is of op_profiler 0\.0\.9, and this is"):
             machine_of(other)
 

@@ -80,7 +80,7 @@ class StoredResults:
         converged = whole.settled is not None  # else each operator was measured by itself
         if any(self._repeated(row, converged=converged) for row in self._stored(threads).values()):
             return False
-        repeated = self._of_another_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
+        repeated = self._is_of_other_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
         if repeated or self._disturbed_pair(timing):
             return False
         return whole.error is not None or self._covers(timing)
@@ -88,7 +88,7 @@ class StoredResults:
     def _disturbed_pair(self, timing: StoredTiming) -> bool:
         """Return whether whole model and operators are measured again together, so that they can be compared."""
         disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
-        return disturbed and self.request.measuring.remeasure == "noisy" and self._of_another_run(timing)
+        return disturbed and self.request.measuring.remeasure == "noisy" and self._is_of_other_run(timing)
 
     def _covers(self, timing: StoredTiming) -> bool:
         return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
@@ -101,9 +101,9 @@ class StoredResults:
 
     def _repeated(self, row: StoredMeasurement, *, converged: bool = False) -> bool:
         remeasure = self.request.measuring.remeasure
-        return self._of_another_run(row) and to_repeat(row.measurement, remeasure, converged=converged)
+        return self._is_of_other_run(row) and to_repeat(row.measurement, remeasure, converged=converged)
 
-    def _of_another_run(self, row: StoredMeasurement | StoredTiming) -> bool:
+    def _is_of_other_run(self, row: StoredMeasurement | StoredTiming) -> bool:
         return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:

@@ -131,8 +131,8 @@ class RunComparison:
         """Return plain values for JSON."""
         return {
             "model": self.title,
-            "before": _told(self.before),
-            "after": _told(self.after),
+            "before": _run_fields(self.before),
+            "after": _run_fields(self.after),
             "warnings": list(self.warnings),
             "foreign_load": self.foreign_load,
             "rows": [row.to_json() for row in self.rows],
@@ -198,7 +198,7 @@ class Comparison:
         }
 
 
-def _told(run: KnownRun) -> dict[str, Any]:
+def _run_fields(run: KnownRun) -> dict[str, Any]:
     """Which run it is."""
     return {
         "dataset": without_password(run.where),

@@ -76,10 +76,12 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with _told("the connection to the scheduler did not end well"):
+        with _errors_as_notes("the connection to the scheduler did not end well"):
             self.client.close()
         if self._own is not None:
-            with _told("workers of this command could not be removed, and end by themselves when nobody asks them"):
+            with _errors_as_notes(
+                "workers of this command could not be removed, and end by themselves when nobody asks them"
+            ):
                 self._own.close()
 
     def _connect(self) -> Client:
@@ -156,7 +158,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _errors_as_notes(what: str) -> Iterator[None]:
     """Report errors at the end of a command as warnings: all results are stored already."""
     try:
         yield

@@ -19,7 +19,7 @@ from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.fleet import events, settings, work
 from op_profiler.fleet.jobs import Ended, Job
 from op_profiler.fleet.machine import FleetMachine
-from op_profiler.fleet.needs import Needs, told
+from op_profiler.fleet.needs import Needs, needs_text
 from op_profiler.fleet.tasks import Answer, CollectTask, Task
 from op_profiler.fleet.workforce import Workforce
 
@@ -189,7 +189,7 @@ class Dispatch:
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
             return Ended(job.index, job.task, error=str(error), error_code=code)
-        if self._workforce.was_told_to_end(error.last_worker.address):
+        if self._workforce.ended_on_request(error.last_worker.address):
             return self._handed_on(job)
         job.deaths += future.key in self._begun  # else it only stood in line on that worker
         job.lost += 1
@@ -207,8 +207,8 @@ class Dispatch:
 
     def _handed_on(self, job: Job) -> Ended | None:
         """Return the outcome of a job whose worker was ended on request, no crash; None if it must be repeated."""
-        job.told_to_end += 1
-        if job.told_to_end == _MOST_LOST:
+        job.ended_workers += 1
+        if job.ended_workers == _MOST_LOST:
             reason = f"quarantined: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
             return self._given_up(job, reason)
         self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
@@ -227,7 +227,7 @@ class Dispatch:
         if self._workforce.is_anybody_able(job.needs):
             self._waiting.append(job)
             return None
-        needs = told({name: amount for name, amount in job.needs.items() if name != settings.MACHINE})
+        needs = needs_text({name: amount for name, amount in job.needs.items() if name != settings.MACHINE})
         reason = f"no worker that {needs} was left at {self._cluster.address} for {settings.WAIT_SECONDS} s; start one"
         return self._given_up(job, reason)
 

@@ -26,7 +26,7 @@ from op_profiler.targets.llvm.identity import kept_until_boot
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
-TOLD = "op_profiler"
+DESCRIPTION = "op_profiler"
 """Key of what a worker reported when it joined, in Dask's metadata."""
 
 

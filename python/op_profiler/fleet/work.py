@@ -51,7 +51,7 @@ def dask_setup(worker: Worker) -> None:
     FRONTENDS.get("local")
 
     # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
-    # gone (`Workforce.was_told_to_end`).
+    # gone (`Workforce.ended_on_request`).
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGTERM, lambda: worker.loop.add_callback(worker.close, nanny=False, executor_wait=False)
     )

@@ -11,7 +11,7 @@ from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE, MeasureEr
 from op_profiler.fleet import settings
 from op_profiler.fleet.events import FINISHED, Done
 from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
-from op_profiler.fleet.needs import Needs, meets, told
+from op_profiler.fleet.needs import Needs, meets, needs_text
 
 if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
@@ -91,19 +91,21 @@ class Workforce:
         while not self.able(needs):
             if self.all() and not self._cluster.takes_others:
                 raise UsageError(
-                    f"no worker of this machine {told(needs)}, and no other machine can join a cluster local:N; ask "
-                    "for less with --needs, or name a scheduler that has others with --cluster"
+                    f"no worker of this machine {needs_text(needs)}, and no other machine can join a cluster local:N; "
+                    "ask for less with --needs, or name a scheduler that has others with --cluster"
                 )
             if not noted:
                 here = {machine.host_id: machine.host for machine, _ in self.all().values()}.values()
                 which = f"; {', '.join(here)} does not" if here else ""
-                self._progress.note(f"waiting for a worker that {told(needs)}: op-profiler worker {address}{which}")
+                self._progress.note(
+                    f"waiting for a worker that {needs_text(needs)}: op-profiler worker {address}{which}"
+                )
             if time.monotonic() > until:
-                raise MeasureError(f"no worker that {told(needs)} came to {address} within {_WAIT_SECONDS} s")
+                raise MeasureError(f"no worker that {needs_text(needs)} came to {address} within {_WAIT_SECONDS} s")
             noted = True
             time.sleep(_AGAIN_SECONDS)
 
-    def was_told_to_end(self, address: str) -> bool:
+    def ended_on_request(self, address: str) -> bool:
         """Return whether a worker ended on request: the time of its job was over, or a user ended it."""
         told = self._cluster.events(address)
         return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in told)

@@ -34,7 +34,7 @@ def show_comparison(comparison: Comparison) -> None:
     others."""
     console = screen()
     for run in comparison.runs:
-        shown, rest = _told_rows(run)
+        shown, rest = _printed_rows(run)
         print_line(console, between(run))
         for threads in dict.fromkeys(row.threads for row in shown):
             ones = [row for row in shown if row.threads == threads]
@@ -57,7 +57,7 @@ def between(run: RunComparison) -> str:
     return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
-def _told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
+def _printed_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
     """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and lines
     about the others."""
     told = [row for row in run.rows if _is_worth_a_line(row)]
@@ -205,7 +205,7 @@ def as_markdown(comparison: Comparison) -> str:
     """Return tables in the Markdown of GitHub and GitLab; unchanged operators are in a folded section."""
     parts = [f"### op_profiler: {verdict(comparison)}"]
     for run in comparison.runs:
-        shown, rest = _told_rows(run)
+        shown, rest = _printed_rows(run)
         changed = [row for row in shown if row.name is None or row.change is None or row.change.real]
         same = [row for row in shown if row not in changed]
         parts.append(f"**{_escaped(run.title)}**: {_escaped(between(run))}")
