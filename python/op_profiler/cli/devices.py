@@ -103,7 +103,7 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
         listed = [m for m in list_machines(place.host, place.port) if only is None or m.key == only]
     else:
         listed = [Listed(place.key, f"{place.host}:{place.port}", True)]
-    about = [dataclasses.asdict(m) | _asked(m, place, target) for m in listed]
+    about = [dataclasses.asdict(m) | _board_properties(m, place, target) for m in listed]
     if as_json:
         print(json_text.dumps(about, indent=1))
         return
@@ -116,7 +116,7 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
         )
 
 
-def _asked(machine: Listed, place: Place, target: str) -> dict[str, Any]:
+def _board_properties(machine: Listed, place: Place, target: str) -> dict[str, Any]:
     """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
     from op_profiler.targets.remote.board import Board
 

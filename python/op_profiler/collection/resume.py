@@ -50,13 +50,16 @@ class StoredResults:
     run_id: str | None
 
     def _stored(self, threads: int) -> dict[str, StoredMeasurement]:
-        asked, cache = self.request.asked(threads), self.request.build.cache
-        return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=asked)
+        resources, cache = self.request.requested_resources(threads), self.request.build.cache
+        return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=resources)
 
     def timing(self, threads: int) -> StoredTiming | None:
         """Return the timing of the whole model at a thread count, complete or not."""
         return self.dataset.find_model_timing(
-            self.model_key, threads=threads, cache=self.request.build.cache, resources=self.request.asked(threads)
+            self.model_key,
+            threads=threads,
+            cache=self.request.build.cache,
+            resources=self.request.requested_resources(threads),
         )
 
     def answers(self, threads: int) -> bool:

@@ -94,7 +94,7 @@ class KernelModel:
             start, apart = _start(like, int(count))
             costs, some = start, _drawn(mine, _MOST_FITTED)
             if len(some) and like:
-                costs = _fitted(query, latency_us, weight, some, start, moves=_TOGETHER)
+                costs = _fitted(query, latency_us, weight, some, start, directions=_TOGETHER)
                 costs = _fitted(query, latency_us, weight, some, costs, _NEAR_OTHERS)
             elif len(some):
                 costs = _fitted(query, latency_us, weight, some, start)
@@ -241,38 +241,38 @@ def _fitted(
     rows: np.ndarray,
     start: np.ndarray,
     near: float = np.inf,
-    moves: np.ndarray | None = None,
+    directions: np.ndarray | None = None,
 ) -> np.ndarray:
     """Fit costs to the measured times of some kernels, all at one thread count.
 
     Args:
         near: prior standard deviation of the costs around `start`: such a difference counts as much as an error of
             `_ONE_OFF` on one kernel.
-        moves: directions in which costs change, shape (costs, directions); None to change each cost separately.
+        directions: directions in which costs change, shape (costs, directions); None to change each cost separately.
     """
     from scipy.optimize import least_squares
 
     parts = _parts(query.take(rows), int(_threads_used(query)[rows[0]]))
     target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
-    moves = np.eye(len(start)) if moves is None else moves
+    directions = np.eye(len(start)) if directions is None else directions
 
     def off(moved: np.ndarray) -> np.ndarray:
-        log_costs = start + moves @ moved
+        log_costs = start + directions @ moved
         errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
         return np.concatenate([errors, moved * (_ONE_OFF / near)])
 
     def slopes(moved: np.ndarray) -> np.ndarray:
-        log_costs = start + moves @ moved
+        log_costs = start + directions @ moved
         time_us = parts.time_us(log_costs)
         counts = np.abs(np.log(time_us) - target) < _FARTHEST
         each = parts.slopes_us(log_costs) * (counts * root_weight / time_us)[:, None]
-        return np.concatenate([each @ moves, np.eye(len(moved)) * (_ONE_OFF / near)])
+        return np.concatenate([each @ directions, np.eye(len(moved)) * (_ONE_OFF / near)])
 
-    nothing = np.zeros(moves.shape[1])
+    nothing = np.zeros(directions.shape[1])
     loss = {"loss": "soft_l1", "f_scale": _ONE_OFF}
     # Without lsmr each step decomposes a matrix with a row a kernel.
     found = least_squares(off, nothing, slopes, tr_solver="lsmr", max_nfev=_STEPS, **loss).x
-    return np.asarray(start + moves @ found)
+    return np.asarray(start + directions @ found)
 
 
 def _threads_used(query: Query) -> np.ndarray:

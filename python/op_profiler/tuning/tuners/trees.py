@@ -54,7 +54,7 @@ class TreesTuner:
         Until 16 points have a time, the default and its neighbours take the place of the ranked points.
         """
         measured = sum(math.isfinite(us) for us in self._times.values())
-        ranked = self._ranked() if measured >= _FIRST else self._around_default()
+        ranked = self._ranked() if measured >= _FIRST else self._default_neighbours()
         chosen = list(itertools.islice(ranked, max(round(count * (1 - _RANDOM_SHARE)), 1)))
         self._proposed |= set(chosen)
         while len(chosen) < count and (fresh := self._take_fresh()) is not None:
@@ -78,7 +78,7 @@ class TreesTuner:
             self._proposed.add(point)
         return point
 
-    def _around_default(self) -> Iterable[int]:
+    def _default_neighbours(self) -> Iterable[int]:
         default = self._task.point(self._task.default().knobs)
         if default is None:
             return []

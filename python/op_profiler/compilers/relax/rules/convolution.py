@@ -85,9 +85,9 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
         Axis("n", batch, tiled=False),
         Axis("oc", chunks),
         Axis("oh", height),
-        Axis("ph", down, tiled=False, moves=False),
+        Axis("ph", down, tiled=False, is_movable=False),
         Axis("ow", width),
-        Axis("pw", right, tiled=False, moves=False),
+        Axis("pw", right, tiled=False, is_movable=False),
         Axis("lane", block),
     )
     order = ("ph", "pw", "n", "oc", "oh", "ow")
