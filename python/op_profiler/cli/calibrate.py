@@ -109,17 +109,17 @@ def _shared(dataset: Dataset, done: Calibrated, path: Path, *, show: bool) -> di
 
 def _sentence(done: Calibrated, db: str) -> str:
     place = without_password(db)
-    told = (
+    text = (
         f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
         f"for this machine from now on, and learn from what is collected into {place}. {done.note} says so"
     )
     if done.failed:
-        told += f". {done.failed} measurements failed"
+        text += f". {done.failed} measurements failed"
     if disturbed := disturbed_text(done.timings, done.disturbed):
-        told += f". {disturbed}"
+        text += f". {disturbed}"
     if done.errors:
-        told += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
-    return told
+        text += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
+    return text
 
 
 def _exit_of(found: Sequence[Calibrated]) -> None:

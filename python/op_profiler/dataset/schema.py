@@ -266,10 +266,10 @@ def _foreign_columns() -> list[Column[Any]]:
 
 
 def _counted_columns() -> list[Column[Any]]:
-    told = "counters requested by --counters, and why they are empty"
+    description = "counters requested by --counters, and why they are empty"
     return [
         *(_column(name, Double, doc, since=6) for name, doc in _COUNTED),
-        _column("counters_missing", Json, told, since=6),  # NULL: nobody asked
+        _column("counters_missing", Json, description, since=6),  # NULL: nobody asked
     ]
 
 

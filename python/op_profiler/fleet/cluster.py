@@ -106,9 +106,9 @@ class Cluster:
         known = self.client.scheduler_info(n_workers=-1)["workers"]
         ours: Workers = {}
         self.left_out = {}
-        for address, told in known.items():
+        for address, metadata in known.items():
             try:
-                ours[address] = (machine_of(told), told)
+                ours[address] = (machine_of(metadata), metadata)
             except OpProfilerError as error:
                 self.left_out[address] = str(error)
         return ours

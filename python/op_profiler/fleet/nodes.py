@@ -123,16 +123,16 @@ async def _work(
     say(f"{machine.processor} on {machine.host}, {machine.does}")
     say(f"compiles with {', '.join(one.tvm for one in machine.compilers.values()) or 'nothing: there is no TVM'}")
     ended = asyncio.ensure_future(_until_end_is_requested(asyncio.Event().wait()))
-    told, alone_since = False, time.monotonic()
+    noted, alone_since = False, time.monotonic()
 
     async def serve(nanny: Nanny) -> None:
         """Run until the scheduler stops."""
-        nonlocal told, alone_since
+        nonlocal noted, alone_since
         if address.startswith("tcp://"):
             await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
         async with nanny:
             say(f"connected to {address}")
-            told = False
+            noted = False
             try:
                 await nanny.finished()
             finally:
@@ -148,9 +148,9 @@ async def _work(
         except asyncio.CancelledError:
             return
         except (OSError, TimeoutError, RuntimeError) as error:
-            if not told:
+            if not noted:
                 say(f"waiting for the scheduler at {address}: {error or type(error).__name__}")
-            told = True
+            noted = True
         if patience_seconds is not None and time.monotonic() - alone_since > patience_seconds:
             raise MeasureError(f"no scheduler at {address} for {patience_seconds:g} s")
         await asyncio.wait([ended], timeout=_AGAIN_SECONDS)

@@ -33,7 +33,7 @@ def state_of(address: str) -> dict[str, Any]:
     with Cluster(address) as cluster:
         processing = cluster.processing()
         ended = [(when, msgspec.convert(event, events.Done)) for when, event in cluster.events(events.FINISHED)]
-        told = [msgspec.convert(event, events.ClientRun) for _, event in cluster.events(events.RUNS)]
+        runs = [msgspec.convert(event, events.ClientRun) for _, event in cluster.events(events.RUNS)]
         clients, workers = cluster.clients(), cluster.workers()
         hosts = {machine.host_id: machine.host for machine, _ in workers.values()}
         return {
@@ -53,7 +53,7 @@ def state_of(address: str) -> dict[str, Any]:
             ],
             "runs": [
                 {"done": run.done, "of": run.of}
-                for client, run in {run.client: run for run in told}.items()
+                for client, run in {run.client: run for run in runs}.items()
                 if client in clients and run.done != run.of
             ],
             "failures": [

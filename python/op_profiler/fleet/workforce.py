@@ -107,8 +107,8 @@ class Workforce:
 
     def ended_on_request(self, address: str) -> bool:
         """Return whether a worker ended on request: the time of its job was over, or a user ended it."""
-        told = self._cluster.events(address)
-        return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in told)
+        events = self._cluster.events(address)
+        return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in events)
 
     # Those that cannot write a dataset that is a file of this machine
 

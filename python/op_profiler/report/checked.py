@@ -37,10 +37,10 @@ def summary(checked: Checked) -> str:
     more = f"; {disturbed} disturbed, not counted" if disturbed else ""
     network = checked.network
     if network is None:
-        told = "network: no verdict, since it has no predicted or no measured total"
+        text = "network: no verdict, since it has no predicted or no measured total"
     else:
-        told = f"network: {network.verdict}, {_us(network.measured_us)} us measured, {interval(network)} us predicted"
-    return f"{told}. Operators: {held} of {len(counted)} held{more}"
+        text = f"network: {network.verdict}, {_us(network.measured_us)} us measured, {interval(network)} us predicted"
+    return f"{text}. Operators: {held} of {len(counted)} held{more}"
 
 
 def interval(one: Check) -> str:

@@ -60,13 +60,13 @@ def between(run: RunComparison) -> str:
 def _printed_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
     """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and lines
     about the others."""
-    told = [row for row in run.rows if _is_worth_a_line(row)]
-    of_models = {(row.threads, row.problem) for row in told if row.name is None}
-    not_compared = [row for row in told if row.change is None and (row.threads, row.problem) in of_models]
-    shown = [row for row in told if row not in not_compared]
+    notable = [row for row in run.rows if _is_worth_a_line(row)]
+    of_models = {(row.threads, row.problem) for row in notable if row.name is None}
+    not_compared = [row for row in notable if row.change is None and (row.threads, row.problem) in of_models]
+    shown = [row for row in notable if row not in not_compared]
     shown.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
     lines = [f"not compared at {threads_text(threads)}: {why}" for threads, why in _in_order(not_compared)]
-    left = len(run.rows) - len(told)
+    left = len(run.rows) - len(notable)
     return shown, lines + ([f"{left} further rows under 1 % of the time: no change that is real"] if left else [])
 
 
@@ -104,16 +104,16 @@ def judgement(row: Compared) -> str:
 
 def _reasons(row: Compared) -> list[str]:
     """Return other differences between the runs, which may be the reason."""
-    told: list[str] = []
+    reasons: list[str] = []
     if row.change is None:
-        return told
+        return reasons
     if len(row.schedules) == 2:
-        told.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
+        reasons.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
     if row.how not in (None, "key"):
-        told.append(f"another kernel, matched by its {row.how}")
+        reasons.append(f"another kernel, matched by its {row.how}")
     if row.calls[0] != row.calls[1]:
-        told.append(f"{row.calls[0]} -> {row.calls[1]} calls")
-    return told
+        reasons.append(f"{row.calls[0]} -> {row.calls[1]} calls")
+    return reasons
 
 
 def remarks(run: RunComparison) -> list[str]:
@@ -157,8 +157,8 @@ def _whole_models(comparison: Comparison) -> list[str]:
         for run, row in comparison.rows
         if row.name is None and (change := row.change) is not None and change.real
     ]
-    told = [text for _, text in sorted(found, reverse=True)]
-    return told[:_MOST_MODELS] + ([f"{len(told) - _MOST_MODELS} more"] if len(told) > _MOST_MODELS else [])
+    texts = [text for _, text in sorted(found, reverse=True)]
+    return texts[:_MOST_MODELS] + ([f"{len(texts) - _MOST_MODELS} more"] if len(texts) > _MOST_MODELS else [])
 
 
 def _amount(change: Change) -> str:

@@ -220,7 +220,7 @@ def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
-    told = []
+    table = []
     for row in rows:
         if row["error"] is None:
             speedup = row["speedup"]
@@ -229,13 +229,13 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             times = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
-            told.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
+            table.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
     headings = [
         *texts("machine", "asked for", "policy"),
         *numbers("one by one, us", "plan, us", "speed-up"),
         *texts("outputs"),
     ]
-    show_table(screen(), " + ".join(rows[0]["models"]) if rows else "nothing", headings, told)
+    show_table(screen(), " + ".join(rows[0]["models"]) if rows else "nothing", headings, table)
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:

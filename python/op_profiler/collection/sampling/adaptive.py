@@ -52,15 +52,15 @@ def adaptive_batches(
         note: called once with the reason if operators are drawn at random although there are measurements.
     """
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
-    number, told = 0, False
+    number, noted = 0, False
     while True:
         try:
             examples = _examples(request)
         except DatasetError as error:
             examples = None
-            if not told:
+            if not noted:
                 note(f"--adaptive: operators are drawn at random, since {error}")
-            told = True
+            noted = True
         if examples is None:
             yield next(drawn)
             continue

@@ -76,8 +76,8 @@ def combine(
             "other tables go into a dataset with op-profiler import --format csv FILE"
         )
     if any(_same(into, source) for source in sources):
-        told = without_password(into)
-        raise UsageError(f"--into {told} is one of the sources; leave it out there, it keeps what it holds")
+        address = without_password(into)
+        raise UsageError(f"--into {address} is one of the sources; leave it out there, it keeps what it holds")
     if inside := next((source for source in sources if _is_inside(into, source)), None):
         raise UsageError(f"--into {into} lies in {inside}, which is one of the sources; give a path outside of it")
     columns = _columns_of(into, partition_by)

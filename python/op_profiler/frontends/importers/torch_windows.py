@@ -143,8 +143,8 @@ def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
     scale = None if divisor is None else relay.const(math.prod(size) / int(number_of(divisor)), dtype_of(data))
     if False not in outside or True not in outside and scale is None:
         rounds_up = rounds_up and True not in outside
-        told = [rounds_up, counted or scale is not None, None] if mean else [dilation, rounds_up]
-        made = tvm_converters().convert_map[kind]([data, *inputs[1:4], *told], types)
+        options = [rounds_up, counted or scale is not None, None] if mean else [dilation, rounds_up]
+        made = tvm_converters().convert_map[kind]([data, *inputs[1:4], *options], types)
         return made if scale is None else relay.multiply(made, scale)
     reach = [max(0, reach_behind(*one)) for one in windows]
     if counted and scale is None:

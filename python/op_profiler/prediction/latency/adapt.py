@@ -86,8 +86,8 @@ def _correction(
     """Fit the correction of the source's estimates to the measurements, on a logarithmic scale."""
     as_source = Correction.seen_in(ratio, query)
     base = dataclasses.replace(source.base, correction=None)
-    said = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
-    looped, plain = (above_bound - one for one in said)
+    estimates = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
+    looped, plain = (above_bound - one for one in estimates)
     return Correction.fit(ratio, query, (looped, plain), weight, source.roofline, base.kernels)
 
 

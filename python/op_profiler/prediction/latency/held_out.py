@@ -180,8 +180,8 @@ def fitted_without(
     family = families_in([examples, *others])
     held_families = {family[examples.models[at]] for at in np.unique(examples.model[held])}
     gone = {name for name, of in family.items() if of in held_families}
-    taught = [_without(one, workloads, gone) for one in (examples, *others)]
-    return fit(taught[0], choice=predictor, seed=seed, others=taught[1:])
+    remaining = [_without(one, workloads, gone) for one in (examples, *others)]
+    return fit(remaining[0], choice=predictor, seed=seed, others=remaining[1:])
 
 
 def _without(examples: Examples, workloads: Set[str], names: Set[str]) -> Examples:

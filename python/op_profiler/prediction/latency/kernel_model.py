@@ -102,8 +102,8 @@ class KernelModel:
             for kind in range(len(KINDS)):
                 some = _drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND)
                 first = costs + apart[kind]
-                told = len(some) >= _FEWEST_OF_KIND
-                of_kinds.append(_fitted(query, latency_us, weight, some, first, _NEAR) if told else first)
+                enough = len(some) >= _FEWEST_OF_KIND
+                of_kinds.append(_fitted(query, latency_us, weight, some, first, _NEAR) if enough else first)
         return cls(counts, np.array(of_all), np.array(of_kinds).reshape(len(counts), len(KINDS), -1))
 
     def times_us(self, query: Query) -> np.ndarray:

@@ -77,8 +77,8 @@ class LaunchModel:
         of_kinds = []
         for kind in range(len(KINDS)):
             mine = asked.kinds == kind
-            told = mine.sum() >= _FEWEST_OF_KIND
-            found = _fitted(amounts[mine], times_us[mine], counts[mine], of_all, _NEAR_OF_KIND) if told else of_all
+            enough = mine.sum() >= _FEWEST_OF_KIND
+            found = _fitted(amounts[mine], times_us[mine], counts[mine], of_all, _NEAR_OF_KIND) if enough else of_all
             of_kinds.append(found)
         return cls(np.array(multiprocessors), of_all, np.array(of_kinds))
 

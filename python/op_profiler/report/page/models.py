@@ -217,8 +217,8 @@ def _device_part(device: Device | None, target: str) -> DevicePart:
         "virtual machine": "yes" if device.properties.get("hypervisor") else None,
         "device key": device.key,
     }
-    told = [(name, str(value)) for name, value in facts.items() if value]
-    return DevicePart(key=device.key, processor=device.processor, target=device.target, facts=told)
+    pairs = [(name, str(value)) for name, value in facts.items() if value]
+    return DevicePart(key=device.key, processor=device.processor, target=device.target, facts=pairs)
 
 
 def _run(

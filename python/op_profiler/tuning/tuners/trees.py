@@ -131,11 +131,11 @@ def trees(task: Task, seed: int) -> Tuner:
 
 
 def _features(task: Task, point: int) -> list[float]:
-    """The knobs, sizes as logarithms; the place of each loop in the order, where that is told; the size of the tile."""
+    """The knobs, sizes as logarithms; the place of each loop in the order, where it is known; the size of the tile."""
     schedule = task.schedule(point)
     numbers = [_number(value) for values in schedule.knobs.values() for value in _flat(values)]
-    told = schedule.factors.reorder or ""
-    order = told.split() if "|" in told else []  # of TVM's templates it lists some knobs of some points
+    reorder = schedule.factors.reorder or ""
+    order = reorder.split() if "|" in reorder else []  # of TVM's templates it lists some knobs of some points
     places = {name: float(place) for place, name in enumerate(order)}
     tile = math.prod((schedule.factors.tile or {}).values())
     return [*numbers, *(places[name] for name in sorted(places)), math.log2(max(tile, 1))]
