@@ -44,11 +44,11 @@ _COMMANDS = {
 _MEASURING = ("collect", "sample", "calibrate")
 
 
-def application(asked: str = "") -> typer.Typer:
+def application(command: str = "") -> typer.Typer:
     """The command line.
 
     Args:
-        asked: the command that is called, if any: it is built alone then, since building all takes 0.2 s.
+        command: the command that is called, if any: it is built alone then, since building all takes 0.2 s.
     """
     app = typer.Typer(
         name="op-profiler",
@@ -59,10 +59,10 @@ def application(asked: str = "") -> typer.Typer:
         context_settings=_CONTEXT,
     )
     for name, (place, function) in _COMMANDS.items():
-        if name == asked or asked not in (*_COMMANDS, "dataset"):
+        if name == command or command not in (*_COMMANDS, "dataset"):
             module = importlib.import_module(f"op_profiler.cli.{place}")
             _add(app, getattr(module, function), name, module.EXAMPLES)
-    if asked not in _COMMANDS:
+    if command not in _COMMANDS:
         from op_profiler.cli import dataset
 
         app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)

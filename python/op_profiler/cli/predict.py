@@ -112,12 +112,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--save and --report are for kernels of TVM; leave out --kernels vendor")
     if format not in texts.FORMATS:
         raise UnknownNameError("format", format, texts.FORMATS)
-    asked = request.model
-    if input_dims and (asked.input_names or asked.input_shapes):
+    model = request.model
+    if input_dims and (model.input_names or model.input_shapes):
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     if input_dims:
-        asked = dataclasses.replace(asked, **inputs_of((), _dims(input_dims)))
-    named, devices = models_of(models or [], asked), request.device.split(",") if request.device else [None]
+        model = dataclasses.replace(model, **inputs_of((), _dims(input_dims)))
+    named, devices = models_of(models or [], model), request.device.split(",") if request.device else [None]
     if request.prefill is not None and (report is not None or format == "runtime_lut" or below):
         raise UsageError("--report, --below and --format runtime_lut are for a model as a whole; leave out --prefill")
     if len(named) * len(devices) > 1 or below:

@@ -50,14 +50,14 @@ class Cluster:
     Attributes:
         address: address of the scheduler.
         client: Dask's connection to the scheduler; replaced by `reconnect`.
-        takes_others: whether other workers may join; False for ``local:N``, whose certificates are temporary.
+        accepts_workers: whether other workers may join; False for ``local:N``, whose certificates are temporary.
         left_out: by address, the reason why a worker gets no tasks; for the workers at the last call of `workers`.
     """
 
     def __init__(self, name: str) -> None:
         settings.configure()
         self.left_out: dict[str, str] = {}
-        self.takes_others = not name.startswith("local:")
+        self.accepts_workers = not name.startswith("local:")
         self._own: DaskCluster | KubernetesCluster | None = None
         if name.startswith(("tcp://", "tls://")):
             settings.check_address(name)

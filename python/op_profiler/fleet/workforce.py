@@ -89,7 +89,7 @@ class Workforce:
         """
         noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
         while not self.able(needs):
-            if self.all() and not self._cluster.takes_others:
+            if self.all() and not self._cluster.accepts_workers:
                 raise UsageError(
                     f"no worker of this machine {needs_text(needs)}, and no other machine can join a cluster local:N; "
                     "ask for less with --needs, or name a scheduler that has others with --cluster"

@@ -119,22 +119,22 @@ def _is_inside(into: str, source: str) -> bool:
     return Path(os.path.realpath(source)) in Path(os.path.realpath(into)).parents
 
 
-def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str] | None:
+def _columns_of(into: str, columns: Sequence[str]) -> Sequence[str] | None:
     """Return the partition columns of a folder; None if the destination is not a folder.
 
     Raises:
         UsageError: the destination cannot be replaced, or the columns cannot be used.
     """
     folder = Path(into)
-    if not asked and not folder.is_dir():
+    if not columns and not folder.is_dir():
         return None
     if "://" in into or folder.is_file():
         raise UsageError(f"--partition-by is for a folder of Parquet files, not for --into {without_password(into)}")
-    parquet.check_parts(MEASUREMENTS, asked)
+    parquet.check_parts(MEASUREMENTS, columns)
     there = parquet.parted_by(folder) if folder.is_dir() else None
-    if there is None and not asked:
+    if there is None and not columns:
         raise UsageError(f"--into {into} is an empty folder; --partition-by names the columns that part it")
-    return asked or there or ()
+    return columns or there or ()
 
 
 @contextlib.contextmanager

@@ -40,16 +40,16 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     return tvm_converters().convolution(given, types)
 
 
-def _padded(data: Any, around: Sequence[tuple[int, int]]) -> Any:
+def _padded(data: Any, padding: Sequence[tuple[int, int]]) -> Any:
     """Return data padded with zeros before and after along its last axes; negative numbers remove elements."""
     relay = load_tvm().relay
     shape = sizes_of(data)
-    first = len(shape) - len(around)
-    begins = [0] * first + [max(0, -before) for before, _ in around]
-    ends = shape[:first] + [size - max(0, -behind) for size, (_, behind) in zip(shape[first:], around, strict=True)]
+    first = len(shape) - len(padding)
+    begins = [0] * first + [max(0, -before) for before, _ in padding]
+    ends = shape[:first] + [size - max(0, -behind) for size, (_, behind) in zip(shape[first:], padding, strict=True)]
     if begins != [0] * len(shape) or ends != shape:
         data = relay.strided_slice(data, begins, ends)
-    wide = [(0, 0)] * first + [(max(0, before), max(0, behind)) for before, behind in around]
+    wide = [(0, 0)] * first + [(max(0, before), max(0, behind)) for before, behind in padding]
     return relay.nn.pad(data, wide) if any(map(any, wide)) else data
 
 

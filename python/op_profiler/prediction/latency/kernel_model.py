@@ -322,10 +322,10 @@ def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
     return np.asarray(once * (1.0 - _cold(query.between_bytes, level)))
 
 
-def _cold(around: np.ndarray, level: CacheLevel) -> np.ndarray:
+def _cold(traffic_bytes: np.ndarray, level: CacheLevel) -> np.ndarray:
     """Return the share of a kernel's data that is no longer in a cache.
 
-    It is half if `around`, the bytes that went through the cache, equals the size of the cache.
+    It is half if `traffic_bytes`, the bytes that went through the cache, equals the size of the cache.
     """
-    octaves = np.log2(np.maximum(around, 1.0) / level.size_bytes)
+    octaves = np.log2(np.maximum(traffic_bytes, 1.0) / level.size_bytes)
     return np.asarray(1 / (1 + np.exp(-octaves)))
