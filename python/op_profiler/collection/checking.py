@@ -39,7 +39,7 @@ _WALKS_OF_A_ROUND = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckResult:
     """Result of a check.
 
     Attributes:
@@ -64,7 +64,7 @@ class Checked:
         return dataclasses.asdict(self) | {"held": self.held}
 
 
-def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> Checked:
+def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> CheckResult:
     """Predict a model, measure it into a temporary dataset, compare the times, and store the result as checks.
 
     Args:
@@ -110,7 +110,7 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
         of_network = _compared(times, whole, factor, about | names | {"tier": tier})
     checks.add([*operators, *([of_network] if of_network else [])])
     operators.sort(key=lambda one: -one.measured_us)
-    return Checked(origin=chosen.origin, network=of_network, operators=tuple(operators), not_compared=tuple(left))
+    return CheckResult(origin=chosen.origin, network=of_network, operators=tuple(operators), not_compared=tuple(left))
 
 
 def _measured(

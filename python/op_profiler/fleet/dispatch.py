@@ -17,7 +17,7 @@ from op_profiler.collection.lookup import stored_for
 from op_profiler.dataset.address import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.fleet import events, settings, work
-from op_profiler.fleet.jobs import Ended, Job
+from op_profiler.fleet.jobs import EndedTask, Job
 from op_profiler.fleet.machine import FleetMachine
 from op_profiler.fleet.needs import Needs, needs_text
 from op_profiler.fleet.tasks import Answer, CollectTask, Task
@@ -78,7 +78,7 @@ class Dispatch:
         self._jobs_each = 1  # a task, at most
         self._task: Task | None = None  # taken, and not among the jobs yet
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Ended]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[EndedTask]:
         """Carry out tasks; a task is taken from the iterator when a worker becomes free.
 
         Raises:
@@ -95,7 +95,7 @@ class Dispatch:
             self._waiting.extend(self._handed_out.values())
             self._handed_out.clear()
 
-    def _carry_out(self, left: Iterator[Task]) -> Iterator[Ended]:
+    def _carry_out(self, left: Iterator[Task]) -> Iterator[EndedTask]:
         from distributed import as_completed
 
         ended = as_completed(loop=self._cluster.client.loop)
@@ -171,7 +171,7 @@ class Dispatch:
         self._handed_out[future] = job
         return future
 
-    def _over(self, future: Future[bytes], job: Job) -> Ended | None:
+    def _over(self, future: Future[bytes], job: Job) -> EndedTask | None:
         """Return the outcome of a job; None if it must be repeated."""
         from distributed import KilledWorker
         from distributed.scheduler import NoValidWorkerError, NoWorkerError
@@ -179,7 +179,7 @@ class Dispatch:
         if future.status == "finished":
             # A worker may end before the answer is here, and those that Dask asks next too.
             with contextlib.suppress(KilledWorker, concurrent.futures.CancelledError):
-                return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.Finished))
+                return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.TaskOutcome))
         if future.status != "error":
             self._waiting.append(job)  # the scheduler forgot it
             return None
@@ -188,7 +188,7 @@ class Dispatch:
             return self._nobody(job)
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
-            return Ended(job.index, job.task, error=str(error), error_code=code)
+            return EndedTask(job.index, job.task, error=str(error), error_code=code)
         if self._workforce.ended_on_request(error.last_worker.address):
             return self._handed_on(job)
         job.deaths += future.key in self._begun  # else it only stood in line on that worker
@@ -205,7 +205,7 @@ class Dispatch:
         reason = f"quarantined: {died} workers died of it; measure it with the same command without --cluster"
         return self._given_up(job, reason)
 
-    def _handed_on(self, job: Job) -> Ended | None:
+    def _handed_on(self, job: Job) -> EndedTask | None:
         """Return the outcome of a job whose worker was ended on request, no crash; None if it must be repeated."""
         job.ended_workers += 1
         if job.ended_workers == _MOST_LOST:
@@ -215,13 +215,13 @@ class Dispatch:
         (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)
         return None
 
-    def _given_up(self, job: Job, reason: str) -> Ended:
+    def _given_up(self, job: Job, reason: str) -> EndedTask:
         """Report the end of a job from this process, because no worker does."""
-        done = events.Done("", job.task.name, 0.0, reason, None)
+        done = events.TaskEnd("", job.task.name, 0.0, reason, None)
         self._cluster.client.log_event(events.FINISHED, msgspec.to_builtins(done))
-        return Ended(job.index, job.task, error=reason)
+        return EndedTask(job.index, job.task, error=reason)
 
-    def _nobody(self, job: Job) -> Ended | None:
+    def _nobody(self, job: Job) -> EndedTask | None:
         """Return the outcome of a job for which no worker was found; None if a suitable worker is connected now."""
         job.stored = frozenset()
         if self._workforce.is_anybody_able(job.needs):
@@ -231,7 +231,7 @@ class Dispatch:
         reason = f"no worker that {needs} was left at {self._cluster.address} for {settings.WAIT_SECONDS} s; start one"
         return self._given_up(job, reason)
 
-    def _judged(self, job: Job, finished: work.Finished) -> Ended | None:
+    def _judged(self, job: Job, finished: work.TaskOutcome) -> EndedTask | None:
         """Return the answer to a job; None if it must be measured on another machine too."""
         machine = finished.machine
         for message in finished.messages:
@@ -242,9 +242,9 @@ class Dispatch:
             self._waiting.append(job)
             return None
         if finished.answer is None:
-            return Ended(job.index, job.task, machine, error=finished.error, error_code=finished.error_code)
+            return EndedTask(job.index, job.task, machine, error=finished.error, error_code=finished.error_code)
         answer: Answer = msgspec.msgpack.decode(finished.answer, type=job.task.ANSWER)
-        return Ended(job.index, job.task, machine, answer)
+        return EndedTask(job.index, job.task, machine, answer)
 
     # Events that the scheduler gets, and sends
 
@@ -260,7 +260,7 @@ class Dispatch:
         """Show the progress that the workers report."""
 
         def take(event: tuple[float, Any]) -> None:
-            doing = msgspec.convert(event[1], events.Doing)
+            doing = msgspec.convert(event[1], events.Activity)
             if doing.key not in self._ours:
                 return
             self._begun.add(doing.key)

@@ -11,7 +11,7 @@ from op_profiler.fleet.tasks import Answer, Task
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class EndedTask:
     """A task that is over.
 
     Attributes:

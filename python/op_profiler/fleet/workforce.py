@@ -9,7 +9,7 @@ import msgspec
 
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE, MeasureError, UsageError
 from op_profiler.fleet import settings
-from op_profiler.fleet.events import FINISHED, Done
+from op_profiler.fleet.events import FINISHED, TaskEnd
 from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
 from op_profiler.fleet.needs import Needs, meets, needs_text
 
@@ -51,7 +51,7 @@ class Workforce:
 
     def _drifting_already(self) -> dict[str, float]:
         """Return machines that drifted at their last measurement, for any client, with the end of the mark."""
-        ended = [(when, msgspec.convert(event, Done)) for when, event in self._cluster.events(FINISHED)]
+        ended = [(when, msgspec.convert(event, TaskEnd)) for when, event in self._cluster.events(FINISHED)]
         last = {done.host_id: (when, done.deviation) for when, done in ended if done.deviation is not None}
         until = {
             host: when + _MARK_SECONDS - time.time()

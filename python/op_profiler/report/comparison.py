@@ -13,7 +13,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 
 if TYPE_CHECKING:
     from op_profiler.comparison.changes import Change
-    from op_profiler.comparison.result import Compared, Comparison, RunComparison
+    from op_profiler.comparison.result import Comparison, RowComparison, RunComparison
     from op_profiler.comparison.runs import KnownRun
 
 HEADS = ("operator", "layer", "output", "threads", "share", "before us", "after us", "change", "interval", "")
@@ -57,7 +57,7 @@ def between(run: RunComparison) -> str:
     return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
-def _printed_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
+def _printed_rows(run: RunComparison) -> tuple[list[RowComparison], list[str]]:
     """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and lines
     about the others."""
     notable = [row for row in run.rows if _is_worth_a_line(row)]
@@ -70,12 +70,12 @@ def _printed_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
     return shown, lines + ([f"{left} further rows under 1 % of the time: no change that is real"] if left else [])
 
 
-def _in_order(rows: Sequence[Compared]) -> list[tuple[int, str]]:
+def _in_order(rows: Sequence[RowComparison]) -> list[tuple[int, str]]:
     """Return the distinct thread counts and problems."""
     return sorted({(row.threads, row.problem) for row in rows})
 
 
-def cells(row: Compared) -> tuple[str, ...]:
+def cells(row: RowComparison) -> tuple[str, ...]:
     """Return the cells of the columns in `HEADS`."""
     known = (row.title, row.layer, "x".join(map(str, row.output)), str(row.threads), _share(row))
     change = row.change
@@ -86,12 +86,12 @@ def cells(row: Compared) -> tuple[str, ...]:
     return *known, *times, f"{change.change:+.1%}", interval, words(row)
 
 
-def words(row: Compared) -> str:
+def words(row: RowComparison) -> str:
     """Return the judgement of a row and possible reasons; or why there is no judgement."""
     return "; ".join([judgement(row), *_reasons(row)])
 
 
-def judgement(row: Compared) -> str:
+def judgement(row: RowComparison) -> str:
     """Return the judgement of a row; or why there is none."""
     if row.change is None:
         return row.problem
@@ -102,7 +102,7 @@ def judgement(row: Compared) -> str:
     return "no change seen"
 
 
-def _reasons(row: Compared) -> list[str]:
+def _reasons(row: RowComparison) -> list[str]:
     """Return other differences between the runs, which may be the reason."""
     reasons: list[str] = []
     if row.change is None:
@@ -182,12 +182,12 @@ def _advice(comparison: Comparison) -> str:
     return "" if no_turns else "; --rerun measures both in turns, which is more reliable"
 
 
-def _is_worth_a_line(row: Compared) -> bool:
+def _is_worth_a_line(row: RowComparison) -> bool:
     changed = row.change is None or bool(row.change.real)
     return row.name is None or changed or (row.share or 0.0) >= _SMALL
 
 
-def _share(row: Compared) -> str:
+def _share(row: RowComparison) -> str:
     return "" if row.share is None else f"{row.share:.1%}"
 
 
@@ -218,7 +218,7 @@ def as_markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(rows: Sequence[Compared]) -> str:
+def _table(rows: Sequence[RowComparison]) -> str:
     lines = [
         HEADS,
         [":---", ":---", *["---:"] * (len(HEADS) - 3), ":---"],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from op_profiler.fleet.jobs import Ended
+    from op_profiler.fleet.jobs import EndedTask
     from op_profiler.parallel.corun.several_targets import TargetsResult
     from op_profiler.parallel.corun.timing import TimedWays
     from op_profiler.parallel.planning.graph import KernelGraph
@@ -181,7 +181,7 @@ def _us(timed: TimedWays, way: int) -> str:
     return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
 
 
-def report_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -> int:
+def report_sweep(found: Sequence[EndedTask], *, quiet: bool, json_file: Path | None) -> int:
     """Print and write the results of policies on the machines of a cluster, one row or object each.
 
     Args:
@@ -204,7 +204,7 @@ def report_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None)
     return max((code for _, code in rows), default=0)
 
 
-def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
+def _of_machine(ended: EndedTask) -> tuple[dict[str, Any], int]:
     """Return the result of a task, and its exit code."""
     answer = ended.answer if isinstance(ended.answer, CorunAnswer) else CorunAnswer(None, ended.error, ended.error_code)
     asked = ended.task.request

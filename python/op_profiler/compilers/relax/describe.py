@@ -11,7 +11,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax import batched
 from op_profiler.compilers.relax.legalize import op_of
-from op_profiler.compilers.relax.pipeline import Lowered
+from op_profiler.compilers.relax.pipeline import LoweredModule
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
@@ -32,7 +32,7 @@ _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 _NUMBERED = re.compile(r"\d+$")
 
 
-def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> list[Occurrence]:
+def occurrences_of(lowered: LoweredModule, attention: Sequence[Occurrence] = ()) -> list[Occurrence]:
     """Return every kernel call in ``main``, in order, including views of tensors (reshapes).
 
     Args:

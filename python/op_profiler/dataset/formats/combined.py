@@ -33,7 +33,7 @@ _NAMED_IN_ROWS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Combined:
+class CombinationResult:
     """Result of a combination: numbers of rows by table.
 
     Attributes:
@@ -47,7 +47,7 @@ class Combined:
 
 def combine(
     sources: Sequence[str], into: str, *, partition_by: Sequence[str] = (), announce: Announce = lambda step: None
-) -> Combined:
+) -> CombinationResult:
     """`merge` datasets given by address, and Parquet files and folders given by path.
 
     A Parquet file contains measurements with their models, but not failures next to times, code of kernels and co-runs;
@@ -82,7 +82,7 @@ def combine(
         raise UsageError(f"--into {into} lies in {inside}, which is one of the sources; give a path outside of it")
     columns = _columns_of(into, partition_by)
     if columns is None and not is_parquet(into):
-        return Combined(_merged(sources, into, announce), {})
+        return CombinationResult(_merged(sources, into, announce), {})
     if columns is None:
         check_writable({"--into": Path(into)})
     else:
@@ -153,7 +153,7 @@ def _alone(into: str, announce: Announce) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, Combined]]:
+def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, CombinationResult]]:
     """Yield a dataset with everything for a file or folder, while it is written, and the new rows."""
     with _temporary() as url:
         path, before = Path(into), dict.fromkeys(_NAMED_IN_ROWS, 0)
@@ -167,7 +167,7 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
         with Dataset.open(url, read_only=True) as dataset:
             named = _named_in_rows(dataset)
             written = {name: named[name] - before[name] for name in named} | {"measurements": measurements}
-            yield dataset, Combined(written, _left_out(dataset, named))
+            yield dataset, CombinationResult(written, _left_out(dataset, named))
 
 
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:

@@ -29,7 +29,7 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.likeness import as_if_here, likeness
 from op_profiler.prediction.latency.method import Method
-from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor, query_of
+from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline
 from op_profiler.prediction.latency.steady_times import at_reference_state
@@ -318,13 +318,13 @@ def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray],
     return np.array(better, dtype=np.uint64)
 
 
-def measured_of(examples: Examples, query: Query) -> Measured:
+def measured_of(examples: Examples, query: Query) -> MeasuredTimes:
     """Return the time of each operator for look-ups, and the spread between measurements of the same operator.
 
     The time is the median over the networks. For a sampled operator, it is that of the batch with the median time.
     Networks and batches of sampled operators are separate.
     """
-    keys = Measured.mixed(query)
+    keys = MeasuredTimes.mixed(query)
     order = np.lexsort((examples.latency_us, keys))
     names, starts = np.unique(keys[order], return_index=True)
     groups = np.split(order, starts[1:])
@@ -334,7 +334,7 @@ def measured_of(examples: Examples, query: Query) -> Measured:
     context = query.traffic_bytes[middle], query.working_set_bytes[middle], query.calls[middle]
     noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
     spread = np.maximum(noise, _between_models([examples.latency_us[g] for g in groups]))
-    return Measured(names, latency_us, *context, spread)
+    return MeasuredTimes(names, latency_us, *context, spread)
 
 
 def _between_models(groups: list[np.ndarray]) -> np.ndarray:

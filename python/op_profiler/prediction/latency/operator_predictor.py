@@ -70,7 +70,7 @@ class OperatorPrediction:
 
 
 @dataclasses.dataclass
-class Measured:
+class MeasuredTimes:
     """Look-up table by workload key, thread count and context: in a network, or in a batch of sampled operators.
 
     Attributes:
@@ -101,13 +101,13 @@ class Measured:
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
 
-    def before(self, others: Measured) -> Measured:
+    def before(self, others: MeasuredTimes) -> MeasuredTimes:
         """Return a table with these entries, and those of `others` that are not among them."""
         more = ~np.isin(others.keys, self.keys)
         fields = [field.name for field in dataclasses.fields(self)]
         joined = {name: np.concatenate([getattr(self, name), getattr(others, name)[more]]) for name in fields}
         order = np.argsort(joined["keys"], kind="stable")
-        return Measured(**{name: values[order] for name, values in joined.items()})
+        return MeasuredTimes(**{name: values[order] for name, values in joined.items()})
 
     def as_sampled(self, query: Query, at: np.ndarray) -> Query:
         """Return the operators as they were called in the batches of sampled operators.
@@ -139,7 +139,7 @@ class OperatorPredictor:
     device: DeviceName
     choice: str
     base: Base
-    measured: Measured
+    measured: MeasuredTimes
     models: Sequence[Fitted]
     interpolation: Interpolation | None
     interpolated_families: np.ndarray
@@ -215,7 +215,7 @@ class OperatorPredictor:
         if self.choice not in PREDICTORS or not isinstance(self.fingerprint, str):
             raise ValueError("it is of no known kind")
         numbers = [self.correlation, self.median_traffic_bytes]
-        tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
+        tables = [getattr(self.measured, field.name) for field in dataclasses.fields(MeasuredTimes)]
         if not np.isfinite(numbers).all() or len({table.shape for table in tables}) != 1:
             raise ValueError("its tables do not fit together")
         for words in (frozenset(self.coverage.own), frozenset({"an op that nobody has seen"})):

@@ -37,9 +37,9 @@ from op_profiler.prediction.latency.launch_model import COSTS, LaunchModel
 from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.loop_columns import NAMES as LOOP_COLUMN_NAMES
-from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor
+from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor
 from op_profiler.prediction.latency.query import SETTING_NAMES, Query, unknown_loops
-from op_profiler.prediction.latency.regression import Boosted, Regressor
+from op_profiler.prediction.latency.regression import BoostedTrees, Regressor
 from op_profiler.prediction.latency.roofline import Roofline
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 from op_profiler.targets.target import kind_of
@@ -87,7 +87,7 @@ def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, byte
         "interpolated_families": predictor.interpolated_families,
         **{f"roofline_{f.name}": getattr(predictor.roofline, f.name) for f in dataclasses.fields(Roofline)},
         **{f"kernels_{f.name}": getattr(predictor.base.kernels, f.name) for f in _kernel_fields(predictor)},
-        **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(Measured)},
+        **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(MeasuredTimes)},
         **_correction_arrays(predictor.base.correction),
     }
     op_sets: list[list[str]] = []
@@ -234,7 +234,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
         form = np.zeros(count, dtype=np.intp)
         query = Query(**points, loops=unknown_loops(count), op_sets=op_sets, form=form, forms=(("",),))
         interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])
-    scale = Boosted.from_bytes(members["scale.npz"]) if "scale.npz" in members else None
+    scale = BoostedTrees.from_bytes(members["scale.npz"]) if "scale.npz" in members else None
     spread = Spread(
         scale,
         contents["quantiles"],
@@ -246,7 +246,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
         device=DeviceName(**contents["device"]),
         choice=contents["choice"],
         base=_base(arrays, contents["vector_ratio"]),
-        measured=Measured(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(Measured)}),
+        measured=MeasuredTimes(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(MeasuredTimes)}),
         models=_models(contents["choice"], members),
         interpolation=interpolation,
         interpolated_families=arrays["interpolated_families"],
