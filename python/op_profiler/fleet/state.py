@@ -22,9 +22,9 @@ def state_of(address: str) -> dict[str, Any]:
         ``workers``: for each worker the fields of `FleetMachine`; what it ``does``; the address of its ``metrics`` for
         Prometheus; its ``address``; Dask's ``status``; its current ``tasks``; the number of ``finished`` and ``failed``
         tasks of its machine among the last ones that the scheduler stores; the ``deviation`` (`work.TaskOutcome`) of
-        the last one, and whether the machine ``drifts``. ``runs``: for each unfinished run of a client, how many tasks are
-        ``done`` and how many there are. ``failures``: the last few ``error``s, with the ``name`` of the task and its
-        ``machine``. ``left_out``: reasons why workers get no tasks. ``per_minute``: rate of tasks that ended in the
+        the last one, and whether the machine ``drifts``. ``runs``: for each unfinished run of a client, how many tasks
+        are ``done`` and how many there are. ``failures``: the last few ``error``s, with the ``name`` of the task and
+        its ``machine``. ``left_out``: reasons why workers get no tasks. ``per_minute``: rate of tasks that ended in the
         last ten minutes. ``dashboard``: address of Dask's dashboard; None if it is not installed.
 
     Raises:

@@ -120,8 +120,8 @@ def _sentence(evidence: Evidence, share: float, losses: Sequence[Loss], sureness
         return f"{takes}. No detectable loss is larger than {first.lost_us:.1f} us ({_CAUSE_TEXTS[first.cause]})."
     if first.vague:
         return (
-            f"{takes}. It may lose up to {first.high_us:.1f} us to {_CAUSE_TEXTS[first.cause]} ({first.basis}); that is all "
-            f"that is detectable. Why: {first.because}."
+            f"{takes}. It may lose up to {first.high_us:.1f} us to {_CAUSE_TEXTS[first.cause]} ({first.basis}); that "
+            f"is all that is detectable. Why: {first.because}."
         )
     return (
         f"{takes}. It loses most to {_CAUSE_TEXTS[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "

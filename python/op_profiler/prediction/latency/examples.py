@@ -104,8 +104,7 @@ class Examples:
         working_set_bytes: the same, if each operator were called once.
         reference_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
             unknown.
-        reference_bytes: size of the data of the reference kernel for memory; times of different sizes cannot be
-            compared.
+        reference_bytes: size of the data of the reference kernel for memory; compare only times of equal sizes.
         whole_model_us: median of the whole model at that thread count; NaN if unknown.
         left_out: number of rows that are not used, by reason.
         loops: properties of the loops of `operators` (`op_profiler.prediction.latency.loops.loops_of`); None if they
