@@ -168,10 +168,10 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core
     from op_profiler.prediction.latency.open_predictor import examples_for
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
     print(provenance())
-    examples = steady(examples_for(db=arguments.db, device=arguments.device, note=print))
+    examples = at_reference_state(examples_for(db=arguments.db, device=arguments.device, note=print))
     processor = examples.devices[int(examples.device[0])].processor
     rows = []
     for left_out, latency_us in all_predicted(examples):

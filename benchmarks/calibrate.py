@@ -48,13 +48,13 @@ def predictors(db: str) -> dict[str, OperatorPredictor]:
     from op_profiler.prediction.latency.calibration import calibrated
     from op_profiler.prediction.latency.fit import fit
     from op_profiler.prediction.latency.open_predictor import examples_for, open_predictor
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
     shipped = open_predictor()
     adapted = calibrated(lambda: shipped, None, print)
     if adapted is None:
         raise DatasetError("the calibration left nothing that can be used")
-    alone = fit(steady(examples_for(db=db, device=None)), choice="xgboost", folds=3)
+    alone = fit(at_reference_state(examples_for(db=db, device=None)), choice="xgboost", folds=3)
     return {"as_it_ships": shipped, "adapted": adapted, "calibration_alone": alone}
 
 
@@ -84,9 +84,9 @@ def without_this_processor(folder: Path) -> Iterator[None]:
 def networks(db: str) -> Examples:
     """What was measured of networks on this machine under Relay."""
     from op_profiler.prediction.latency.open_predictor import examples_for
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
-    return steady(examples_for(db=address(db), device=None))
+    return at_reference_state(examples_for(db=address(db), device=None))
 
 
 def calibration(earlier: str | None, budget: str, folder: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from common import Records, Tables
 
     from op_profiler.building.request import BuildRequest
-    from op_profiler.comparison.result import Compared, Comparison
+    from op_profiler.comparison.result import Comparison, RowComparison
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.schedules.records import Record
 
@@ -148,7 +148,7 @@ def _compare(folder: Path, before: str = "before", after: str = "after", *, reru
     return compare_runs(request, lambda step: print(step, flush=True))
 
 
-def _row_of(comparison: Comparison, operator: str) -> Compared:
+def _row_of(comparison: Comparison, operator: str) -> RowComparison:
     (row,) = [row for _, row in comparison.rows if operator in row.keys]
     return row
 

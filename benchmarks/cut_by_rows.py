@@ -26,7 +26,7 @@ _WAYS = ("blocks", "rows", "one_core_over_cores")
 def measure(name: str) -> dict[str, Any]:
     """By state of the host: rounds, and medians of the sum of all operators in microseconds, with quartiles."""
     from op_profiler.cores import usable_cores
-    from op_profiler.parallel.corun.costs import settled_durations_us
+    from op_profiler.parallel.corun.costs import warm_durations_us
     from op_profiler.parallel.corun.models import in_order, load_models
     from op_profiler.parallel.planning.plan import BLOCKS, ROWS
 
@@ -41,7 +41,7 @@ def measure(name: str) -> dict[str, Any]:
             executors.append(stack.enter_context(cut.executor(in_order(cut, threads))))
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end:
-            blocks, rows, one = (float(settled_durations_us(executor).sum()) for executor in executors)
+            blocks, rows, one = (float(warm_durations_us(executor).sum()) for executor in executors)
             rounds["far" if blocks > _FAR * one / cores else "near"].append([blocks, rows, one / cores])
     return {
         state: {"rounds": len(found), "quartiles_us": np.percentile(found, (25, 50, 75), axis=0).T.tolist()}

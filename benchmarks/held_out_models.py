@@ -258,14 +258,16 @@ def tables_of(device: str | None, db: str | None, final: bool) -> dict[str, Any]
         final: whether the test set is shown, whose seeds are spent by that.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core: fits gain little from a second one
-    from op_profiler.prediction.latency.fit import teachers
+    from op_profiler.prediction.latency.fit import examples_of_other_processors
     from op_profiler.prediction.latency.open_predictor import examples_for, shipped_examples
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
-    examples = steady(examples_for(db=db, device=device, note=_print_now))
+    examples = at_reference_state(examples_for(db=db, device=device, note=_print_now))
     processor = examples.devices[int(examples.device[0])].processor
     _print_now(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators")
-    others = [steady(one) for one in teachers(examples, [] if db else shipped_examples())]
+    others = [
+        at_reference_state(one) for one in examples_of_other_processors(examples, [] if db else shipped_examples())
+    ]
     sets = sets_of([examples, *others], spent_seeds(before=commit()))
     found: list[Scored] = []
     for group in scored(examples, processor, sets, {DEVELOPMENT, TEST} if final else {DEVELOPMENT}, others):

@@ -79,7 +79,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     """The measurements of those sampled operators that tell most about the networks of others."""
     import numpy as np
 
-    from op_profiler.prediction.latency.design import most_telling, of_networks
+    from op_profiler.prediction.latency.design import most_informative, of_networks
     from op_profiler.prediction.latency.open_predictor import open_predictor
     from op_profiler.prediction.latency.operator_predictor import query_of
 
@@ -92,7 +92,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     device = others[0].devices[int(others[0].device[0])]
     kernels = open_predictor(device=device.key).base.kernels
     assert kernels is not None, "what ships has loops"
-    taken = most_telling(candidates.take(known), wanted, weight, kernels, count)
+    taken = most_informative(candidates.take(known), wanted, weight, kernels, count)
     return pool.where(np.isin(pool.operator, used[known][taken]))
 
 
@@ -111,10 +111,10 @@ def reached(tables: Tables) -> bool | None:
 def main() -> None:
     counts = [int(count) for count in sys.argv[1:]] or [_COUNT]
     from op_profiler.prediction.latency.open_predictor import shipped_examples
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
     print(provenance())
-    ships = [steady(one) for one in shipped_examples()]
+    ships = [at_reference_state(one) for one in shipped_examples()]
     rows = []
     for number, own in enumerate(ships):
         others = [one for at, one in enumerate(ships) if at != number]

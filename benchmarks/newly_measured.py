@@ -94,10 +94,10 @@ def main() -> None:
     from op_profiler.prediction.latency.examples import load_examples
     from op_profiler.prediction.latency.held_out import predicted_networks
     from op_profiler.prediction.latency.open_predictor import shipped_processor, with_loops
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
     print(provenance())
-    examples = steady(load_examples(db=f"sqlite:///{arguments.db.resolve()}", device=None, note=print))
+    examples = at_reference_state(load_examples(db=f"sqlite:///{arguments.db.resolve()}", device=None, note=print))
     device = examples.devices[int(examples.device[0])]
     examples = with_loops(examples, device.target, print)
     file = shipped_processor(device.processor).predictor

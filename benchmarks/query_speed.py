@@ -166,7 +166,7 @@ def main() -> None:
     from op_profiler.prediction.latency import predictor_files
     from op_profiler.prediction.latency.network import Network, predict_network
     from op_profiler.prediction.latency.open_predictor import examples_for, shipped_processor
-    from op_profiler.prediction.latency.operator_predictor import Measured, query_of
+    from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, query_of
     from op_profiler.targets.target import resolve_target
 
     print(provenance())
@@ -200,7 +200,7 @@ def main() -> None:
     for size in (10**3, 10**4, 10**5, 10**6):
         keys = rng.integers(0, 2**63, size, dtype=np.uint64)
         held = dataclasses.replace(known.take(rng.integers(0, len(known), size)), keys=keys)
-        table = Measured(np.sort(Measured.mixed(held)), *np.ones((5, size)))
+        table = MeasuredTimes(np.sort(MeasuredTimes.mixed(held)), *np.ones((5, size)))
         asked = held.take(rng.integers(0, size, _BATCH))
         middle, _, _ = seconds(lambda t=table, a=asked: t.find(a), 3)  # type: ignore[misc]
         each = round(middle / _BATCH * 1e9)

@@ -55,9 +55,9 @@ def both_compilers(db: str) -> Examples:
     from op_profiler.prediction.latency.examples import load_examples
     from op_profiler.prediction.latency.loops import loops_of
     from op_profiler.prediction.latency.query import unknown_loops
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
-    examples = steady(load_examples(db=db, note=note))
+    examples = at_reference_state(load_examples(db=db, note=note))
     compilers = np.array([device.compiler for device in examples.devices])
     if sorted(compilers) != ["relax", "relay"]:
         raise DatasetError(f"{db} has devices of {', '.join(compilers) or 'nothing'}; one of each compiler is needed")

@@ -280,10 +280,13 @@ def measured(text: str) -> dict[str, Any]:
     times = in_turns(runs)
     outputs = {name: run.get_output(0).numpy() for name, run in runs.items()}
     largest = max(np.abs(output - outputs["default"]).max() for output in outputs.values())
+    ratios = {name: round(float(np.median(us / times[OURS])), 3) for name, us in times.items() if name != OURS}
     return {
         "operator": text,
         **{f"{name}_us": round(float(np.median(us)), 1) for name, us in times.items()},
-        **{f"{name}_over_ours": round(float(np.median(times[name] / times[OURS])), 3) for name in times if name != OURS},
+        **{
+            f"{name}_over_ours": round(float(np.median(times[name] / times[OURS])), 3) for name in times if name != OURS
+        },
         **{f"{name}_per_minute": round(60 * trials / seconds) for name, (trials, seconds) in found.items()},
         **{f"{name}_trials": trials for name, (trials, _) in found.items()},
         "largest_difference": float(f"{largest / np.abs(outputs['default']).max():.1e}"),

@@ -61,7 +61,7 @@ def states(examples: Examples) -> list[dict[str, Any]]:
     for threads in np.unique(examples.threads):
         mine = examples.threads == threads
         _, first = np.unique(examples.model[mine], return_index=True)
-        gauge = examples.gauge_us[mine][first]
+        gauge = examples.reference_us[mine][first]
         gauge = gauge[np.isfinite(gauge).all(axis=1)]
         for name, over in zip(PROBE_NAMES, (gauge / np.median(gauge, axis=0)).T, strict=True):
             parts = "".join(f"{part:>8.2f}" for part in np.quantile(over, [0.1, 0.5, 0.9, 0.99]))
@@ -79,14 +79,14 @@ def machines(file: Path) -> list[dict[str, Any]]:
 
     from op_profiler.dataset.formats.parquet import parquet_rows
     from op_profiler.prediction.latency.examples import COLUMNS, examples_of, load_examples
-    from op_profiler.prediction.latency.steady_times import steady
+    from op_profiler.prediction.latency.steady_times import at_reference_state
 
     apart = examples_of(parquet_rows(file, COLUMNS))
     _, first = np.unique(apart.model, return_index=True)
     machine = apart.device[first]  # by model; the rows, and so the models, are in the same order below
     together = load_examples(file=file)
     rows = []
-    for state, examples in (("as measured", together), ("at the usual state", steady(together))):
+    for state, examples in (("as measured", together), ("at the usual state", at_reference_state(together))):
         for threads in np.unique(examples.threads):
             mine = (examples.threads == threads) & examples.sampled[examples.model]
             operator, of = examples.operator[mine], machine[examples.model[mine]]

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _POOL, _CHOSEN = 8000, 800
 _BATCH_BYTES = 2e7
 """What a batch of calibration moves between two calls of an operator, about."""
-_SAID_EACH = 500
+_NOTED_EACH = 500
 
 
 def main() -> None:
     from op_profiler.collection.sampling.telling import POINTS_FILE, digest, pool
-    from op_profiler.prediction.latency.design import most_telling, of_networks
+    from op_profiler.prediction.latency.design import most_informative, of_networks
     from op_profiler.prediction.latency.loops import loops_of
     from op_profiler.prediction.latency.open_predictor import open_predictor, shipped_examples
     from op_profiler.prediction.latency.query import Query
@@ -48,7 +48,7 @@ def main() -> None:
     loops = loops_of(operators, device.target, print)
     candidates = Query.of(operators, loops=loops, traffic_bytes=_BATCH_BYTES).sampled()
     known = candidates.has_loops.nonzero()[0]
-    taken = most_telling(candidates.take(known), wanted, weight, kernels, _CHOSEN)
+    taken = most_informative(candidates.take(known), wanted, weight, kernels, _CHOSEN)
     numbers = [places[known[at]] for at in taken]
     found = {"digest": digest([points[at] for at in numbers]), "numbers": numbers}
     POINTS_FILE.write_text(json.dumps(found) + "\n", encoding="utf-8")
@@ -63,7 +63,7 @@ def lowered(points: list[Point], target: str) -> tuple[list[int], list[Operator]
     resolved = resolve_target(target)
     numbers, operators = [], []
     for number, point in enumerate(points):
-        if number % _SAID_EACH == 0:
+        if number % _NOTED_EACH == 0:
             print(f"lowering, {number} of {len(points)}", flush=True)
         found = [one.operator for one in operators_of_points([point], resolved, 0)]
         if found:

@@ -164,12 +164,12 @@ def write_loops_and_predictor(folder: Path) -> None:
 def write_predictor(examples: Examples, folder: Path) -> None:
     """Fit a predictor to measurements with their loops, and to those of other processors that it lacks."""
     from op_profiler.prediction.latency import predictor_files
-    from op_profiler.prediction.latency.fit import fit, teachers
+    from op_profiler.prediction.latency.fit import examples_of_other_processors, fit
     from op_profiler.prediction.latency.open_predictor import shipped_examples
     from op_profiler.targets.target import kind_of
 
     on_gpu = kind_of(examples.devices[0].target).on_gpu
-    others = [] if on_gpu else teachers(examples, shipped_examples(note))
+    others = [] if on_gpu else examples_of_other_processors(examples, shipped_examples(note))
     note(f"fitting a predictor to {len(examples):,} measurements; {len(others)} other processors teach what it lacks")
     predictor_files.save(fit(examples, others=others), folder / PREDICTOR)
 

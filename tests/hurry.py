@@ -29,10 +29,10 @@ def measure_in_a_hurry() -> None:
     # Other tests run meanwhile: a window that ends before the meter can tell of them is not given the time.
     Rounds._load_of_window = lambda self: self._meter.read() if self._meter is not None else None  # type: ignore[method-assign]
     HostState.disturbs = lambda *_: False  # type: ignore[method-assign]
-    HostState.told = lambda *_: {}  # type: ignore[method-assign]
+    HostState.stored_times = lambda *_: {}  # type: ignore[method-assign]
     Rounds._drop_disturbed = lambda *_: []  # type: ignore[method-assign]
     Rounds._repeats_reading = lambda *_: False  # type: ignore[method-assign]
-    Session._unsteady = lambda *_: False  # type: ignore[method-assign]
+    Session._is_unsteady = lambda *_: False  # type: ignore[method-assign]
     for module in map(vars, (reference_kernels, peaks)):
         assert "beyond_caches_bytes" in module
         module["beyond_caches_bytes"] = lambda wanted_bytes: 0

@@ -50,7 +50,7 @@ def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
             sys.exit(EXIT_ENVIRONMENT)
 
 
-def told_command() -> str:
+def public_command() -> str:
     """The command that this process works for, for those who wait for it: every user may read it, so addresses are
     without their passwords."""
     words = map(without_password, sys.argv[1:])
@@ -92,7 +92,7 @@ class Child:
             stdout=log or subprocess.DEVNULL,
             stderr=subprocess.STDOUT if log else None,
             pass_fds=(write_end,),
-            env={**os.environ, "PYTHONPATH": path or python_path(), _COMMAND: told_command()},
+            env={**os.environ, "PYTHONPATH": path or python_path(), _COMMAND: public_command()},
         )
         os.close(write_end)
         self._events = os.fdopen(read_end, "rb")
@@ -211,15 +211,15 @@ def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], obje
     end_with_parent()
     events = os.fdopen(int(sys.argv[1]), "w")
 
-    def tell(**event: object) -> None:
+    def send(**event: object) -> None:
         events.write(json.dumps(event) + "\n")
         events.flush()
 
     def carried_out() -> None:
-        work(msgspec.json.decode(sys.stdin.buffer.read(), type=of), tell)
+        work(msgspec.json.decode(sys.stdin.buffer.read(), type=of), send)
 
     failure = _done(carried_out)
     if not failure:
         return 0
-    tell(**failure)
+    send(**failure)
     return cast(int, failure["code"])

@@ -59,9 +59,9 @@ def placement(cores: Iterable[int], sysfs: Path = _SYSFS) -> dict[str, Any]:
     These are the number ``physical_cores``, and on a hybrid processor ``core_kinds``.
     """
     cores, kinds = set(cores), core_kinds(sysfs)
-    told: dict[str, Any] = {"physical_cores": len({min(siblings(core, sysfs)) for core in cores})} if cores else {}
+    fields: dict[str, Any] = {"physical_cores": len({min(siblings(core, sysfs)) for core in cores})} if cores else {}
     named = sorted({kinds[core] for core in cores if core in kinds})
-    return told | ({"core_kinds": named} if named else {})
+    return fields | ({"core_kinds": named} if named else {})
 
 
 def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:

@@ -116,7 +116,7 @@ _FROM_BELOW = """
 import os, subprocess, sys
 from op_profiler.cli import output
 output.protect_streams()
-with output.native_output_aside():
+with output.native_output_in_log():
     print("first", file=sys.stderr)
     os.write(2, b"[04:00:00] tvm/src/runtime/threading_backend.cc:338: Warning: more than two frequencies\\n")
     subprocess.run(["sh", "-c", "echo from a library >&2"], check=True)
@@ -138,7 +138,7 @@ def test_what_libraries_print_from_below_is_not_among_our_lines(unbuffered: str,
 
 def test_a_library_that_kills_the_process_is_seen(tmp_path: Path) -> None:
     crash = "import os\nfrom op_profiler.cli import output\noutput.protect_streams()\n"
-    crash += "with output.native_output_aside():\n    os.write(2, b'LLVM ERROR: no such type\\n')\n    os.abort()\n"
+    crash += "with output.native_output_in_log():\n    os.write(2, b'LLVM ERROR: no such type\\n')\n    os.abort()\n"
     paths = {"PYTHONPATH": hurried_path(), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", crash], env={**os.environ, **paths}, capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT and "Fatal Python error: Aborted" in done.stderr

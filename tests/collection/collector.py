@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
 
 _PATIENCE_SECONDS = 600.0
-_ENDLESS_ROUNDS = "from op_profiler.measure.rounds import Rounds; Rounds._settled = Rounds._at_limit = lambda *_: False"
+_ENDLESS_ROUNDS = (
+    "from op_profiler.measure.rounds import Rounds; Rounds._has_converged = Rounds._at_limit = lambda *_: False"
+)
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -90,13 +90,13 @@ def test_every_combination_with_the_thread_counts_that_fit(request_of_mlp: Colle
         (0, (1, 2)),
         (1, (1, 2)),
     ]
-    assert requests[-1].asked(1) == {"core_set": (0,), "numa_node": 1}
-    assert requests[2].asked(1) == {"core_set": (1,), "numa_node": 0}
+    assert requests[-1].requested_resources(1) == {"core_set": (0,), "numa_node": 1}
+    assert requests[2].requested_resources(1) == {"core_set": (1,), "numa_node": 0}
 
 
 def test_without_a_sweep_there_is_one_request(request_of_mlp: CollectRequest) -> None:
     assert swept(request_of_mlp, parse_sweeps([])) == [request_of_mlp]
-    assert request_of_mlp.asked(1) == {"core_set": available_cores()[:1]}
+    assert request_of_mlp.requested_resources(1) == {"core_set": available_cores()[:1]}
 
 
 @pytest.mark.parametrize(

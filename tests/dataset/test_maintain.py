@@ -16,7 +16,7 @@ from op_profiler.dataset.explanations import record_explanations
 from op_profiler.dataset.formats.combined import combine
 from op_profiler.dataset.maintain import contents, remove_models
 from op_profiler.dataset.merging import merge
-from op_profiler.dataset.put_aside import put_aside, take_back
+from op_profiler.dataset.quarantined_models import quarantine, release
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.measure.measurement import Measurement
 from op_profiler.report.dataset import show_contents
@@ -198,11 +198,11 @@ def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> N
     assert "operator: resnet-18: fused_nn_conv2d_clip at 2 threads" in listed.stdout
     assert json.loads(command(tmp_path, "--db=sqlite:///a.db", "--failures", "--json").stdout)[0]["cause"] == "operator"
     with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
-        put_aside(one, "0" * 32, "vgg-16 took 2 workers down", example.settings, example.device)
+        quarantine(one, "0" * 32, "vgg-16 took 2 workers down", example.settings, example.device)
     listed = command(tmp_path, "--db=sqlite:///a.db", "--failures")
     assert "operator: quarantined: vgg-16 took 2 workers down\n" in listed.stdout
     with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
-        take_back(one, "0" * 32)
+        release(one, "0" * 32)
 
     assert command(tmp_path, "merge", "sqlite:///a.db", "--into=sqlite:///a.db").returncode == 2
     merged = command(tmp_path, "merge", "sqlite:///a.db", "--into=sqlite:///new/c.db", "--json")

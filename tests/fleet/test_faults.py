@@ -28,9 +28,9 @@ from op_profiler.dataset import Dataset
 from op_profiler.errors import OpProfilerError
 from op_profiler.fleet import dispatch, runs, workforce
 from op_profiler.fleet.cluster import Cluster
-from op_profiler.fleet.events import Announcing, Done
+from op_profiler.fleet.events import Announcing, TaskEnd
 from op_profiler.fleet.jobs import Job
-from op_profiler.fleet.machine import TOLD, this_machine
+from op_profiler.fleet.machine import DESCRIPTION, this_machine
 from op_profiler.fleet.nodes import machine_of
 from op_profiler.fleet.state import state_of
 from op_profiler.fleet.tasks import CollectTask
@@ -253,7 +253,7 @@ def test_a_worker_of_somebody_else_stops_nobody(tmp_path: Path, sqlite_url: str)
         state = state_of(address)
         assert len(state["workers"]) == 1 and len(state["left_out"]) == 1
         (machine, about), *_ = cluster.workers().values()
-        other = {**about, TOLD: msgspec.to_builtins(msgspec.structs.replace(machine, version="0.0.9"))}
+        other = {**about, DESCRIPTION: msgspec.to_builtins(msgspec.structs.replace(machine, version="0.0.9"))}
         with pytest.raises(OpProfilerError, match=r"is of op_profiler 0\.0\.9, and this is"):
             machine_of(other)
 
@@ -312,7 +312,9 @@ class Machines:
 
     def events(self, _topic: str) -> list[tuple[float, Any]]:
         ended = [("one", 0.3, 2.0), ("other", 0.3, 5.0), ("other", 0.0, 3.0)]
-        return [(time.time() - ago, msgspec.to_builtins(Done(host, "mlp", 1.0, None, off))) for host, off, ago in ended]
+        return [
+            (time.time() - ago, msgspec.to_builtins(TaskEnd(host, "mlp", 1.0, None, off))) for host, off, ago in ended
+        ]
 
 
 def test_a_mark_is_known_to_the_next_run_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from op_profiler.collection.sampling.run import SampleReport
 from op_profiler.errors import OpProfilerError
 from op_profiler.fleet import runs
 from op_profiler.fleet.cluster import Cluster
-from op_profiler.fleet.jobs import Ended
+from op_profiler.fleet.jobs import EndedTask
 from op_profiler.fleet.tasks import SampleTask
 
 
@@ -29,20 +29,20 @@ class TwoMachines:
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def run(self, tasks: Iterable[SampleTask]) -> Iterator[Ended]:
+    def run(self, tasks: Iterable[SampleTask]) -> Iterator[EndedTask]:
         self.runs += 1
         assert self.runs < 10, "nothing is handed out any more"
         for task in tasks:
             for _ in range(2):
                 measured = SampleReport(batches=1, operators=task.draw.points_of(task.number) // 2)
-                yield Ended(task.number, task, answer=measured)
+                yield EndedTask(task.number, task, answer=measured)
 
 
 class NothingIsLowered(TwoMachines):
-    def run(self, tasks: Iterable[SampleTask]) -> Iterator[Ended]:
+    def run(self, tasks: Iterable[SampleTask]) -> Iterator[EndedTask]:
         for task in tasks:
             failed = SampleReport(batches=1, errors=[f"{task.name}: TVM cannot lower it"])
-            yield Ended(task.number, task, answer=failed)
+            yield EndedTask(task.number, task, answer=failed)
 
 
 def test_a_run_of_which_nothing_comes_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,4 +163,4 @@ def test_the_pool_and_the_settings_take_the_cores_in_that_order(monkeypatch: pyt
     for module in ("op_profiler.collection.request", "op_profiler.measure.threads"):
         monkeypatch.setattr(f"{module}.binding_order", lambda: order)
     build = BuildRequest(model=ModelRequest(source="local", name="mlp"))
-    assert ThreadPool().core_set(1) == CollectRequest(build=build).asked(1)["core_set"] == order[:1]
+    assert ThreadPool().core_set(1) == CollectRequest(build=build).requested_resources(1)["core_set"] == order[:1]

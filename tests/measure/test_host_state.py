@@ -48,7 +48,7 @@ class Disturbed(HostState):
     def disturbs(self, computed_us: Mapping[int, float], exchanged_us: Sequence[float]) -> bool:
         self.windows += 1
         factor = 2.0 if self.windows - 1 in self.slow else 1.0
-        usual_us = {threads: float(self._computing[threads].usual_us or 0.0) for threads in computed_us}
+        usual_us = {threads: float(self._computing[threads].reference_us or 0.0) for threads in computed_us}
         return super().disturbs({threads: factor * time_us for threads, time_us in usual_us.items()}, exchanged_us)
 
 
@@ -102,7 +102,7 @@ def test_a_window_in_which_the_cores_are_slow_is_repeated(target: Any, tvm: Any,
     """The first window: on a busy machine one alone can be as long as the rounds may take."""
     samples, _, host = timed(target, tvm, compiled_small, slow=(0,), repeat_seconds=5.0)
     assert samples.discarded > 0 and host.windows >= 2
-    usual_us = host.told(2, [])["compute_usual_us"]
+    usual_us = host.stored_times(2, [])["compute_usual_us"]
     assert HostState.disturbs(host, {2: SHARED * usual_us + 1.0}, [])
     assert not HostState.disturbs(host, {2: usual_us}, [])
 
@@ -110,7 +110,7 @@ def test_a_window_in_which_the_cores_are_slow_is_repeated(target: Any, tvm: Any,
 @two_cores
 def test_cores_that_stay_apart_are_accepted_in_the_end_and_told(target: Any, tvm: Any, compiled_small: Any) -> None:
     samples, _, host = timed(target, tvm, compiled_small, far=range(6), repeat_seconds=0.0)
-    details = host.told(2, samples.exchange_us[:1])
+    details = host.stored_times(2, samples.exchange_us[:1])
     assert details["exchange_us"] > APART * details["exchange_near_us"] > 0.0
     assert disturbed_by(details) == "cores further apart than usual"
 
@@ -139,13 +139,13 @@ def test_later_runs_know_what_is_usual(target: Any) -> None:
     probe = ReferenceKernels(target)
     ThreadPool().use(2)
     first = HostState(probe, DEVICE, (1, 2))
-    assert first.told(2, []) == {} and not first.disturbs({1: 1e9, 2: 1e9}, [])
+    assert first.stored_times(2, []) == {} and not first.disturbs({1: 1e9, 2: 1e9}, [])
     first.add({1: 100.0, 2: 50.0})
     (exchanged_us,) = first.exchanged_us()
     first.keep()
     later = HostState(probe, DEVICE, (1, 2))
-    assert later.told(1, []) == {"compute_usual_us": 100.0}
-    assert later.told(2, [exchanged_us])["exchange_near_us"] == pytest.approx(exchanged_us, abs=0.01)
+    assert later.stored_times(1, []) == {"compute_usual_us": 100.0}
+    assert later.stored_times(2, [exchanged_us])["exchange_near_us"] == pytest.approx(exchanged_us, abs=0.01)
     assert later.disturbs({1: 100.0, 2: 56.0}, []) and not later.disturbs({1: 100.0, 2: 54.0}, [exchanged_us])
 
 

@@ -257,7 +257,7 @@ def spinning() -> Iterator[int]:
 def test_what_keeps_the_processor_busy_is_named(spinning: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "_MOST_NAMED", 1000)  # other tests run meanwhile
     told: list[str] = []
-    background.tell_background(available_cores(), told.append)
+    background.report_background_load(available_cores(), told.append)
     (note,) = told
     assert note.startswith("the processor is busy: ")
     share = re.search(rf"\(process {spinning}\) uses (\d+)% of a core", note)
@@ -268,7 +268,7 @@ def test_what_keeps_the_processor_busy_is_named(spinning: int, monkeypatch: pyte
 def test_nothing_is_said_of_a_quiet_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CoreMeter, "read", lambda self: load.ForeignLoad(0.0, disturbs=False))
     started = time.monotonic()
-    background.tell_background(available_cores(), pytest.fail)
+    background.report_background_load(available_cores(), pytest.fail)
     assert time.monotonic() - started < 0.4, "one short look"
 
 

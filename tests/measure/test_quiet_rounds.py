@@ -51,7 +51,7 @@ def modes(share: float, *, rounds: int = 200, length: int = 5) -> np.ndarray:
 def found_in(samples: Samples) -> tuple[bool, float, float]:
     """Whether they are steady, the share that is quiet, and how far the median of the used rounds is off."""
     quiet = quiet_rounds(samples, noise=0.0, target=Limits().target)
-    return quiet.steady, quiet.share, abs(float(np.median(np.array(samples.whole_us)[quiet.used])) / QUIET_US - 1)
+    return quiet.is_steady, quiet.share, abs(float(np.median(np.array(samples.whole_us)[quiet.used])) / QUIET_US - 1)
 
 
 @pytest.mark.parametrize(("slow", "steady"), [(0, True), (3, True), (10, False)])
@@ -59,7 +59,7 @@ def test_means_of_a_kernel_in_two_modes(slow: int, steady: bool) -> None:
     means = 50.0 * np.exp(np.random.default_rng(0).normal(0.0, _NOISE, 21))
     means[:slow] *= _SLOW
     found = quiet_means(means, target=Limits.target)
-    assert (found.steady, found.used.sum()) == (steady, 21 - slow)
+    assert (found.is_steady, found.used.sum()) == (steady, 21 - slow)
     assert quiet_means(np.array([50.0, 900.0, 50.0]), target=Limits.target).used.all(), "few are all quiet"
 
 
@@ -106,19 +106,19 @@ def of_microseconds(factors: np.ndarray, seed: int = 6) -> Samples:
 def test_a_model_of_microseconds_is_not_unsteady_because_its_runs_differ() -> None:
     series = [of_microseconds(np.ones(1000), seed) for seed in range(30)]
     usual = 0.04  # scatter of the reference kernel where such a model was measured
-    steady = [quiet_rounds(samples, noise=usual, target=0.01).steady for samples in series]
+    steady = [quiet_rounds(samples, noise=usual, target=0.01).is_steady for samples in series]
     assert sum(steady) >= 0.9 * len(steady)  # one in forty is measured again
 
 
 def test_a_disturbance_of_many_short_rounds_is_seen() -> None:
     factors = np.repeat([1.0, 1.5], 500)
     quiet = quiet_rounds(of_microseconds(factors), noise=0.0, target=0.01)
-    assert not quiet.steady and quiet.share == pytest.approx(0.5, abs=0.15) and not quiet.used[560:].any()
+    assert not quiet.is_steady and quiet.share == pytest.approx(0.5, abs=0.15) and not quiet.used[560:].any()
 
 
 def test_too_few_rounds_tell_nothing() -> None:
     quiet = quiet_rounds(of_factors(np.array([1.0, 4.0, 1.0, 4.0])), noise=0.0, target=0.01)
-    assert quiet.steady and quiet.used.all() and scatter(np.zeros(5)) is None
+    assert quiet.is_steady and quiet.used.all() and scatter(np.zeros(5)) is None
 
 
 def test_what_lies_within_the_noise_of_this_machine_is_quiet() -> None:

@@ -176,7 +176,7 @@ def test_rounds_of_a_model_that_cannot_run_as_a_whole_settle_at_each_thread_coun
     monkeypatch.setattr(calls, "time_model", lambda: np.nan, raising=False)
     for target, settled in ((1e9, True), (0.0, False)):
         rounds: Any = rounds_of(calls, {n: Samples() for n in THREADS}, target=target)
-        assert rounds.outcome.settled == dict.fromkeys(THREADS, settled)
+        assert rounds.outcome.converged == dict.fromkeys(THREADS, settled)
 
 
 def test_a_kernel_that_is_not_timed_does_not_fail(calls: Calls) -> None:

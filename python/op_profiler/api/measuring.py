@@ -28,8 +28,8 @@ from op_profiler.run import Run
 
 if TYPE_CHECKING:
     from op_profiler.analysis.explain.explanation import ModelExplanation
-    from op_profiler.collection.checking import Checked
-    from op_profiler.collection.sampling.calibrate import Calibrated
+    from op_profiler.collection.checking import CheckResult
+    from op_profiler.collection.sampling.calibrate import CalibrationResult
     from op_profiler.collection.sampling.run import SampleReport
     from op_profiler.comparison.peers.result import PeerComparison
     from op_profiler.frontends.live import LiveModel
@@ -129,7 +129,7 @@ def sample(
 
 
 @from_python
-def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> Calibrated:
+def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> CalibrationResult:
     """Measure the most informative operators on this machine, so that predictions are for this machine from then on.
 
     If a call is interrupted, a second call with the same arguments resumes it.
@@ -280,7 +280,7 @@ def check(
         Only("batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs", "compiler", "precision"),
         Only("db", "predictor", "seconds"),
     ],
-) -> Checked:
+) -> CheckResult:
     """Predict a model, then measure it on this machine: does the 90 % interval hold, of the network and its operators?
 
     >>> import op_profiler

@@ -77,7 +77,7 @@ def with_agreement(
     Raises:
         OutputsDifferError: it computes something else, and the request does not take that.
     """
-    kept = _Kept(model)
+    kept = _StoredAgreement(model)
     agreement = kept.read() if request.check_outputs != "always" else None
     kinds: frozenset[str] = frozenset()
     if compared_kinds is not None and model.reference is not None:
@@ -243,7 +243,7 @@ def _sentence(name: str, framework: str, place: int, found: Difference, node: st
     )
 
 
-class _Kept:
+class _StoredAgreement:
     """The result of an earlier comparison, in the cache folder, by the content of the model."""
 
     def __init__(self, model: ImportedModel) -> None:

@@ -143,11 +143,11 @@ def difference(
         unit = _ROUNDINGS * _eps(digits) if not quantized else _QUANTIZED_STEP
         size = _rms(theirs)
         moves = _rms(theirs.astype(np.float64) - other) if other.shape == theirs.shape else size
-        usual = min(size, moves) if moves > unit * size else size  # less is rounding, and no measure of anything
-        own = _relative(moved, theirs, usual)
+        typical = min(size, moves) if moves > unit * size else size  # less is rounding, and no measure of anything
+        own = _relative(moved, theirs, typical)
         allowed = depth * (unit + _CONDITION * own) if math.isfinite(own) else math.inf
         shows = not moves < _DEPENDS * size and not (size and not moves)
-        return Difference(error=_relative(ours, theirs, usual), allowed=allowed, shows=shows)
+        return Difference(error=_relative(ours, theirs, typical), allowed=allowed, shows=shows)
     own = float(np.mean(moved != theirs))
     return Difference(error=float(np.mean(ours != theirs)), allowed=_WHOLE_SHARE + depth * _CONDITION * own)
 
@@ -157,9 +157,9 @@ def _eps(digits: str) -> float:
     return {"float16": 2.0**-14, "bfloat16": 2.0**-11}.get(digits, 2.0**-23)
 
 
-def _relative(ours: np.ndarray, theirs: np.ndarray, usual: float) -> float:
-    """Largest difference, over the size of the value and a usual one; infinite where one of them is not finite and the
-    other is, or has another sign."""
+def _relative(ours: np.ndarray, theirs: np.ndarray, typical: float) -> float:
+    """Return the largest difference over the size of the value and a typical one; infinite where one of them is not
+    finite and the other is, or has another sign."""
     a, b = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
@@ -167,7 +167,7 @@ def _relative(ours: np.ndarray, theirs: np.ndarray, usual: float) -> float:
     a, b = a[finite], b[finite]
     if not a.size:
         return 0.0
-    scale = np.abs(b) + (0.0 if math.isnan(usual) else usual)
+    scale = np.abs(b) + (0.0 if math.isnan(typical) else typical)
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = np.where(a == b, 0.0, np.abs(a - b) / scale)
     return float(errors.max())

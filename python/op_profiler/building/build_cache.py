@@ -125,8 +125,8 @@ def read_kept(place: str) -> BuiltModel | None:
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
     """Finish the folder of a build with what it is, and the digests of its files."""
-    told = about | {"files": {path.name: _hash(path) for path in sorted(folder.iterdir())}}
-    (folder / cache.ABOUT).write_text(json.dumps(told | {"digest": _digest(told)}))
+    fields = about | {"files": {path.name: _hash(path) for path in sorted(folder.iterdir())}}
+    (folder / cache.ABOUT).write_text(json.dumps(fields | {"digest": _digest(fields)}))
 
 
 def folder_of(place: str) -> Path:
@@ -175,8 +175,8 @@ def is_whole(place: Path, about: dict[str, Any]) -> bool:
 
 
 def _digest(about: dict[str, Any]) -> str:
-    told = {name: value for name, value in about.items() if name != "digest"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    fields = {name: value for name, value in about.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _hash(path: Path) -> str:

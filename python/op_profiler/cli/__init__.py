@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import op_profiler
-from op_profiler.cli.output import native_output_aside, output_failure, protect_streams
+from op_profiler.cli.output import native_output_in_log, output_failure, protect_streams
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, OpProfilerError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -44,11 +44,11 @@ _COMMANDS = {
 _MEASURING = ("collect", "sample", "calibrate")
 
 
-def application(asked: str = "") -> typer.Typer:
+def application(command: str = "") -> typer.Typer:
     """The command line.
 
     Args:
-        asked: the command that is called, if any: it is built alone then, since building all takes 0.2 s.
+        command: the command that is called, if any: it is built alone then, since building all takes 0.2 s.
     """
     app = typer.Typer(
         name="op-profiler",
@@ -59,10 +59,10 @@ def application(asked: str = "") -> typer.Typer:
         context_settings=_CONTEXT,
     )
     for name, (place, function) in _COMMANDS.items():
-        if name == asked or asked not in (*_COMMANDS, "dataset"):
+        if name == command or command not in (*_COMMANDS, "dataset"):
             module = importlib.import_module(f"op_profiler.cli.{place}")
             _add(app, getattr(module, function), name, module.EXAMPLES)
-    if asked not in _COMMANDS:
+    if command not in _COMMANDS:
         from op_profiler.cli import dataset
 
         app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
@@ -78,7 +78,7 @@ def _add(app: typer.Typer, function: Callable[..., None], name: str, examples: s
     app.command(name, cls=kind, epilog=examples)(command(function))
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     from op_profiler.collection.revisions import project_revision
 
     if wanted:
@@ -90,7 +90,7 @@ def _tell_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version, and the commit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and the commit."),
     ] = False,
 ) -> None:
     """What holds for every command; its text stands in `application`."""
@@ -108,7 +108,7 @@ def _run(application: Callable[[], typer.Typer]) -> None:
     """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
     protect_streams()
     of_cluster = sys.argv[1:2] in [[name] for name in _OF_CLUSTERS]
-    with contextlib.nullcontext() if of_cluster else native_output_aside():
+    with contextlib.nullcontext() if of_cluster else native_output_in_log():
         code = _exit_code(application)
     failure = output_failure()
     if failure is not None:

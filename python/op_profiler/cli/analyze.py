@@ -44,11 +44,11 @@ def analyze(
     if plots is not None:
         check_folder("--plots", plots)
     check_writable({"--report": report})
-    _tell("reading", quiet)
-    table, chosen = request.read(lambda text: _tell(f"note: {text}", quiet))
-    _tell(f"{len(table.frame)} measurements; not used: {reasons_text(table.left_out) or 'none'}", quiet)
+    _print("reading", quiet)
+    table, chosen = request.read(lambda text: _print(f"note: {text}", quiet))
+    _print(f"{len(table.frame)} measurements; not used: {reasons_text(table.left_out) or 'none'}", quiet)
     if table.drawn:
-        _tell(f"note: {table.drawn}", quiet=False)  # whoever reads the figures has to know
+        _print(f"note: {table.drawn}", quiet=False)  # whoever reads the figures has to know
     found = run(table, chosen, request.threshold)
     texts.show(found, format, quiet=quiet)
     if report is not None:
@@ -60,9 +60,9 @@ def analyze(
         from op_profiler.report.analysis import write_plots
 
         files = write_plots(table, chosen, found.correlations, found.turnarounds, plots)
-        _tell(f"{len(files)} pictures in {plots}", quiet)
+        _print(f"{len(files)} pictures in {plots}", quiet)
 
 
-def _tell(text: str, quiet: bool) -> None:
+def _print(text: str, quiet: bool) -> None:
     if not quiet:
         print(text, file=sys.stderr)

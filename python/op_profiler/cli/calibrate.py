@@ -20,7 +20,7 @@ from op_profiler.options import OUTPUT, Only
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from op_profiler.collection.sampling.calibrate import Calibrated
+    from op_profiler.collection.sampling.calibrate import CalibrationResult
     from op_profiler.dataset import Dataset
 
 EXAMPLES = """Examples:
@@ -93,7 +93,7 @@ def calibrate(
     _exit_of([done])
 
 
-def _shared(dataset: Dataset, done: Calibrated, path: Path, *, show: bool) -> dict[str, Any]:
+def _shared(dataset: Dataset, done: CalibrationResult, path: Path, *, show: bool) -> dict[str, Any]:
     """What was written for others, as plain values; shown before it is written."""
     from op_profiler.dataset.formats.shared import shared_rows, write_shared
     from op_profiler.report.shared import about, show_rows
@@ -107,22 +107,22 @@ def _shared(dataset: Dataset, done: Calibrated, path: Path, *, show: bool) -> di
     return {"file": str(path)} | about(rows)
 
 
-def _sentence(done: Calibrated, db: str) -> str:
+def _sentence(done: CalibrationResult, db: str) -> str:
     place = without_password(db)
-    told = (
+    text = (
         f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
         f"for this machine from now on, and learn from what is collected into {place}. {done.note} says so"
     )
     if done.failed:
-        told += f". {done.failed} measurements failed"
+        text += f". {done.failed} measurements failed"
     if disturbed := disturbed_text(done.timings, done.disturbed):
-        told += f". {disturbed}"
+        text += f". {disturbed}"
     if done.errors:
-        told += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
-    return told
+        text += f". {len(done.errors)} batches or operators could not be measured; the first: {done.errors[0]}"
+    return text
 
 
-def _exit_of(found: Sequence[Calibrated]) -> None:
+def _exit_of(found: Sequence[CalibrationResult]) -> None:
     """As `sample`: raises typer.Exit where something failed, though predictions can be made."""
     if any(one.failed or one.errors for one in found):
         raise typer.Exit(EXIT_FAILURES_RECORDED)

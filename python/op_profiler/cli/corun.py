@@ -73,10 +73,10 @@ def corun(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Plan which operators run side by side, compare the plan with sequential execution, and check the outputs."""
     from op_profiler.cores import available_cores
-    from op_profiler.measure.background import tell_background
+    from op_profiler.measure.background import report_background_load
     from op_profiler.parallel.corun.run import corun as run
     from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
-    from op_profiler.report.corun import tell
+    from op_profiler.report.corun import report_result
     from op_profiler.report.status import Status
     from op_profiler.targets.target import kind_of
 
@@ -89,9 +89,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
         return
     with Status(quiet=quiet) as status, ended_by_interrupt():
         if any(kind_of(target).on_host for target in request.targets):
-            tell_background(available_cores(), status.note)
+            report_background_load(available_cores(), status.note)
         result = run(request, status.step)
-    tell(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace, report_file=report)
+    report_result(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace, report_file=report)
     if not result.outputs_agree:
         raise typer.Exit(1)
 
@@ -108,7 +108,7 @@ def _sweep(
     from op_profiler.fleet import runs
     from op_profiler.fleet.cluster import Cluster
     from op_profiler.report.collection import Screen
-    from op_profiler.report.corun import tell_sweep
+    from op_profiler.report.corun import report_sweep
 
     given = [option for option, path in files.items() if path is not None]
     if given or len(request.targets) > 1:
@@ -119,5 +119,5 @@ def _sweep(
         one.check_for_cluster()
     with Cluster(machines.cluster or "") as cluster:
         found = runs.corun(cluster, requests, Screen(quiet=quiet), each=machines.each, needs=machines.needs)
-    if code := tell_sweep(found, quiet=quiet, json_file=json_file):
+    if code := report_sweep(found, quiet=quiet, json_file=json_file):
         raise typer.Exit(code)

@@ -17,7 +17,7 @@ from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, locks_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
-    from op_profiler.targets.remote.rpc import Listed
+    from op_profiler.targets.remote.rpc import TrackerMachine
 
 EXAMPLES = """Examples:
 
@@ -96,14 +96,14 @@ def _local(as_json: bool, probe: bool) -> None:
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """What a tracker lists; each machine of the target's key that is free is asked what it is."""
     from op_profiler.report.resources import show_properties
-    from op_profiler.targets.remote.rpc import Listed, is_tracker, list_machines
+    from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
 
     use_build_for(target)
     if is_tracker(place.host, place.port):
         listed = [m for m in list_machines(place.host, place.port) if only is None or m.key == only]
     else:
-        listed = [Listed(place.key, f"{place.host}:{place.port}", True)]
-    about = [dataclasses.asdict(m) | _asked(m, place, target) for m in listed]
+        listed = [TrackerMachine(place.key, f"{place.host}:{place.port}", True)]
+    about = [dataclasses.asdict(m) | _board_properties(m, place, target) for m in listed]
     if as_json:
         print(json_text.dumps(about, indent=1))
         return
@@ -116,7 +116,7 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
         )
 
 
-def _asked(machine: Listed, place: Place, target: str) -> dict[str, Any]:
+def _board_properties(machine: TrackerMachine, place: Place, target: str) -> dict[str, Any]:
     """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
     from op_profiler.targets.remote.board import Board
 

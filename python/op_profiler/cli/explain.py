@@ -57,7 +57,7 @@ def explain(
     from op_profiler import json_text
     from op_profiler.comparison.peers.explain_child import explain_in_child
     from op_profiler.cores import binding_order
-    from op_profiler.measure.background import tell_background
+    from op_profiler.measure.background import report_background_load
     from op_profiler.report.explanation import show
     from op_profiler.report.status import Status
 
@@ -68,7 +68,7 @@ def explain(
     request.check()
     with Status(quiet=quiet) as status:
         if request.build.on_host:
-            tell_background(binding_order()[: max(request.build.threads)], status.note)
+            report_background_load(binding_order()[: max(request.build.threads)], status.note)
         found = explain_in_child(request, status.step)
     if as_json:
         print(json_text.dumps(found))

@@ -73,7 +73,7 @@ def _like(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
 
 
 @contextlib.contextmanager
-def native_output_aside() -> Iterator[None]:
+def native_output_in_log() -> Iterator[None]:
     """Keep what TVM and other libraries print from C++ off the screen while the block runs.
 
     They write to file descriptor 2, which is a log meanwhile; Python writes to a copy of the old one. If a library

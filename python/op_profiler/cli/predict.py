@@ -112,12 +112,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--save and --report are for kernels of TVM; leave out --kernels vendor")
     if format not in texts.FORMATS:
         raise UnknownNameError("format", format, texts.FORMATS)
-    asked = request.model
-    if input_dims and (asked.input_names or asked.input_shapes):
+    model = request.model
+    if input_dims and (model.input_names or model.input_shapes):
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     if input_dims:
-        asked = dataclasses.replace(asked, **inputs_of((), _dims(input_dims)))
-    named, devices = models_of(models or [], asked), request.device.split(",") if request.device else [None]
+        model = dataclasses.replace(model, **inputs_of((), _dims(input_dims)))
+    named, devices = models_of(models or [], model), request.device.split(",") if request.device else [None]
     if request.prefill is not None and (report is not None or format == "runtime_lut" or below):
         raise UsageError("--report, --below and --format runtime_lut are for a model as a whole; leave out --prefill")
     if len(named) * len(devices) > 1 or below:
@@ -141,7 +141,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         each_regressor = format == "csv" and request.model.name.endswith(".tflite") and request.kernels == "tvm"
         parts = answer.of_each_regressor(chosen, network, status.step) if each_regressor else {}
     aside = screen(stderr=format != "table" or quiet)
-    if chosen.of_another or not quiet:  # whoever reads the times has to know that they are another machine's
+    if chosen.is_of_other_device or not quiet:  # whoever reads the times has to know that they are another machine's
         print_line(aside, chosen.origin)
     if not quiet or agreement.outputs_agree is False:
         print_line(aside, str(agreement))
@@ -184,7 +184,7 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
             predictor_files.save(chosen.of_tvm, save)
         generation = generation_of(chosen, request, status.step)
     aside = screen(stderr=format != "table" or quiet)
-    if chosen.of_another or not quiet:
+    if chosen.is_of_other_device or not quiet:
         print_line(aside, chosen.origin)
     found = [predict_generation(chosen, generation, count) for count in chosen.threads]
     if format != "table":

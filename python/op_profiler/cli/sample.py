@@ -80,7 +80,7 @@ def sample(
     draw = wanted.draw()
     what = _what(wanted, draw)
     if dry_run:
-        print(json_text.dumps(what) if as_json else _told(what))
+        print(json_text.dumps(what) if as_json else _plan_text(what))
         return
     screen = Screen(quiet=quiet)
     count, seconds = wanted.count, wanted.budget_seconds
@@ -134,7 +134,7 @@ def _what(wanted: SampleRequest, draw: Draw) -> dict[str, Any]:
     return what | {"count": wanted.count, "budget_seconds": wanted.budget_seconds}
 
 
-def _told(what: dict[str, Any]) -> str:
+def _plan_text(what: dict[str, Any]) -> str:
     """What would be measured, in words."""
     if "convolutions" in what:
         lines = [f"{what['convolutions']} convolutions; rules left out: {', '.join(what['rules_left_out']) or 'none'}"]

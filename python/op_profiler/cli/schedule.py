@@ -104,7 +104,7 @@ def schedule(
     if evaluate:
         _print_score(score, quiet=quiet)
     if subject is not None:
-        _print(answers, f"for {build.conditions} on {named}{_taught(query, answers)}", quiet=quiet)
+        _print(answers, f"for {build.conditions} on {named}{_trial_sources(query, answers)}", quiet=quiet)
 
 
 def _warn(text: str) -> None:
@@ -115,7 +115,7 @@ def _silent(text: str) -> None:
     """In place of `_warn`."""
 
 
-def _taught(query: ScheduleQuery, answers: list[Answer]) -> str:
+def _trial_sources(query: ScheduleQuery, answers: list[Answer]) -> str:
     """Whose trials predictions come from: these may be none of the machine that they are for."""
     if not any(one.source == "predicted" for answer in answers for one in answer.suggestions):
         return ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from op_profiler.frontends.frontend import ModelRequest
 
 
-def told_accuracy(
+def accuracy_against_float32(
     build: BuildRequest,
     content: str,
     outputs: Sequence[np.ndarray],

@@ -19,7 +19,7 @@ from op_profiler.collection.supervisor import Collection
 from op_profiler.cores import binding_order
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends import FRONTENDS
-from op_profiler.measure.background import tell_background
+from op_profiler.measure.background import report_background_load
 from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency import answer, checks
 from op_profiler.prediction.latency.checks import Check
@@ -39,7 +39,7 @@ _WALKS_OF_A_ROUND = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckResult:
     """Result of a check.
 
     Attributes:
@@ -64,7 +64,7 @@ class Checked:
         return dataclasses.asdict(self) | {"held": self.held}
 
 
-def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> Checked:
+def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> CheckResult:
     """Predict a model, measure it into a temporary dataset, compare the times, and store the result as checks.
 
     Args:
@@ -76,7 +76,7 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
         MeasureError: nothing could be measured.
         OpProfilerError: the model cannot be lowered, there is no predictor, or the checks cannot be stored.
     """
-    tell_background(binding_order()[: max(request.predicted.threads or (1,))], note)
+    report_background_load(binding_order()[: max(request.predicted.threads or (1,))], note)
     asked = dataclasses.replace(request.predicted, target="llvm")
     chosen = answer.choose(asked, note)
     if not chosen.for_this_machine:
@@ -110,7 +110,7 @@ def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]
         of_network = _compared(times, whole, factor, about | names | {"tier": tier})
     checks.add([*operators, *([of_network] if of_network else [])])
     operators.sort(key=lambda one: -one.measured_us)
-    return Checked(origin=chosen.origin, network=of_network, operators=tuple(operators), not_compared=tuple(left))
+    return CheckResult(origin=chosen.origin, network=of_network, operators=tuple(operators), not_compared=tuple(left))
 
 
 def _measured(

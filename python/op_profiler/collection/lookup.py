@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class StoredModel:
     """A stored model that matches a request.
 
     Attributes:
@@ -29,7 +29,7 @@ class Found:
     answered: frozenset[int]
 
 
-def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str | None) -> Found | None:
+def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str | None) -> StoredModel | None:
     """Return the stored model that a build of the request would give; None if there is none. Nothing is built.
 
     A build looks up schedule records for some of its computations. A stored model matches if these records are the same
@@ -44,11 +44,11 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str |
         if model.extracted and request.build.model_key(base_key, model.asked) == model.key:
             earlier = StoredResults(dataset, request, model.key, run_id)
             answered = frozenset(n for n in request.build.threads if earlier.answers(n))
-            found.append(Found(model.key, answered))
+            found.append(StoredModel(model.key, answered))
     return max(found, key=lambda one: len(one.answered), default=None)
 
 
-def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Found]:
+def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, StoredModel]:
     """Return the stored model that matches a request, by machine.
 
     Empty if the dataset cannot be read, or if the model must be lowered to identify it.

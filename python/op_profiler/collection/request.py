@@ -289,11 +289,11 @@ class CollectRequest:
             cache=build.cache,
             precision=build.precision,
             executor="vm" if build.executor == "vm" else "graph",
-            **self.asked(threads),
+            **self.requested_resources(threads),
             **read_back,
         )
 
-    def asked(self, threads: int) -> dict[str, Any]:
+    def requested_resources(self, threads: int) -> dict[str, Any]:
         """Return the requested resources at a thread count, by their names in `Settings`."""
         resources = self.measuring.resources
         if not self.build.on_host:

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 _COVERAGE_BEFORE_IT_WAS_STORED = 0.95
 
 
-def to_repeat(measurement: Measurement, remeasure: str, *, settled: bool = False) -> bool:
+def to_repeat(measurement: Measurement, remeasure: str, *, converged: bool = False) -> bool:
     """Return whether a stored measurement is measured again.
 
     Args:
         remeasure: as in `CollectRequest`; failures that the machine caused are always retried.
-        settled: whether the rounds already converged, as far as they wait for convergence. This measurement need not
+        converged: whether the rounds already converged, as far as they wait for convergence. This measurement need not
             have converged: light operators may never do.
     """
     if measurement.error is not None:
         return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")
-    unsettled = measurement.settled is False and not settled
-    noisy = measurement.foreign_load or unsettled or measurement.disturbed_by is not None
+    too_wide = measurement.settled is False and not converged
+    noisy = measurement.foreign_load or too_wide or measurement.disturbed_by is not None
     return remeasure == "all" or (remeasure == "noisy" and noisy)
 
 
@@ -50,13 +50,16 @@ class StoredResults:
     run_id: str | None
 
     def _stored(self, threads: int) -> dict[str, StoredMeasurement]:
-        asked, cache = self.request.asked(threads), self.request.build.cache
-        return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=asked)
+        resources, cache = self.request.requested_resources(threads), self.request.build.cache
+        return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=resources)
 
     def timing(self, threads: int) -> StoredTiming | None:
         """Return the timing of the whole model at a thread count, complete or not."""
         return self.dataset.find_model_timing(
-            self.model_key, threads=threads, cache=self.request.build.cache, resources=self.request.asked(threads)
+            self.model_key,
+            threads=threads,
+            cache=self.request.build.cache,
+            resources=self.request.requested_resources(threads),
         )
 
     def answers(self, threads: int) -> bool:
@@ -77,10 +80,10 @@ class StoredResults:
         if timing is None or not timing.complete:
             return False
         whole = timing.timing.whole_model
-        settled = whole.settled is not None  # else each operator was measured by itself
-        if any(self._repeated(row, settled=settled) for row in self._stored(threads).values()):
+        converged = whole.settled is not None  # else each operator was measured by itself
+        if any(self._repeated(row, converged=converged) for row in self._stored(threads).values()):
             return False
-        repeated = self._of_another_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
+        repeated = self._is_of_other_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
         if repeated or self._disturbed_pair(timing):
             return False
         return whole.error is not None or self._covers(timing)
@@ -88,7 +91,7 @@ class StoredResults:
     def _disturbed_pair(self, timing: StoredTiming) -> bool:
         """Return whether whole model and operators are measured again together, so that they can be compared."""
         disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
-        return disturbed and self.request.measuring.remeasure == "noisy" and self._of_another_run(timing)
+        return disturbed and self.request.measuring.remeasure == "noisy" and self._is_of_other_run(timing)
 
     def _covers(self, timing: StoredTiming) -> bool:
         return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
@@ -99,11 +102,11 @@ class StoredResults:
         timing = self.timing(threads)
         return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
-    def _repeated(self, row: StoredMeasurement, *, settled: bool = False) -> bool:
+    def _repeated(self, row: StoredMeasurement, *, converged: bool = False) -> bool:
         remeasure = self.request.measuring.remeasure
-        return self._of_another_run(row) and to_repeat(row.measurement, remeasure, settled=settled)
+        return self._is_of_other_run(row) and to_repeat(row.measurement, remeasure, converged=converged)
 
-    def _of_another_run(self, row: StoredMeasurement | StoredTiming) -> bool:
+    def _is_of_other_run(self, row: StoredMeasurement | StoredTiming) -> bool:
         return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:

@@ -172,9 +172,9 @@ class Session:
         noise = self._host.noise(threads) if self._host is not None else 0.0
         return quiet_rounds(samples, noise=noise, target=self.limits.target)
 
-    def _unsteady(self, quiet: QuietRounds, median_us: float | None, readings_us: Sequence[float | None]) -> bool:
+    def _is_unsteady(self, quiet: QuietRounds, median_us: float | None, readings_us: Sequence[float | None]) -> bool:
         """Return whether the rounds are scattered, or the readings before and after them differ from them."""
-        return not quiet.steady or any(apart(reading_us, median_us) for reading_us in readings_us)
+        return not quiet.is_steady or any(apart(reading_us, median_us) for reading_us in readings_us)
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
         """Return the state of the machine during the run, and store it for later runs.
@@ -271,8 +271,8 @@ class Session:
             "load_before": outcome.load_before if outcome else None,
             "load_after": outcome.load_after if outcome else None,
             "foreign_load": any(samples.foreign),
-            "settled": outcome.settled[threads] if outcome else None,
-            "disturbed_by": disturbed_by(details, unsteady=self._unsteady(quiet, median_us, (before, after))),
+            "settled": outcome.converged[threads] if outcome else None,
+            "disturbed_by": disturbed_by(details, unsteady=self._is_unsteady(quiet, median_us, (before, after))),
             "quiet_share": round(quiet.share, 4),
             "discarded_rounds": samples.discarded,
             "discarded_share": samples.discarded_share,
@@ -381,7 +381,7 @@ class Session:
             probe = self.machine.steadiness_probe()
             details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
         if self._host is not None:
-            details |= self._host.told(threads, samples.exchange_us)
+            details |= self._host.stored_times(threads, samples.exchange_us)
         state = self._states.get(threads)
         if state is not None and state.runs_before >= FEWEST_RUNS:
             details["off_usual"] = dict(zip(PROBE_NAMES, np.expm1(state.deviation).round(4).tolist()))

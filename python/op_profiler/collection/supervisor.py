@@ -20,7 +20,7 @@ from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
-from op_profiler.measure.background import tell_background
+from op_profiler.measure.background import report_background_load
 from op_profiler.measure.measurement import Device
 from op_profiler.resources import applied
 from op_profiler.resources.resource import ResourceError
@@ -148,7 +148,7 @@ class Collection:
         run_id = secrets.token_hex(8)
         try:
             frontend.check(request.build.model)
-            found = self._found(frontend, request, run_id)
+            found = self._stored_results(frontend, request, run_id)
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
         if found is not None and (request.dry_run or found.answered >= set(request.build.threads)):
@@ -157,7 +157,7 @@ class Collection:
             outcome = self._work_with_resources(WorkerTask(request, run_id=run_id), progress, index, span)
         return self._report(request, outcome, run_id)
 
-    def _found(self, frontend: Frontend, request: CollectRequest, run_id: str) -> lookup.Found | None:
+    def _stored_results(self, frontend: Frontend, request: CollectRequest, run_id: str) -> lookup.StoredModel | None:
         """Return the stored results; None also if only a worker can find them, by lowering or on the machine."""
         content, machine, dataset = frontend.fingerprint(request.build.model), request.machine(), self.dataset
         if content is None or machine is None:
@@ -171,7 +171,7 @@ class Collection:
         request = task.request
         if request.build.on_host and not request.dry_run and not self._looked_at_load:
             self._looked_at_load = True
-            tell_background(request.asked(max(request.build.threads))["core_set"], progress.note)
+            report_background_load(request.requested_resources(max(request.build.threads))["core_set"], progress.note)
         try:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)
@@ -209,9 +209,9 @@ class Collection:
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
         for count in () if request.dry_run else request.build.threads:
-            asked = request.asked(count)
-            stored = self.dataset.measurements_of(key, threads=count, cache=request.build.cache, resources=asked)
-            timing = self.dataset.find_model_timing(key, threads=count, cache=request.build.cache, resources=asked)
+            resources = request.requested_resources(count)
+            stored = self.dataset.measurements_of(key, threads=count, cache=request.build.cache, resources=resources)
+            timing = self.dataset.find_model_timing(key, threads=count, cache=request.build.cache, resources=resources)
             if not stored and timing is None:
                 continue
             complete = [row for row in stored.values() if row.complete]

@@ -20,7 +20,7 @@ from op_profiler.building.requested_model import notes_of_control
 from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import carry_out
 from op_profiler.collection import lookup
-from op_profiler.collection.accuracy import told_accuracy
+from op_profiler.collection.accuracy import accuracy_against_float32
 from op_profiler.collection.counting import counting
 from op_profiler.collection.denormals import denormal_shares
 from op_profiler.collection.operators_alone import OperatorsAlone
@@ -267,7 +267,7 @@ class CollectionWorker(WorkerBase):
             self.results.details["denormal"] = denormal_shares(operators, loaded.kernel_outputs())
         loaded.run_model()
         outputs = loaded.output_arrays()
-        self.results.details["accuracy"] = told_accuracy(
+        self.results.details["accuracy"] = accuracy_against_float32(
             self.build, self.job.model.content, outputs, self.job.inputs, self.announce
         )
 

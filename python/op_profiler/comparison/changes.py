@@ -125,11 +125,11 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
     """
     from scipy import stats
 
-    told = [one for one in estimates if one is not None and one.deviation is not None]
-    raw = [_p_value(one) for one in told]
+    known = [one for one in estimates if one is not None and one.deviation is not None]
+    raw = [_p_value(one) for one in known]
     adjusted = [float(p) for p in stats.false_discovery_control(raw, method="bh")] if raw else []
     real = sum(p <= FALSE_SHARE for p in adjusted)
-    outside = FALSE_SHARE * max(real, 1) / max(len(told), 1)
+    outside = FALSE_SHARE * max(real, 1) / max(len(known), 1)
     p_values = iter(adjusted)
     changes: list[Change | None] = []
     for one in estimates:

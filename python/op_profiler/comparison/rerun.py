@@ -15,7 +15,7 @@ from op_profiler.building.prepared_model import PreparedModel, in_words
 from op_profiler.building.recipe import Recipe
 from op_profiler.comparison.changes import of_pairs
 from op_profiler.comparison.matching import Match, match
-from op_profiler.comparison.result import Compared, RunComparison
+from op_profiler.comparison.result import RowComparison, RunComparison
 from op_profiler.comparison.stored import differences, only, row_of
 from op_profiler.comparison.turns import COPIES, PairedTimes, Side, Turns
 from op_profiler.compilers.compiler import compiler_in_use
@@ -97,11 +97,11 @@ def _measured(
     )
     announce(f"measuring {after.model.name} in turns, up to {seconds:.0f} s")
     found = turns.measure(seconds)
-    rows: list[Compared] = []
+    rows: list[RowComparison] = []
     for count in threads:
         times = found.times[count]
         rows.append(
-            Compared(name=None, threads=count, share=1.0, estimate=of_pairs(times.whole[:, 0], times.whole[:, 1]))
+            RowComparison(name=None, threads=count, share=1.0, estimate=of_pairs(times.whole[:, 0], times.whole[:, 1]))
         )
         rows += [_row(before, after, one, pair, count, times) for one, pair in zip(matches, matched)]
     warnings = [*differences(before, after)]
@@ -136,7 +136,7 @@ def _numbers(run: TimedRun, built: Sequence[str], wanted: Sequence[str]) -> list
 
 def _row(
     before: TimedRun, after: TimedRun, one: Match, numbers: tuple[int, int], threads: int, times: PairedTimes
-) -> Compared:
+) -> RowComparison:
     estimate = of_pairs(times.operators[0][:, numbers[0]], times.operators[1][:, numbers[1]])
     problem = "" if estimate is not None else "it is not distinguishable from the cost of a call, or it failed"
     return row_of(before, after, one, threads, estimate=estimate, problem=problem)

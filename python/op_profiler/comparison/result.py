@@ -18,7 +18,7 @@ Method = Literal["stored", "in turns"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compared:
+class RowComparison:
     """Comparison of a whole model, or of one of its operators, at one thread count.
 
     Attributes:
@@ -98,7 +98,7 @@ class RunComparison:
     before: KnownRun
     after: KnownRun
     warnings: tuple[str, ...]
-    rows: tuple[Compared, ...]
+    rows: tuple[RowComparison, ...]
     only_before: tuple[OnlyOne, ...]
     only_after: tuple[OnlyOne, ...]
     foreign_load: bool = False
@@ -131,8 +131,8 @@ class RunComparison:
         """Return plain values for JSON."""
         return {
             "model": self.title,
-            "before": _told(self.before),
-            "after": _told(self.after),
+            "before": _run_fields(self.before),
+            "after": _run_fields(self.after),
             "warnings": list(self.warnings),
             "foreign_load": self.foreign_load,
             "rows": [row.to_json() for row in self.rows],
@@ -161,7 +161,7 @@ class Comparison:
     __repr__ = brief
 
     @property
-    def rows(self) -> Iterator[tuple[RunComparison, Compared]]:
+    def rows(self) -> Iterator[tuple[RunComparison, RowComparison]]:
         """Yield the rows of all runs."""
         return ((run, row) for run in self.runs for row in run.rows)
 
@@ -170,7 +170,7 @@ class Comparison:
         """Number of changes that were judged together."""
         return sum(row.change is not None and row.change.real is not None for _, row in self.rows)
 
-    def above(self, share: float = 0.0, us: float = 0.0) -> list[tuple[RunComparison, Compared]]:
+    def above(self, share: float = 0.0, us: float = 0.0) -> list[tuple[RunComparison, RowComparison]]:
         """Return the rows with a real slow-down above both limits.
 
         Args:
@@ -198,7 +198,7 @@ class Comparison:
         }
 
 
-def _told(run: KnownRun) -> dict[str, Any]:
+def _run_fields(run: KnownRun) -> dict[str, Any]:
     """Which run it is."""
     return {
         "dataset": without_password(run.where),

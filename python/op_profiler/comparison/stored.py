@@ -17,7 +17,7 @@ import numpy as np
 
 from op_profiler.comparison.changes import Estimate
 from op_profiler.comparison.matching import Match, match
-from op_profiler.comparison.result import Compared, OnlyOne, RunComparison
+from op_profiler.comparison.result import OnlyOne, RowComparison, RunComparison
 from op_profiler.errors import UsageError
 from op_profiler.measure.disturbance import spoils
 from op_profiler.operators.titles import title_of
@@ -53,7 +53,7 @@ def compare_stored(before: TimedRun, after: TimedRun) -> RunComparison:
         counts = [",".join(map(str, sorted(run.timings))) for run in (before, after)]
         raise UsageError(f"no thread count in common: {counts[0]} before, {counts[1]} after; collect with --threads")
     matches = match(before.calls, after.calls)
-    rows: list[Compared] = []
+    rows: list[RowComparison] = []
     for count in threads:
         shift = _machine_shift(before, after, count)
         rows.append(_whole(before, after, count, shift))
@@ -97,12 +97,12 @@ def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
     )
 
 
-def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> Compared:
+def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> RowComparison:
     """Return the row of an operator, with everything that is known except its change."""
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
     operator = after.operators[one.after]
     layers = tuple(call.layers[0] for call in after.calls if call.key == one.after and call.layers)
-    return Compared(
+    return RowComparison(
         name=operator.name,
         title=title_of(operator.op_names),
         layer=next(iter(layers), ""),
@@ -142,15 +142,15 @@ def _builder(run: TimedRun) -> tuple[str, str | None]:
     return run.device.compiler, run.device.llvm_version
 
 
-def _whole(before: TimedRun, after: TimedRun, threads: int, shift: float | None) -> Compared:
+def _whole(before: TimedRun, after: TimedRun, threads: int, shift: float | None) -> RowComparison:
     sides = before.timings[threads], after.timings[threads]
     measured = sides[0].timing.whole_model, sides[1].timing.whole_model
     problem = _problem(*measured) or _spoilt(*sides)
     estimate = None if problem else _estimate(*measured, shift, _degrees(*sides))
-    return Compared(name=None, threads=threads, share=1.0, estimate=estimate, problem=problem)
+    return RowComparison(name=None, threads=threads, share=1.0, estimate=estimate, problem=problem)
 
 
-def _operator(before: TimedRun, after: TimedRun, one: Match, threads: int, shift: float | None) -> Compared:
+def _operator(before: TimedRun, after: TimedRun, one: Match, threads: int, shift: float | None) -> RowComparison:
     rows = before.measurements[threads].get(one.before), after.measurements[threads].get(one.after)
     sides = before.timings[threads], after.timings[threads]
     if rows[0] is None or rows[1] is None:

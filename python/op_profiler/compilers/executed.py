@@ -128,8 +128,8 @@ def _without_second_halves(instructions: Sequence[str]) -> list[str]:
 
 def _counted(instruction: str, vector_bits: int) -> Iterator[tuple[str, float]]:
     """Yield the classes of one instruction, each with its amount."""
-    said = instruction.split(" = ", 1)[-1]
-    operation, _, rest = said.partition(" ")
+    text = instruction.split(" = ", 1)[-1]
+    operation, _, rest = text.partition(" ")
     if operation in ("tail", "musttail", "notail"):
         operation, _, rest = rest.partition(" ")
     if operation in _FREE:

@@ -142,7 +142,7 @@ class _Graph:
         self.next = {label: self._successors(block) for label, block in self.blocks.items()}
         self.order, backwards = self._ordered()
         self.loops = {head: self._loop(head, latches) for head, latches in backwards.items()}
-        self.around = {label: self._loops_around(label) for label in self.blocks}
+        self.enclosing_loops = {label: self._enclosing_loops(label) for label in self.blocks}
         parts = _PARTS.search("\n".join(lines)) if parallel else None
         self.parts = float(parts[1]) if parts is not None else None
 
@@ -189,7 +189,7 @@ class _Graph:
                 waiting += self._before[label]
         return _Loop(frozenset(body), tuple(latches))
 
-    def _loops_around(self, label: str) -> list[str]:
+    def _enclosing_loops(self, label: str) -> list[str]:
         """Return the first blocks of the loops that contain a block, the outermost first."""
         found = [head for head, loop in self.loops.items() if label in loop.body]
         return sorted(found, key=lambda head: -len(self.loops[head].body))
@@ -203,18 +203,18 @@ class _Graph:
             if label in self.loops:
                 entered[label] = runs[label]
                 runs[label] *= self._trips(label)
-            around = self.around[label]
-            if around:  # once an iteration at most, however many ways lead there
-                runs[label] = min(runs[label], runs[around[-1]])
+            enclosing = self.enclosing_loops[label]
+            if enclosing:  # once an iteration at most, however many ways lead there
+                runs[label] = min(runs[label], runs[enclosing[-1]])
             elif label != self.order[0]:
                 runs[label] = min(runs[label], 1.0)
             onward = [successor for successor in self.next[label] if not self._is_back(label, successor)]
-            inside = [successor for successor in onward if set(around) <= set(self.around[successor])]
+            inside = [successor for successor in onward if set(enclosing) <= set(self.enclosing_loops[successor])]
             for successor in onward:
                 if successor in inside:
                     runs[successor] += runs[label] * self._share(label, successor, inside)
                 else:  # a loop is left as often as it is entered
-                    gone = next(head for head in around if successor not in self.loops[head].body)
+                    gone = next(head for head in enclosing if successor not in self.loops[head].body)
                     runs[successor] += min(entered[gone], runs[label])
         return runs
 
@@ -223,10 +223,10 @@ class _Graph:
 
     def _share(self, label: str, successor: str, among: Sequence[str]) -> float:
         """Return the share of a block's runs that continue at a successor: equal shares, but 0 for failures."""
-        taken = [one for one in among if not self._is_aside(label, one)] or among
+        taken = [one for one in among if not self._is_rare_path(label, one)] or among
         return 1.0 / len(taken) if successor in taken else 0.0
 
-    def _is_aside(self, label: str, successor: str) -> bool:
+    def _is_rare_path(self, label: str, successor: str) -> bool:
         """Return whether a successor runs only if there are too few iterations for a vector, or returns a failure."""
         branch = _BRANCH.match(self.blocks[label][-1])
         if branch is not None and branch[1].startswith(_TOO_FEW):
@@ -242,7 +242,7 @@ class _Graph:
             found = self._counted(label, loop)
             if found is not None:
                 return found
-        if self.parts is not None and len(self.around[head]) == 1:
+        if self.parts is not None and len(self.enclosing_loops[head]) == 1:
             return max(self.parts / self._stride(loop), 1.0) if self._is_main(head) else self._left_over()
         self.guessed = True
         return _GUESSED_FIRST_TRIPS if head.endswith(_FIRST) else _GUESSED_TRIPS
@@ -261,7 +261,7 @@ class _Graph:
     @functools.cached_property
     def _outermost(self) -> list[str]:
         """First blocks of the loops that are in no other loop."""
-        return [head for head in self.loops if len(self.around[head]) == 1]
+        return [head for head in self.loops if len(self.enclosing_loops[head]) == 1]
 
     def _counted(self, label: str, loop: _Loop) -> float | None:
         """Return the iterations from a comparison of the index with a constant; None if the block does not end so."""

@@ -67,8 +67,8 @@ def successors(old: CallGraph, new: CallGraph, names: Sequence[Names]) -> dict[i
         if sources:
             found |= _shared(old, sorted({m for r in sources for m in r.members}), new, region.members, names)
         else:
-            around = _around(region.below, known) or _around(region.above, known)
-            found |= dict.fromkeys(region.members, around)
+            neighbours = _names_at(region.below, known) or _names_at(region.above, known)
+            found |= dict.fromkeys(region.members, neighbours)
     return found
 
 
@@ -129,7 +129,7 @@ def _number(graph: CallGraph, place: int) -> int:
     return number
 
 
-def _around(boundary: set[int | str], known: Mapping[int, Names]) -> Names:
+def _names_at(boundary: set[int | str], known: Mapping[int, Names]) -> Names:
     """Return the names of the calls on one side of a region."""
     return united(known.get(number, ()) for number in sorted(n for n in boundary if isinstance(n, int)))
 

@@ -20,8 +20,8 @@ def is_internal(text: str) -> bool:
 def last_line(error: BaseException) -> str:
     """Return the sentence of a TVM error that describes the problem, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
-    chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
+    candidates = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
+    chosen = candidates[-1] if candidates else (lines[-1] if lines else type(error).__name__)
     if chosen.endswith(":") and chosen != lines[-1]:
         chosen += " " + lines[lines.index(chosen) + 1]
     return chosen[:500]

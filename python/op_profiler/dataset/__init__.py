@@ -45,7 +45,7 @@ __all__ = [
     "import_table",
     "operator_table",
     "read_parquet",
-    "usual_dataset",
+    "dataset_or_default",
 ]
 
 _HOMES = {
@@ -62,7 +62,7 @@ _HOMES = {
 }
 
 
-def usual_dataset(db: str | None) -> str | None:
+def dataset_or_default(db: str | None) -> str | None:
     """Return the given address; without one, the default dataset if it exists."""
     there = Path(DEFAULT_DB.removeprefix("sqlite:///")).is_file()
     return DEFAULT_DB if db is None and there else db

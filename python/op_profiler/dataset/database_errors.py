@@ -42,10 +42,10 @@ def translated(url: URL) -> Iterator[None]:
     try:
         yield
     except exc.SQLAlchemyError as error:
-        raise DatasetError(_told(url, error)) from error
+        raise DatasetError(_error_text(url, error)) from error
 
 
-def _told(url: URL, error: exc.SQLAlchemyError) -> str:
+def _error_text(url: URL, error: exc.SQLAlchemyError) -> str:
     """Return what went wrong with a database, and what to do about it."""
     detail = str(getattr(error, "orig", None) or error).strip()
     if is_locked(error):

@@ -224,7 +224,7 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
     """Return a connection inside such a transaction, which ends with the stack."""
-    until, told = time.monotonic() + LOCK_SECONDS, False
+    until, noted = time.monotonic() + LOCK_SECONDS, False
     while True:
         connection = connected(engine).execution_options(**{_WRITE: True})
         try:
@@ -237,9 +237,9 @@ def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
             stack.enter_context(connection)
             stack.enter_context(transaction)
             return connection
-        if not told:
+        if not noted:
             print(f"waiting: another process writes to {shown(engine.url)}", file=sys.stderr)
-            told = True
+            noted = True
 
 
 def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:

@@ -327,7 +327,9 @@ def streamed(
     Raises:
         UsageError: the condition cannot be used.
     """
-    shared = [one for one in (_Shared(other, table, wanted) for other in _SHARED) if len(one.columns) >= _WORTH_SHARING]
+    shared = [
+        one for one in (_SharedRows(other, table, wanted) for other in _SHARED) if len(one.columns) >= _WORTH_SHARING
+    ]
     elsewhere = {column.name for one in shared for column in one.columns}
     read = [*(column for column in wanted if column.name not in elsewhere), *(one.key for one in shared)]
     query = _query(table, where, read).execution_options(stream_results=True, yield_per=_PIECE)
@@ -345,7 +347,7 @@ def streamed(
         raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_help(table)}") from error
 
 
-class _Shared:
+class _SharedRows:
     """Rows of a table that many rows of a flat table refer to.
 
     Attributes:

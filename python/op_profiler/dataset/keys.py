@@ -23,8 +23,8 @@ def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
 
 def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
     """Return the key of a group, 32 hex digits: its members and their requested settings, in any order."""
-    told = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
-    return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
+    identities = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
+    return _digest([device_key, sorted(identities, key=lambda one: json.dumps(one, sort_keys=True))])
 
 
 def failure_key(measured_key: str, error: str) -> str:
@@ -32,7 +32,7 @@ def failure_key(measured_key: str, error: str) -> str:
     return _digest([measured_key, error])
 
 
-def put_aside_key(base_key: str) -> str:
+def quarantine_key(base_key: str) -> str:
     """Return the identity of a quarantined model, the same on every machine: 32 hex digits.
 
     Args:

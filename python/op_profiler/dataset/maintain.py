@@ -174,12 +174,12 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
         row["key"]: row["compiler"] for row in dataset.rows(select(schema.devices.c.key, schema.devices.c.compiler))
     }
     table = schema.models.c
-    told = [table[name] for name in (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")]
+    columns = [table[name] for name in (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")]
     found = []
     for row in dataset.rows(
-        select(*told, table.base_key, table.device_key, table.recipe).order_by(table.name, table.added_at)
+        select(*columns, table.base_key, table.device_key, table.recipe).order_by(table.name, table.added_at)
     ):
-        model = {column.name: row[column.name] for column in told}
+        model = {column.name: row[column.name] for column in columns}
         key, asked = model["key"], (row["recipe"] or {}).get("request", {})
         rows = operators[key]
         found.append(

@@ -96,10 +96,10 @@ def _fill_gaps(target: Connection, table: Table, staged: Table) -> None:
     gaps = [column for column in table.c if column.nullable]
     if not gaps or table in (*_TIMED, schema.failures):
         return
-    told = or_(*(and_(column.is_(None), staged.c[column.name].is_not(None)) for column in gaps))
+    fills_gap = or_(*(and_(column.is_(None), staged.c[column.name].is_not(None)) for column in gaps))
     same = and_(*(column == staged.c[column.name] for column in table.primary_key.columns))
     values = {column.name: func.coalesce(column, staged.c[column.name]) for column in gaps}
-    target.execute(update(table).where(same, told).values(values))
+    target.execute(update(table).where(same, fills_gap).values(values))
 
 
 def _make_whole(target: Connection, staged: Table) -> int:

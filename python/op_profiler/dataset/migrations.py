@@ -169,7 +169,7 @@ def _fill_failures_of(connection: Connection, table: str, operator: str) -> None
         connection.execute(text(f"UPDATE {table} SET error_cause = :cause WHERE key = :measured"), values)
 
 
-def _settle_each_operator(connection: Connection) -> None:
+def _fill_settled_of_operators(connection: Connection) -> None:
     """Store the convergence of each operator instead of that of its run (all heavy operators within 1 %)."""
     narrow = "ci_low_us IS NOT NULL AND ci_high_us - ci_low_us <= 2 * 0.01 * median_us"
     connection.execute(text(f"UPDATE measurements SET settled = ({narrow}) WHERE settled IS NOT NULL"))
@@ -188,7 +188,7 @@ Step = Callable[[Connection], None]
 STEPS: dict[int, tuple[Step, ...]] = {
     1: (_allow_unknown_cores, _fill_factors),
     4: (_fill_energy_cache, _fill_settled, _fill_failures),
-    5: (_settle_each_operator, _index_what_is_counted_and_joined),
+    5: (_fill_settled_of_operators, _index_what_is_counted_and_joined),
 }
 """Further statements for the upgrade from version n to n + 1, after all columns exist. Plain SQL, because `schema` has
 the newest version only."""

@@ -63,7 +63,7 @@ def measurements_of(
         .join(link, and_(link.c.operator_key == table.c.operator_key, link.c.model_key == model_key))
         .join(schema.models, schema.models.c.key == model_key)
         .where(context, wanted.threads == threads, wanted.cache == cache, wanted.parallel_type == "sequential")
-        .where(_asked_for(resources))
+        .where(_requests_resources(resources))
         .where(_of_the_build() if origin is None else schema.schedules.c.origin == origin)
         .where(or_(schema.models.c.device_key.is_(None), table.c.device_key == schema.models.c.device_key))
         .order_by(table.c.complete, table.c.measured_at)
@@ -89,7 +89,7 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
         select(table, *labelled(schema.settings))
         .join(schema.settings, schema.settings.c.key == table.c.settings_key)
         .where(table.c.model_key == model_key, wanted.threads == threads, wanted.cache == cache)
-        .where(wanted.parallel_type == "sequential", _asked_for(resources))
+        .where(wanted.parallel_type == "sequential", _requests_resources(resources))
         .order_by(table.c.complete.desc(), table.c.measured_at.desc())
         .limit(1)
     )
@@ -109,7 +109,9 @@ def runs() -> Select[Any]:
         .join(schema.settings, timing.settings_key == wanted.key)
         .join(schema.models, timing.model_key == model.key)
         .join(schema.devices, timing.device_key == device.key)
-        .where(timing.complete, wanted.cache == "model", wanted.parallel_type == "sequential", _asked_for(None))
+        .where(
+            timing.complete, wanted.cache == "model", wanted.parallel_type == "sequential", _requests_resources(None)
+        )
         .order_by(model.name, model.added_at, model.key, wanted.threads, timing.measured_at.desc())
     )
 
@@ -127,7 +129,7 @@ def counts() -> Select[Any]:
     ).select_from(schema.measurements)
 
 
-def _asked_for(resources: Mapping[str, Any] | None) -> ColumnElement[bool]:
+def _requests_resources(resources: Mapping[str, Any] | None) -> ColumnElement[bool]:
     """Return the condition that settings request these values, by their names in `Settings`, and no other resources."""
     wanted, columns = resources or {}, schema.settings.c
     left_alone = [columns[name].is_(None) for name in RESOURCE_FIELDS if name not in wanted]

@@ -140,7 +140,7 @@ class Failure:
 
     Attributes:
         operator_name: None for a whole model.
-        model_key: empty outside a model, and for a quarantined model (`op_profiler.dataset.put_aside`).
+        model_key: empty outside a model, and for a quarantined model (`op_profiler.dataset.quarantined_models`).
         cause: whether the machine or the operator caused the failure; after the former, another try may succeed.
         machine_state: as in `Row`; None if unknown.
         failed_at: time of the latest failure, UTC, ISO 8601.

@@ -266,10 +266,10 @@ def _foreign_columns() -> list[Column[Any]]:
 
 
 def _counted_columns() -> list[Column[Any]]:
-    told = "counters requested by --counters, and why they are empty"
+    description = "counters requested by --counters, and why they are empty"
     return [
         *(_column(name, Double, doc, since=6) for name, doc in _COUNTED),
-        _column("counters_missing", Json, told, since=6),  # NULL: nobody asked
+        _column("counters_missing", Json, description, since=6),  # NULL: nobody asked
     ]
 
 
@@ -368,7 +368,7 @@ failures = Table(
     _column("schedule_key", ForeignKey("schedules.key")),  # NULL: the whole model
     _column("settings_key", ForeignKey("settings.key"), nullable=False),
     _column("device_key", ForeignKey("devices.key"), nullable=False),
-    _column("model_key", ForeignKey("models.key")),  # NULL: outside a model; without an operator either: `put_aside`
+    _column("model_key", ForeignKey("models.key")),  # NULL: outside a model; without an operator either: `quarantine`
     _column("error", Text, nullable=False),
     _column("error_cause", Text, nullable=False),
     _column("machine_state", Json),  # NULL: not known

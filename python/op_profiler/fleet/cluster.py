@@ -50,14 +50,14 @@ class Cluster:
     Attributes:
         address: address of the scheduler.
         client: Dask's connection to the scheduler; replaced by `reconnect`.
-        takes_others: whether other workers may join; False for ``local:N``, whose certificates are temporary.
+        accepts_workers: whether other workers may join; False for ``local:N``, whose certificates are temporary.
         left_out: by address, the reason why a worker gets no tasks; for the workers at the last call of `workers`.
     """
 
     def __init__(self, name: str) -> None:
         settings.configure()
         self.left_out: dict[str, str] = {}
-        self.takes_others = not name.startswith("local:")
+        self.accepts_workers = not name.startswith("local:")
         self._own: DaskCluster | KubernetesCluster | None = None
         if name.startswith(("tcp://", "tls://")):
             settings.check_address(name)
@@ -76,10 +76,12 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with _told("the connection to the scheduler did not end well"):
+        with _errors_as_notes("the connection to the scheduler did not end well"):
             self.client.close()
         if self._own is not None:
-            with _told("workers of this command could not be removed, and end by themselves when nobody asks them"):
+            with _errors_as_notes(
+                "workers of this command could not be removed, and end by themselves when nobody asks them"
+            ):
                 self._own.close()
 
     def _connect(self) -> Client:
@@ -104,9 +106,9 @@ class Cluster:
         known = self.client.scheduler_info(n_workers=-1)["workers"]
         ours: Workers = {}
         self.left_out = {}
-        for address, told in known.items():
+        for address, metadata in known.items():
             try:
-                ours[address] = (machine_of(told), told)
+                ours[address] = (machine_of(metadata), metadata)
             except OpProfilerError as error:
                 self.left_out[address] = str(error)
         return ours
@@ -156,7 +158,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _errors_as_notes(what: str) -> Iterator[None]:
     """Report errors at the end of a command as warnings: all results are stored already."""
     try:
         yield

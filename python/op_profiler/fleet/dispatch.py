@@ -17,9 +17,9 @@ from op_profiler.collection.lookup import stored_for
 from op_profiler.dataset.address import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.fleet import events, settings, work
-from op_profiler.fleet.jobs import Ended, Job
+from op_profiler.fleet.jobs import EndedTask, Job
 from op_profiler.fleet.machine import FleetMachine
-from op_profiler.fleet.needs import Needs, told
+from op_profiler.fleet.needs import Needs, needs_text
 from op_profiler.fleet.tasks import Answer, CollectTask, Task
 from op_profiler.fleet.workforce import Workforce
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
     from op_profiler.fleet.cluster import Cluster
 
-_TELL_SECONDS = 1.0
+_LOG_SECONDS = 1.0
 _HANDED_OUT = 2  # tasks a worker, so that none waits for the client
 _DEATHS = 2  # of workers, from which on a task is suspected
 _MOST_LOST = 20  # workers that died, or were told to end, while they had a task, though none may have begun it
@@ -65,7 +65,7 @@ class Dispatch:
         self._cluster, self._progress, self._each, self._total = cluster, progress, each, total
         self._needs = needs or {}
         self._ended = 0
-        self._tell_again = 0.0
+        self._next_log = 0.0
         self.done = 0.0
         self._workforce = Workforce(cluster, progress)
         self._jobs = itertools.count()
@@ -78,7 +78,7 @@ class Dispatch:
         self._jobs_each = 1  # a task, at most
         self._task: Task | None = None  # taken, and not among the jobs yet
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[Ended]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[EndedTask]:
         """Carry out tasks; a task is taken from the iterator when a worker becomes free.
 
         Raises:
@@ -95,7 +95,7 @@ class Dispatch:
             self._waiting.extend(self._handed_out.values())
             self._handed_out.clear()
 
-    def _carry_out(self, left: Iterator[Task]) -> Iterator[Ended]:
+    def _carry_out(self, left: Iterator[Task]) -> Iterator[EndedTask]:
         from distributed import as_completed
 
         ended = as_completed(loop=self._cluster.client.loop)
@@ -103,7 +103,7 @@ class Dispatch:
             for future in self._hand_out(left):
                 ended.add(future)
             if not self._handed_out:
-                self._tell(self._ended)
+                self._log_progress(self._ended)
                 return
             self._workforce.note_strangers()
             future = next(ended)
@@ -114,8 +114,8 @@ class Dispatch:
             if over is not None:
                 self._ended += 1
                 yield over
-            if time.monotonic() > self._tell_again:
-                self._tell(None if self._total is None else self._total * self._jobs_each)
+            if time.monotonic() > self._next_log:
+                self._log_progress(None if self._total is None else self._total * self._jobs_each)
 
     def _hand_out(self, left: Iterator[Task]) -> Iterator[Future[bytes]]:
         """Submit enough jobs that no worker waits; a job is removed from its list after the scheduler has it."""
@@ -171,7 +171,7 @@ class Dispatch:
         self._handed_out[future] = job
         return future
 
-    def _over(self, future: Future[bytes], job: Job) -> Ended | None:
+    def _over(self, future: Future[bytes], job: Job) -> EndedTask | None:
         """Return the outcome of a job; None if it must be repeated."""
         from distributed import KilledWorker
         from distributed.scheduler import NoValidWorkerError, NoWorkerError
@@ -179,7 +179,7 @@ class Dispatch:
         if future.status == "finished":
             # A worker may end before the answer is here, and those that Dask asks next too.
             with contextlib.suppress(KilledWorker, concurrent.futures.CancelledError):
-                return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.Finished))
+                return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.TaskOutcome))
         if future.status != "error":
             self._waiting.append(job)  # the scheduler forgot it
             return None
@@ -188,8 +188,8 @@ class Dispatch:
             return self._nobody(job)
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
-            return Ended(job.index, job.task, error=str(error), error_code=code)
-        if self._workforce.was_told_to_end(error.last_worker.address):
+            return EndedTask(job.index, job.task, error=str(error), error_code=code)
+        if self._workforce.ended_on_request(error.last_worker.address):
             return self._handed_on(job)
         job.deaths += future.key in self._begun  # else it only stood in line on that worker
         job.lost += 1
@@ -205,33 +205,33 @@ class Dispatch:
         reason = f"quarantined: {died} workers died of it; measure it with the same command without --cluster"
         return self._given_up(job, reason)
 
-    def _handed_on(self, job: Job) -> Ended | None:
+    def _handed_on(self, job: Job) -> EndedTask | None:
         """Return the outcome of a job whose worker was ended on request, no crash; None if it must be repeated."""
-        job.told_to_end += 1
-        if job.told_to_end == _MOST_LOST:
+        job.ended_workers += 1
+        if job.ended_workers == _MOST_LOST:
             reason = f"quarantined: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
             return self._given_up(job, reason)
         self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
         (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)
         return None
 
-    def _given_up(self, job: Job, reason: str) -> Ended:
+    def _given_up(self, job: Job, reason: str) -> EndedTask:
         """Report the end of a job from this process, because no worker does."""
-        done = events.Done("", job.task.name, 0.0, reason, None)
+        done = events.TaskEnd("", job.task.name, 0.0, reason, None)
         self._cluster.client.log_event(events.FINISHED, msgspec.to_builtins(done))
-        return Ended(job.index, job.task, error=reason)
+        return EndedTask(job.index, job.task, error=reason)
 
-    def _nobody(self, job: Job) -> Ended | None:
+    def _nobody(self, job: Job) -> EndedTask | None:
         """Return the outcome of a job for which no worker was found; None if a suitable worker is connected now."""
         job.stored = frozenset()
         if self._workforce.is_anybody_able(job.needs):
             self._waiting.append(job)
             return None
-        needs = told({name: amount for name, amount in job.needs.items() if name != settings.MACHINE})
+        needs = needs_text({name: amount for name, amount in job.needs.items() if name != settings.MACHINE})
         reason = f"no worker that {needs} was left at {self._cluster.address} for {settings.WAIT_SECONDS} s; start one"
         return self._given_up(job, reason)
 
-    def _judged(self, job: Job, finished: work.Finished) -> Ended | None:
+    def _judged(self, job: Job, finished: work.TaskOutcome) -> EndedTask | None:
         """Return the answer to a job; None if it must be measured on another machine too."""
         machine = finished.machine
         for message in finished.messages:
@@ -242,15 +242,15 @@ class Dispatch:
             self._waiting.append(job)
             return None
         if finished.answer is None:
-            return Ended(job.index, job.task, machine, error=finished.error, error_code=finished.error_code)
+            return EndedTask(job.index, job.task, machine, error=finished.error, error_code=finished.error_code)
         answer: Answer = msgspec.msgpack.decode(finished.answer, type=job.task.ANSWER)
-        return Ended(job.index, job.task, machine, answer)
+        return EndedTask(job.index, job.task, machine, answer)
 
-    # What the scheduler is told, and tells
+    # Events that the scheduler gets, and sends
 
-    def _tell(self, total: int | None) -> None:
+    def _log_progress(self, total: int | None) -> None:
         """Log the progress of this run at the scheduler, which reports it on request."""
-        self._tell_again = time.monotonic() + _TELL_SECONDS
+        self._next_log = time.monotonic() + _LOG_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
             client.log_event(events.RUNS, msgspec.to_builtins(events.ClientRun(client.id, self._ended, total)))
@@ -260,7 +260,7 @@ class Dispatch:
         """Show the progress that the workers report."""
 
         def take(event: tuple[float, Any]) -> None:
-            doing = msgspec.convert(event[1], events.Doing)
+            doing = msgspec.convert(event[1], events.Activity)
             if doing.key not in self._ours:
                 return
             self._begun.add(doing.key)

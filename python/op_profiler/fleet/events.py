@@ -9,15 +9,15 @@ import msgspec
 from op_profiler.measure.turns import WAITING
 
 PROGRESS = "op_profiler-progress"
-"""Dask's topic of current activities; each event is a `Doing`."""
+"""Dask's topic of current activities; each event is an `Activity`."""
 FINISHED = "op_profiler-finished"
-"""Dask's topic of finished tasks; each event is a `Done`. The scheduler stores the last ones."""
+"""Dask's topic of finished tasks; each event is a `TaskEnd`. The scheduler stores the last ones."""
 RUNS = "op_profiler-runs"
 """Dask's topic of the progress of clients; each event is a `ClientRun`."""
 _EVERY_SECONDS = 1.0
 
 
-class Doing(msgspec.Struct, frozen=True):
+class Activity(msgspec.Struct, frozen=True):
     """Current activity of a worker.
 
     Attributes:
@@ -30,13 +30,13 @@ class Doing(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Done(msgspec.Struct, frozen=True):
+class TaskEnd(msgspec.Struct, frozen=True):
     """A task that ended.
 
     Attributes:
         host_id: machine that carried it out; empty if no machine could.
         error: reason why it is not complete; None if it is.
-        deviation: see `work.Finished`.
+        deviation: see `work.TaskOutcome`.
     """
 
     host_id: str
@@ -60,7 +60,7 @@ class ClientRun(msgspec.Struct, frozen=True):
     of: int | None
 
 
-def tell(topic: str, event: Doing | Done) -> None:
+def log_event(topic: str, event: Activity | TaskEnd) -> None:
     """Log an event at the scheduler, which sends it to all listening clients; runs in a worker."""
     from distributed import get_worker
 
@@ -105,8 +105,8 @@ class Announcing:
         if time.monotonic() < self._next and WAITING not in description:
             return
         self._next = time.monotonic() + _EVERY_SECONDS
-        self.tell(description)
+        self.report(description)
 
-    def tell(self, text: str = "") -> None:
+    def report(self, text: str = "") -> None:
         """Report what this worker is doing; an empty text means that the task has begun."""
-        tell(PROGRESS, Doing(self._key, self._host, text))
+        log_event(PROGRESS, Activity(self._key, self._host, text))

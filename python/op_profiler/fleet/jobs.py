@@ -11,7 +11,7 @@ from op_profiler.fleet.tasks import Answer, Task
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class EndedTask:
     """A task that is over.
 
     Attributes:
@@ -38,7 +38,7 @@ class Job:
         stored: machines whose result is in the dataset, by `Device.identity`; one of them is enough.
         deaths: number of workers that died while they carried it out.
         lost: number of workers that died while they had it, though they may not have begun it.
-        told_to_end: number of workers that were ended on request while they had it.
+        ended_workers: number of workers that were ended on request while they had it.
         drifted: machines that drifted while they carried it out, by `FleetMachine.host_id`.
         failed_on: machines on which it failed for reasons of the machine, likewise.
     """
@@ -49,6 +49,6 @@ class Job:
     stored: frozenset[str] = frozenset()
     deaths: int = 0
     lost: int = 0
-    told_to_end: int = 0
+    ended_workers: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
     failed_on: set[str] = dataclasses.field(default_factory=set)

@@ -26,7 +26,7 @@ from op_profiler.targets.llvm.identity import kept_until_boot
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
-TOLD = "op_profiler"
+DESCRIPTION = "op_profiler"
 """Key of what a worker reported when it joined, in Dask's metadata."""
 
 
@@ -144,11 +144,11 @@ def boards() -> tuple[str, ...]:
     Raises:
         UsageError: a board has another form or a kind that is not a board's, or two boards are of one kind.
     """
-    told = tuple(filter(None, os.environ.get(settings.BOARDS, "").split(",")))
-    keys = [_place_of(board).key for board in told]
+    texts = tuple(filter(None, os.environ.get(settings.BOARDS, "").split(",")))
+    keys = [_place_of(board).key for board in texts]
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise UsageError(f"--boards names two trackers of {twice[0]}; start a worker for each")
-    return told
+    return texts
 
 
 def place_of_boards(kind: str) -> Place | None:
@@ -181,11 +181,11 @@ def _measured() -> dict[str, str]:
         except OpProfilerError:
             continue  # not on this machine
     found |= {board.partition("@")[0]: board for board in boards()}
-    told = [kind_of(name).name for name in filter(None, os.environ.get(settings.TARGETS, "").split(","))]
-    if away := [name for name in told if name not in found]:
+    named = [kind_of(name).name for name in filter(None, os.environ.get(settings.TARGETS, "").split(","))]
+    if away := [name for name in named if name not in found]:
         there = ", ".join(found)
         raise UsageError(f"--targets {away[0]} is not measured here; give some of {there}, or --boards for boards")
-    return {name: found[name] for name in told or found}
+    return {name: found[name] for name in named or found}
 
 
 def has_drifted(deviation: float | None) -> bool:

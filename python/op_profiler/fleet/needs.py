@@ -51,7 +51,7 @@ def meets(offered: Mapping[str, float], needs: Needs) -> bool:
     return all(offered.get(name, 0) >= amount for name, amount in needs.items())
 
 
-def told(needs: Needs) -> str:
+def needs_text(needs: Needs) -> str:
     """Return the requirements as text for users: ``measures llvm and has avx512f``."""
     memory = [f"has {amount:g} {name}" for name, amount in needs.items() if name == _MEMORY]
     return " and ".join([name for name in needs if name != _MEMORY] + memory)

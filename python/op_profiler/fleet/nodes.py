@@ -18,7 +18,7 @@ import msgspec
 import op_profiler
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
-from op_profiler.fleet.machine import TOLD, FleetMachine, compilers_here, this_machine
+from op_profiler.fleet.machine import DESCRIPTION, FleetMachine, compilers_here, this_machine
 from op_profiler.fleet.needs import Needs, offers
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
         say(f"scheduler at {scheduler.address}")
         http = f"http://{host}:{scheduler.http_server.port}"
         say(f"metrics at {http}/metrics" + (f", dashboard at {http}/status" if pages else ""))
-        await _until_told_to_end(scheduler.finished())
+        await _until_end_is_requested(scheduler.finished())
 
 
 def run_worker(address: str, say: Say, name: str | None = None, *, patience_seconds: float | None = None) -> None:
@@ -122,17 +122,17 @@ async def _work(
     security = settings.security(address)
     say(f"{machine.processor} on {machine.host}, {machine.does}")
     say(f"compiles with {', '.join(one.tvm for one in machine.compilers.values()) or 'nothing: there is no TVM'}")
-    ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
-    told, alone_since = False, time.monotonic()
+    ended = asyncio.ensure_future(_until_end_is_requested(asyncio.Event().wait()))
+    noted, alone_since = False, time.monotonic()
 
     async def serve(nanny: Nanny) -> None:
         """Run until the scheduler stops."""
-        nonlocal told, alone_since
+        nonlocal noted, alone_since
         if address.startswith("tcp://"):
             await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
         async with nanny:
             say(f"connected to {address}")
-            told = False
+            noted = False
             try:
                 await nanny.finished()
             finally:
@@ -148,9 +148,9 @@ async def _work(
         except asyncio.CancelledError:
             return
         except (OSError, TimeoutError, RuntimeError) as error:
-            if not told:
+            if not noted:
                 say(f"waiting for the scheduler at {address}: {error or type(error).__name__}")
-            told = True
+            noted = True
         if patience_seconds is not None and time.monotonic() - alone_since > patience_seconds:
             raise MeasureError(f"no scheduler at {address} for {patience_seconds:g} s")
         await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
@@ -165,7 +165,7 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
         "nthreads": 1,
         "memory_limit": 0,
         "resources": _offers(machine),
-        "startup_information": {TOLD: _Told(machine)},
+        "startup_information": {DESCRIPTION: _StartupInformation(machine)},
         "dashboard": False,
         "preload": ["op_profiler.fleet.work"],
     }
@@ -199,7 +199,7 @@ def _offers(machine: FleetMachine) -> Needs:
     }
 
 
-class _Told:
+class _StartupInformation:
     """Returns the description of the machine, computed once, whenever the worker joins a scheduler."""
 
     def __init__(self, machine: FleetMachine) -> None:
@@ -209,7 +209,7 @@ class _Told:
         return self._machine
 
 
-async def _until_told_to_end(other: Coroutine[Any, Any, object]) -> None:
+async def _until_end_is_requested(other: Coroutine[Any, Any, object]) -> None:
     """Wait for ``Ctrl-C`` or ``kill``, or for another coroutine to end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -243,7 +243,7 @@ def machine_of(worker: dict[str, object]) -> FleetMachine:
         OpProfilerError: it is not a worker of op_profiler, or of another version, which may not support all requests.
     """
     try:
-        machine = msgspec.convert(worker.get(TOLD), FleetMachine)
+        machine = msgspec.convert(worker.get(DESCRIPTION), FleetMachine)
     except msgspec.ValidationError:
         raise OpProfilerError(f"the worker at {worker.get('id')} was not started by 'op-profiler worker'") from None
     if machine.version != op_profiler.__version__:

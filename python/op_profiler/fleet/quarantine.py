@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from op_profiler.collection import lookup
 from op_profiler.collection.supervisor import describe_machine
-from op_profiler.dataset.keys import put_aside_key
-from op_profiler.dataset.put_aside import find_put_aside, put_aside, take_back
+from op_profiler.dataset.keys import quarantine_key
+from op_profiler.dataset.quarantined_models import find_quarantined, quarantine, release
 from op_profiler.errors import OpProfilerError
 from op_profiler.frontends import FRONTENDS
 
@@ -26,7 +26,7 @@ class Quarantine:
 
     def __init__(self, dataset: Dataset, request: CollectRequest) -> None:
         self._dataset, self._request = dataset, request
-        self._kept = find_put_aside(dataset)
+        self._kept = find_quarantined(dataset)
 
     @functools.cached_property
     def _content(self) -> str | None:
@@ -39,18 +39,20 @@ class Quarantine:
 
     @functools.cached_property
     def _key(self) -> str | None:
-        return None if self._content is None else put_aside_key(self._request.build.base_key(self._content, machine=""))
+        return (
+            None if self._content is None else quarantine_key(self._request.build.base_key(self._content, machine=""))
+        )
 
     def reason(self) -> str | None:
         """Return the reason why the request is not carried out; None if it is."""
         if not self._kept or self._request.measuring.remeasure in ("failed", "all"):
             return None
-        aside = self._kept.get(self._key or "")
-        if aside is None or self._is_stored():
+        quarantined = self._kept.get(self._key or "")
+        if quarantined is None or self._is_stored():
             return None
         return (
-            f"quarantined: {aside.error} on {aside.failed_at[:10]}; --remeasure failed tries it again, and so does the "
-            "same command without --cluster"
+            f"quarantined: {quarantined.error} on {quarantined.failed_at[:10]}; --remeasure failed tries it again, and "
+            "so does the same command without --cluster"
         )
 
     def _is_stored(self) -> bool:
@@ -69,14 +71,14 @@ class Quarantine:
         try:
             device = describe_machine(self._request, progress)
             settings = self._request.settings(build.threads[0])
-            put_aside(self._dataset, self._key, f"{build.model.title} took {deaths} workers down", settings, device)
+            quarantine(self._dataset, self._key, f"{build.model.title} took {deaths} workers down", settings, device)
         except OpProfilerError as error:
             progress.problem(
                 f"the next command will not take into account that {build.model.title} took workers down: {error}"
             )
-        self._kept = find_put_aside(self._dataset)
+        self._kept = find_quarantined(self._dataset)
 
     def end(self) -> None:
         """Remove the record, because the request was carried out without a crash."""
         if self._kept and self._key in self._kept:
-            take_back(self._dataset, self._key)
+            release(self._dataset, self._key)

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from op_profiler.collection.progress import Progress, shown
 from op_profiler.collection.request import CollectRequest
-from op_profiler.collection.sampling.calibrate import Calibrated
+from op_profiler.collection.sampling.calibrate import CalibrationResult
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import EmptyBatches, SampleReport
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import DatasetError, OpProfilerError, UsageError
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.dispatch import Dispatch
-from op_profiler.fleet.jobs import Ended
+from op_profiler.fleet.jobs import EndedTask
 from op_profiler.fleet.machine import FleetMachine
 from op_profiler.fleet.needs import Needs
 from op_profiler.fleet.tasks import CalibrateTask, CollectTask, CorunTask, SampleTask
@@ -136,7 +136,7 @@ def _ended(whole: SampleReport, started: float, count: int | None, budget_second
     return bool(whole.ended)
 
 
-def _count(whole: SampleReport, ended: Ended, progress: Progress) -> bool:
+def _count(whole: SampleReport, ended: EndedTask, progress: Progress) -> bool:
     """Add the result of a batch; return whether it could be measured. A batch without operators is the last one.
 
     Raises:
@@ -163,7 +163,7 @@ def calibrate(
     budget_seconds: float,
     seed: int,
     needs: Needs | None = None,
-) -> list[tuple[FleetMachine, Calibrated]]:
+) -> list[tuple[FleetMachine, CalibrationResult]]:
     """Calibrate every distinct machine of a cluster, or with `needs` every machine that meets them.
 
     Raises:
@@ -171,11 +171,11 @@ def calibrate(
         UsageError, MeasureError: as for `reports`.
     """
     dispatch = Dispatch(cluster, progress, each=True, needs=needs)
-    found: list[tuple[FleetMachine, Calibrated]] = []
-    failed: list[Ended] = []
+    found: list[tuple[FleetMachine, CalibrationResult]] = []
+    failed: list[EndedTask] = []
     with shown(progress, 1):
         for ended in dispatch.run([CalibrateTask(request, budget_seconds, seed)]):
-            if isinstance(ended.answer, Calibrated) and ended.machine is not None:
+            if isinstance(ended.answer, CalibrationResult) and ended.machine is not None:
                 found.append((ended.machine, ended.answer))
             else:
                 failed.append(ended)
@@ -192,7 +192,7 @@ def corun(
     *,
     each: bool = False,
     needs: Needs | None = None,
-) -> list[Ended]:
+) -> list[EndedTask]:
     """Run models side by side on machines of a cluster.
 
     Returns:
@@ -202,7 +202,7 @@ def corun(
         UsageError, MeasureError: as for `reports`.
     """
     dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
-    found: list[Ended] = []
+    found: list[EndedTask] = []
     with shown(progress, len(requests)):
         for ended in dispatch.run(map(CorunTask, requests)):
             found.append(ended)

@@ -110,8 +110,8 @@ def security(address: str) -> Security | None:
         raise UsageError(f"tls:// needs the folder of the cluster's certificates in the variable {TLS}; {made}")
     folder = Path(os.environ[TLS])
     if missing := [name for name in (AUTHORITY, NODE, KEY) if not (folder / name).is_file()]:
-        told = f"which has no {', '.join(missing)}" if folder.is_dir() else "which is no folder"
-        raise UsageError(f"tls:// needs the cluster's certificates; {TLS} names {folder}, {told}. {made}")
+        problem = f"which has no {', '.join(missing)}" if folder.is_dir() else "which is no folder"
+        raise UsageError(f"tls:// needs the cluster's certificates; {TLS} names {folder}, {problem}. {made}")
     from distributed.security import Security
 
     files: dict[str, Any] = {"tls_ca_file": str(folder / AUTHORITY)}

@@ -21,10 +21,10 @@ def state_of(address: str) -> dict[str, Any]:
     Returns:
         ``workers``: for each worker the fields of `FleetMachine`; what it ``does``; the address of its ``metrics`` for
         Prometheus; its ``address``; Dask's ``status``; its current ``tasks``; the number of ``finished`` and ``failed``
-        tasks of its machine among the last ones that the scheduler stores; the ``deviation`` (`work.Finished`) of the
-        last one, and whether the machine ``drifts``. ``runs``: for each unfinished run of a client, how many tasks are
-        ``done`` and how many there are. ``failures``: the last few ``error``s, with the ``name`` of the task and its
-        ``machine``. ``left_out``: reasons why workers get no tasks. ``per_minute``: rate of tasks that ended in the
+        tasks of its machine among the last ones that the scheduler stores; the ``deviation`` (`work.TaskOutcome`) of
+        the last one, and whether the machine ``drifts``. ``runs``: for each unfinished run of a client, how many tasks
+        are ``done`` and how many there are. ``failures``: the last few ``error``s, with the ``name`` of the task and
+        its ``machine``. ``left_out``: reasons why workers get no tasks. ``per_minute``: rate of tasks that ended in the
         last ten minutes. ``dashboard``: address of Dask's dashboard; None if it is not installed.
 
     Raises:
@@ -32,8 +32,8 @@ def state_of(address: str) -> dict[str, Any]:
     """
     with Cluster(address) as cluster:
         processing = cluster.processing()
-        ended = [(when, msgspec.convert(event, events.Done)) for when, event in cluster.events(events.FINISHED)]
-        told = [msgspec.convert(event, events.ClientRun) for _, event in cluster.events(events.RUNS)]
+        ended = [(when, msgspec.convert(event, events.TaskEnd)) for when, event in cluster.events(events.FINISHED)]
+        runs = [msgspec.convert(event, events.ClientRun) for _, event in cluster.events(events.RUNS)]
         clients, workers = cluster.clients(), cluster.workers()
         hosts = {machine.host_id: machine.host for machine, _ in workers.values()}
         return {
@@ -53,7 +53,7 @@ def state_of(address: str) -> dict[str, Any]:
             ],
             "runs": [
                 {"done": run.done, "of": run.of}
-                for client, run in {run.client: run for run in told}.items()
+                for client, run in {run.client: run for run in runs}.items()
                 if client in clients and run.done != run.of
             ],
             "failures": [
@@ -67,7 +67,7 @@ def state_of(address: str) -> dict[str, Any]:
         }
 
 
-def _past(ended: list[events.Done]) -> dict[str, Any]:
+def _past(ended: list[events.TaskEnd]) -> dict[str, Any]:
     """Return the outcome of the tasks of a machine, given oldest first."""
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None

@@ -10,7 +10,7 @@ import msgspec
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.batch import Batch
-from op_profiler.collection.sampling.calibrate import Calibrated, calibrate
+from op_profiler.collection.sampling.calibrate import CalibrationResult, calibrate
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import SampleReport, measure_batches
 from op_profiler.collection.summary import ModelReport
@@ -36,12 +36,12 @@ class _Collecting(msgspec.Struct, frozen=True):
     TRIES: ClassVar[int] = 3
     request: CollectRequest
 
-    def carry_out(self, progress: Progress) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
+    def carry_out(self, progress: Progress) -> tuple[ModelReport | SampleReport | CalibrationResult, float | None]:
         """Carry out the task on this machine; return the answer and `Collection.deviation`."""
         with Collection(self.request.db) as collection:  # opened when it is needed
             return self._carry_out(collection, progress), collection.deviation
 
-    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport | SampleReport | Calibrated:
+    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport | SampleReport | CalibrationResult:
         raise NotImplementedError
 
     @property
@@ -119,7 +119,7 @@ def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
 class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
     """Calibration of a machine: the measurements that are most informative about it."""
 
-    ANSWER: ClassVar[type] = Calibrated
+    ANSWER: ClassVar[type] = CalibrationResult
     budget_seconds: float
     seed: int
 
@@ -128,7 +128,7 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
         """``calibration``, on every machine."""
         return "calibration"
 
-    def _carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
+    def _carry_out(self, collection: Collection, progress: Progress) -> CalibrationResult:
         """Calibrate this machine, which stores a note of it.
 
         Raises:
@@ -166,4 +166,4 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
 
 
 Task = CollectTask | SampleTask | CalibrateTask | CorunTask
-Answer = ModelReport | SampleReport | Calibrated | CorunAnswer
+Answer = ModelReport | SampleReport | CalibrationResult | CorunAnswer

@@ -12,7 +12,7 @@ import msgspec
 from op_profiler.collection.summary import ModelReport
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError, OpProfilerError
-from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
+from op_profiler.fleet.events import FINISHED, Announcing, TaskEnd, log_event
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
 from op_profiler.frontends import FRONTENDS
@@ -25,7 +25,7 @@ _EVERY_SECONDS = 1.0
 _DATASET_SECONDS = 60
 
 
-class Finished(msgspec.Struct, frozen=True):
+class TaskOutcome(msgspec.Struct, frozen=True):
     """The outcome of a task on a machine.
 
     Attributes:
@@ -51,7 +51,7 @@ def dask_setup(worker: Worker) -> None:
     FRONTENDS.get("local")
 
     # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
-    # gone (`Workforce.was_told_to_end`).
+    # gone (`Workforce.ended_on_request`).
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGTERM, lambda: worker.loop.add_callback(worker.close, nanny=False, executor_wait=False)
     )
@@ -64,22 +64,22 @@ def carry_out(encoded: bytes) -> bytes:
     decoded to these types.
 
     Returns:
-        An encoded `Finished`, whether the task could be carried out or not.
+        An encoded `TaskOutcome`, whether the task could be carried out or not.
     """
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
     machine, started = this_machine(), time.monotonic()
     progress = Announcing(machine.host)
-    progress.tell()
-    finished = Finished(machine)
+    progress.report()
+    finished = TaskOutcome(machine)
     try:
         answer, deviation = _carried_out(_for_this_machine(task), progress)
     except (OpProfilerError, OSError) as error:
         code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
         finished = msgspec.structs.replace(finished, error=str(error), error_code=code)
         problem: str | None = finished.error
-    except Exception as error:  # a defect: whoever asked gets it from the scheduler, and the fleet is told
-        said = f"{type(error).__name__}: {error}"
-        tell(FINISHED, Done(machine.host_id, task.name, round(time.monotonic() - started, 3), said, None))
+    except Exception as error:  # a defect: whoever asked gets it from the scheduler, and the fleet gets it too
+        failure = f"{type(error).__name__}: {error}"
+        log_event(FINISHED, TaskEnd(machine.host_id, task.name, round(time.monotonic() - started, 3), failure, None))
         raise
     else:
         code = getattr(answer, "error_code", 0)
@@ -87,12 +87,12 @@ def carry_out(encoded: bytes) -> bytes:
         finished = msgspec.structs.replace(finished, answer=encoded, error_code=code, deviation=deviation)
         problem = _problem_of(answer)
     seconds = round(time.monotonic() - started, 3)
-    tell(FINISHED, Done(machine.host_id, task.name, seconds, problem, finished.deviation))
+    log_event(FINISHED, TaskEnd(machine.host_id, task.name, seconds, problem, finished.deviation))
     return msgspec.msgpack.encode(msgspec.structs.replace(finished, messages=tuple(progress.messages)))
 
 
 def _carried_out(task: Task, progress: Announcing) -> tuple[Answer, float | None]:
-    """Return the answer to a task and `Finished.deviation`; failures of the machine or the dataset are retried.
+    """Return the answer to a task and `TaskOutcome.deviation`; failures of the machine or the dataset are retried.
 
     Raises:
         OpProfilerError: the task cannot be carried out, or the dataset cannot be used.

@@ -9,9 +9,9 @@ import msgspec
 
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE, MeasureError, UsageError
 from op_profiler.fleet import settings
-from op_profiler.fleet.events import FINISHED, Done
+from op_profiler.fleet.events import FINISHED, TaskEnd
 from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
-from op_profiler.fleet.needs import Needs, meets, told
+from op_profiler.fleet.needs import Needs, meets, needs_text
 
 if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
@@ -51,7 +51,7 @@ class Workforce:
 
     def _drifting_already(self) -> dict[str, float]:
         """Return machines that drifted at their last measurement, for any client, with the end of the mark."""
-        ended = [(when, msgspec.convert(event, Done)) for when, event in self._cluster.events(FINISHED)]
+        ended = [(when, msgspec.convert(event, TaskEnd)) for when, event in self._cluster.events(FINISHED)]
         last = {done.host_id: (when, done.deviation) for when, done in ended if done.deviation is not None}
         until = {
             host: when + _MARK_SECONDS - time.time()
@@ -89,24 +89,26 @@ class Workforce:
         """
         noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
         while not self.able(needs):
-            if self.all() and not self._cluster.takes_others:
+            if self.all() and not self._cluster.accepts_workers:
                 raise UsageError(
-                    f"no worker of this machine {told(needs)}, and no other machine can join a cluster local:N; ask "
-                    "for less with --needs, or name a scheduler that has others with --cluster"
+                    f"no worker of this machine {needs_text(needs)}, and no other machine can join a cluster local:N; "
+                    "ask for less with --needs, or name a scheduler that has others with --cluster"
                 )
             if not noted:
                 here = {machine.host_id: machine.host for machine, _ in self.all().values()}.values()
                 which = f"; {', '.join(here)} does not" if here else ""
-                self._progress.note(f"waiting for a worker that {told(needs)}: op-profiler worker {address}{which}")
+                self._progress.note(
+                    f"waiting for a worker that {needs_text(needs)}: op-profiler worker {address}{which}"
+                )
             if time.monotonic() > until:
-                raise MeasureError(f"no worker that {told(needs)} came to {address} within {_WAIT_SECONDS} s")
+                raise MeasureError(f"no worker that {needs_text(needs)} came to {address} within {_WAIT_SECONDS} s")
             noted = True
             time.sleep(_AGAIN_SECONDS)
 
-    def was_told_to_end(self, address: str) -> bool:
+    def ended_on_request(self, address: str) -> bool:
         """Return whether a worker ended on request: the time of its job was over, or a user ended it."""
-        told = self._cluster.events(address)
-        return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in told)
+        events = self._cluster.events(address)
+        return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in events)
 
     # Those that cannot write a dataset that is a file of this machine
 

@@ -38,11 +38,11 @@ def shapes_by_name(request: ModelRequest, known: Sequence[str]) -> dict[str, tup
 def free_sizes(shapes: Mapping[str, Sequence[int | None]]) -> str:
     """Return a sentence that names the inputs with free dimensions and the option that gives their sizes."""
     free = {name: dims for name, dims in shapes.items() if None in dims}
-    told = ", ".join(
+    dimensions = ", ".join(
         f"{name!r} ({', '.join('?' if size is None else str(size) for size in dims)})" for name, dims in free.items()
     )
     given = ";".join(f"{name}:{','.join(str(size or 'SIZE') for size in dims)}" for name, dims in free.items())
-    return f"it has inputs with free dimensions: {told}; give their sizes with --inputshape '{given}'"
+    return f"it has inputs with free dimensions: {dimensions}; give their sizes with --inputshape '{given}'"
 
 
 @contextlib.contextmanager

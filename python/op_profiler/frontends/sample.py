@@ -49,7 +49,7 @@ CACHED = "-cached"
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampled:
+class SampledOperator:
     """A fused function to measure.
 
     Attributes:
@@ -97,7 +97,12 @@ def batch_path(name: str) -> Path:
 
 
 def write_batch(
-    name: str, batch: Sequence[Sampled], asked: Iterable[str] = (), refused: Sequence[str] = (), *, steps: int = 1
+    name: str,
+    batch: Sequence[SampledOperator],
+    asked: Iterable[str] = (),
+    refused: Sequence[str] = (),
+    *,
+    steps: int = 1,
 ) -> None:
     """Store a batch, completely or not at all.
 
@@ -134,7 +139,7 @@ def refused_by(name: str) -> list[str]:
         return [str(reason) for reason in json.loads(file.readline()).get("refused", [])]
 
 
-def read_batch(name: str) -> tuple[list[Sampled], int]:
+def read_batch(name: str) -> tuple[list[SampledOperator], int]:
     """Return the functions of a batch, and how often all of them run in one run of the model.
 
     Raises:
@@ -144,7 +149,7 @@ def read_batch(name: str) -> tuple[list[Sampled], int]:
     check_file(path)
     try:
         about, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-        found = [Sampled(row["function"], tuple(row["constant"])) for row in rows]
+        found = [SampledOperator(row["function"], tuple(row["constant"])) for row in rows]
         steps = int(about.get("steps", 1))
         tvm_version = about["tvm"] if about["format"] == _FORMAT else None
     except (OSError, ValueError, KeyError, TypeError) as error:

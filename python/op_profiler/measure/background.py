@@ -19,7 +19,7 @@ _LEAST_SHARE = 0.05
 """A process is named if it uses at least this share of a core."""
 
 
-def tell_background(cores: Collection[int], say: Callable[[str], None]) -> None:
+def report_background_load(cores: Collection[int], say: Callable[[str], None]) -> None:
     """Print which processes would disturb a measurement on cores of this machine; print nothing if there are none."""
     meter = CoreMeter(cores)
     if not _disturbed(meter, MINIMUM_SECONDS):

@@ -18,7 +18,7 @@ from op_profiler.targets.machine import LoadedModel, Machine
 _ROUNDS = 40
 _FEWEST_ROUNDS = 7
 _SECONDS = 20.0
-_TOLD_SECONDS = 2.0
+_REPORT_SECONDS = 2.0
 _CHOOSING_WALKS = 7
 """Background load only adds time, so the minimum over this number of walks gives the order of the kernels by their
 time."""
@@ -69,11 +69,11 @@ def time_cache_states(
     found: dict[tuple[Cache, int], list[np.ndarray]] = {state: [] for state in states}
     whole: dict[int, list[float]] = {n: [] for n in counts}
     meter = machine.meter(most)
-    started = told = time.monotonic()
+    started = reported = time.monotonic()
     while len(whole[most]) < _FEWEST_ROUNDS or (len(whole[most]) < _ROUNDS and time.monotonic() - started < _SECONDS):
         turn = len(whole[most])
-        if time.monotonic() - told > _TOLD_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - reported > _REPORT_SECONDS:
+            reported = time.monotonic()
             announce(f"measuring, round {turn + 1}")
         for place in range(len(states)):
             state, n = states[(turn + place) % len(states)]

@@ -15,27 +15,27 @@ class ConditionsOfWindow:
     """Reads the state of a machine (`Machine.conditions`) every 0.05 s.
 
     Args:
-        ask: returns the present state of the machine; None if it reports none.
+        read_state: returns the present state of the machine; None if it reports none.
     """
 
-    def __init__(self, ask: Callable[[], Readings | None]) -> None:
-        self._ask = ask
-        self._found: list[Readings] = []
+    def __init__(self, read_state: Callable[[], Readings | None]) -> None:
+        self._read_state = read_state
+        self._readings: list[Readings] = []
         self._next = 0.0
 
     def read(self) -> None:
         """Read the state if 0.05 s have passed since the last reading."""
         if time.monotonic() >= self._next:
-            found = self._ask()
-            self._found += [] if found is None else [found]
+            found = self._read_state()
+            self._readings += [] if found is None else [found]
             self._next = time.monotonic() + _EVERY_SECONDS
 
     def result(self) -> list[Readings]:
         """Return one entry for the window, empty if the machine reports nothing. Numbers become medians, with their
         extremes under the names with ``_low`` and ``_high``; lists contain the values of all readings."""
         merged: Readings = {}
-        for name in dict.fromkeys(name for one in self._found for name in one):
-            values = [one[name] for one in self._found if name in one]
+        for name in dict.fromkeys(name for one in self._readings for name in one):
+            values = [one[name] for one in self._readings if name in one]
             if isinstance(values[0], list):
                 merged[name] = sorted({item for value in values for item in value})
             else:

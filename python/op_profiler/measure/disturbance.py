@@ -87,5 +87,5 @@ def apart(one_us: float | None, other_us: float | None) -> bool:
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))
 
 
-def _over(time_us: float | None, usual_us: float | None, factor: float) -> bool:
-    return time_us is not None and usual_us is not None and bool(time_us > factor * usual_us)
+def _over(time_us: float | None, reference_us: float | None, factor: float) -> bool:
+    return time_us is not None and reference_us is not None and bool(time_us > factor * reference_us)

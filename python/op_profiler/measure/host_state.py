@@ -45,9 +45,9 @@ class HostState:
     def __init__(self, probe: SteadinessProbe, device: Device, threads: Sequence[int]) -> None:
         self._probe = probe
         self._most = max(threads)
-        self._computing = {n: UsualTime(device, n, "compute", probe.sizes_bytes[0]) for n in threads}
-        self._scatter = {n: UsualTime(device, n, "scatter", probe.sizes_bytes[0]) for n in threads}
-        self._exchanging = UsualTime(device, self._most, "exchange", probe.exchanged_bytes)
+        self._computing = {n: ReferenceTime(device, n, "compute", probe.sizes_bytes[0]) for n in threads}
+        self._scatter = {n: ReferenceTime(device, n, "scatter", probe.sizes_bytes[0]) for n in threads}
+        self._exchanging = ReferenceTime(device, self._most, "exchange", probe.exchanged_bytes)
 
     def exchanged_us(self) -> list[float]:
         """Return one time of the exchange between cores in microseconds, if the largest thread count is set; empty if
@@ -70,7 +70,7 @@ class HostState:
     def noise(self, threads: int) -> float:
         """Return the noise of this machine at a thread count: the usual scatter of the arithmetic reference kernel over
         the windows of a run, as the standard deviation of its logarithm. 0 before the first run with enough windows."""
-        return (self._scatter[threads].usual_us or 0.0) / _PERCENT
+        return (self._scatter[threads].reference_us or 0.0) / _PERCENT
 
     def keep(self) -> None:
         """Store the readings for later runs."""
@@ -81,11 +81,11 @@ class HostState:
         for usual in (self._exchanging, *self._computing.values(), *self._scatter.values()):
             usual.keep()
 
-    def told(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
-        """Return what the dataset stores about a run at a thread count, in microseconds: the usual times, and the
-        medians of readings that are not stored elsewhere."""
-        usual_us, near_us = self._computing[threads].usual_us, self._exchanging.usual_us
-        found = {} if usual_us is None else {"compute_usual_us": round(usual_us, 3)}
+    def stored_times(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
+        """Return what the dataset stores about a run at a thread count, in microseconds: the reference times, and
+        the medians of readings that are not stored elsewhere."""
+        reference_us, near_us = self._computing[threads].reference_us, self._exchanging.reference_us
+        found = {} if reference_us is None else {"compute_usual_us": round(reference_us, 3)}
         if not exchanged_us or near_us is None:
             return found
         return found | {
@@ -94,7 +94,7 @@ class HostState:
         }
 
 
-class UsualTime:
+class ReferenceTime:
     """Times of one kernel at one thread count: all of this run, and one for each earlier run (in a file of the cache
     folder).
 
@@ -116,7 +116,7 @@ class UsualTime:
         self.times_us: list[float] = []
 
     @property
-    def usual_us(self) -> float | None:
+    def reference_us(self) -> float | None:
         """Return the time of the kernel in quiet runs; None before the first reading."""
         runs = self._earlier_us + ([self._of_run_us] if self.times_us else [])
         return float(np.quantile(runs, _QUIET)) if runs else None
@@ -130,9 +130,9 @@ class UsualTime:
         self.times_us.append(time_us)
 
     def exceeded(self, time_us: float, factor: float) -> bool:
-        """Return whether a reading is more than this factor above the usual time."""
-        usual_us = self.usual_us
-        return usual_us is not None and time_us > factor * usual_us
+        """Return whether a reading is more than this factor above the reference time."""
+        reference_us = self.reference_us
+        return reference_us is not None and time_us > factor * reference_us
 
     def keep(self) -> None:
         """Store the readings for later runs. If the cache cannot be written, nothing is stored."""

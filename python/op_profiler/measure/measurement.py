@@ -335,8 +335,8 @@ class ModelTiming:
         if whole.foreign_load:
             return f"{_NO_PAIR}: under background load"
         if disturbance.apart(min(readings), max(readings)):
-            told = ", ".join(f"{time:.1f}" for time in readings)
-            return f"{_NO_PAIR}: before, between and after it took {told} us"
+            times = ", ".join(f"{time:.1f}" for time in readings)
+            return f"{_NO_PAIR}: before, between and after it took {times} us"
         if self._of_other_rounds(quotient):
             return f"{_NO_PAIR}: the two medians are of different rounds"
         return None

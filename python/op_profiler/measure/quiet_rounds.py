@@ -62,7 +62,7 @@ class QuietRounds:
         return float(np.median(np.asarray(samples.whole_us)[self.used]))
 
     @property
-    def steady(self) -> bool:
+    def is_steady(self) -> bool:
         """Return whether the quartiles of the rounds are in the quiet mode."""
         return self.share >= STEADY_SHARE
 

@@ -56,10 +56,10 @@ rounds."""
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The end of the rounds. `settled`: by thread count, whether every required interval converged. The loads are
+    """The end of the rounds. `converged`: by thread count, whether every required interval converged. The loads are
     shares of the used cores that other processes took."""
 
-    settled: dict[int, bool]
+    converged: dict[int, bool]
     rounds: int
     seconds: float
     load_before: float | None
@@ -120,7 +120,7 @@ class Rounds:
         self._main = max(threads)
         self._runs_before = _RUNS_BEFORE_ROUNDS
         self._at: int | None = None  # the thread count that is set
-        self._settled_in = False  # threads and caches are as a run of the model leaves them
+        self._is_warm = False  # threads and caches are as a run of the model leaves them
         self._passes = 0  # over all thread counts
         self._seconds: dict[int, float] = {}  # of the last round at each
         self._repeated_seconds = 0.0
@@ -197,8 +197,8 @@ class Rounds:
         measured_seconds = 0.0
         with no_garbage_collection():
             while True:
-                settled = {count: self._settled(count, samples) for count in self._threads}
-                if all(settled.values()) or self._limits.reached(_fewest(samples), measured_seconds):
+                converged = {count: self._has_converged(count, samples) for count in self._threads}
+                if all(converged.values()) or self._limits.reached(_fewest(samples), measured_seconds):
                     gone = self._drop_disturbed(samples, kept)
                     if not gone:
                         break
@@ -220,7 +220,7 @@ class Rounds:
                 checkpoint(self._limits.progress(_fewest(samples), measured_seconds))
         rounds = samples[self._main].rounds
         loads = [load.share if load is not None else None for load in (before, after)]
-        return Outcome(settled, rounds, measured_seconds + self._repeated_seconds, *loads)
+        return Outcome(converged, rounds, measured_seconds + self._repeated_seconds, *loads)
 
     def _drop_disturbed(self, samples: dict[int, Samples], kept: list[_Window]) -> list[_Window]:
         """Remove windows that are not steady if there is time to repeat them; remove all if the model was faster before
@@ -233,7 +233,7 @@ class Rounds:
         for count, one in samples.items() if self._repeated_seconds < self._limits.repeat_seconds else ():
             quiet, before_us = self._quiet(count, one), self._before_us.get(count, np.nan)
             parts = [window.samples[count] for window in kept]
-            if not quiet.steady:
+            if not quiet.is_steady:
                 shares = shares_of_windows(parts, noise=self._noise(count), target=self._limits.target)
                 gone |= np.array(shares) < STEADY_SHARE
             elif before_us < quiet.median_us(one) and apart(before_us, quiet.median_us(one)):
@@ -282,7 +282,7 @@ class Rounds:
 
     def _move(self) -> None:
         """Change to the next copy of the model, whose caches have to warm up."""
-        self._model, self._settled_in = self._loaded.moved(), False
+        self._model, self._is_warm = self._loaded.moved(), False
 
     def _load_of_window(self) -> ForeignLoad | None:
         """Return the background load during a window. If a few rounds of a short model end before the meter can read
@@ -309,7 +309,7 @@ class Rounds:
         if self._host is None or self._main == 1:
             return []
         self._use(self._main)
-        self._settled_in = False
+        self._is_warm = False
         return self._host.exchanged_us()
 
     def _order(self) -> tuple[int, ...]:
@@ -330,7 +330,7 @@ class Rounds:
         whole_us, kernels_us = self._one_round(timed, (self._passes // len(self._threads) + number) % 2 == 0)
         self._seconds[count] = time.monotonic() - started
         # Hot and cold kernels leave other caches than a run of the model, and so does a walk through short ones.
-        self._settled_in = self._cache == "model" and self._seconds[count] >= _SHORT_ROUND_SECONDS
+        self._is_warm = self._cache == "model" and self._seconds[count] >= _SHORT_ROUND_SECONDS
         samples.whole_us.append(whole_us)
         samples.kernels_us.append(kernels_us)
 
@@ -338,18 +338,18 @@ class Rounds:
         """Set a thread count and run the model untimed, so that threads and caches are warm."""
         if self._at != count:
             self._pool.use(count)
-            self._at, self._settled_in = count, False
+            self._at, self._is_warm = count, False
 
     def _prepare(self) -> None:
         """Prepare a timed call: draw a stack offset, and run the model untimed if threads and caches need it."""
-        if self._settled_in:
+        if self._is_warm:
             self._model.move_stack()
         else:
-            self._settle()
+            self._warm_up()
 
-    def _settle(self) -> None:
+    def _warm_up(self) -> None:
         self._model.run_model()
-        self._settled_in = True
+        self._is_warm = True
 
     def _read_state(self, window: dict[int, Samples]) -> None:
         """Time the reference kernels and the call overhead once a window. Their data evicts the model's from the
@@ -366,7 +366,7 @@ class Rounds:
             if gap_us is not None:
                 samples.launch_gap_us.append(gap_us)
         for _ in range(self._runs_before if self._probe is not None else 0):
-            self._settle()
+            self._warm_up()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:
         """Time the whole model and its kernels, in the requested order."""
@@ -392,7 +392,7 @@ class Rounds:
             everywhere = able & self._heavy(samples)[self._groups]
         return {c: list(able if c == self._main else everywhere) for c in self._threads}
 
-    def _settled(self, count: int, samples: dict[int, Samples]) -> bool:
+    def _has_converged(self, count: int, samples: dict[int, Samples]) -> bool:
         one = samples[count]
         if one.rounds < self._limits.minimum_rounds:
             return False

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from op_profiler.cache import cache_folder
-from op_profiler.child_processes import told_command
+from op_profiler.child_processes import public_command
 from op_profiler.errors import MeasureError
 
 _FOLDER = "OP_PROFILER_LOCKS"
@@ -62,11 +62,11 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
     descriptor = _open(PROCESSOR)
     try:
         _wait(descriptor, PROCESSOR, fcntl.LOCK_SH, say or _print)
-        told = _tell(descriptor, "compiles")
+        holder = _write_holder(descriptor, "compiles")
         try:
             yield
         finally:
-            if os.pread(descriptor, 4096, 0) == told:  # others may compile on, and nobody waits for this one any more
+            if os.pread(descriptor, 4096, 0) == holder:  # others may compile on, and nobody waits for this one any more
                 _write(descriptor, b"")
     finally:
         os.close(descriptor)
@@ -89,7 +89,7 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
     try:
         _wait(descriptor, name, fcntl.LOCK_EX, say)
         _held[name] = 1
-        _tell(descriptor, "measures")
+        _write_holder(descriptor, "measures")
         try:
             yield
         finally:
@@ -99,12 +99,12 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
         os.close(descriptor)  # this is what gives the lock back
 
 
-def _tell(descriptor: int, doing: str) -> bytes:
-    """Write the holder of the lock into its file, for the processes that wait."""
+def _write_holder(descriptor: int, doing: str) -> bytes:
+    """Write the holder of the lock into its file, for the processes that wait; return what was written."""
     since = datetime.datetime.now(datetime.timezone.utc).strftime("%H:%M:%S UTC")
-    told = f"{told_command()}, since {since}, {doing}".encode(errors="replace")
-    _write(descriptor, told)
-    return told
+    holder = f"{public_command()}, since {since}, {doing}".encode(errors="replace")
+    _write(descriptor, holder)
+    return holder
 
 
 def _write(descriptor: int, text: bytes) -> None:
@@ -114,15 +114,15 @@ def _write(descriptor: int, text: bytes) -> None:
 
 
 def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> None:
-    told = ""
+    reported = ""
     while True:
         try:
             fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
-        if holder != told:
-            told = holder
+        if holder != reported:
+            reported = holder
             say(f"{WAITING}{holder} on this machine's {'processor' if name == PROCESSOR else name}")
         time.sleep(_ASK_AGAIN_SECONDS)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
-    from op_profiler.collection.checking import Checked
+    from op_profiler.collection.checking import CheckResult
     from op_profiler.prediction.latency.checks import Check, HeldChecks
 
 
-def show_checked(checked: Checked) -> None:
+def show_checked(checked: CheckResult) -> None:
     """Print a row for the network and for each operator, then how many intervals held."""
     everything = [*([checked.network] if checked.network else []), *checked.operators]
     headings = [
@@ -29,7 +29,7 @@ def show_checked(checked: Checked) -> None:
         print(f"not compared, without an estimate or a measurement: {', '.join(dict.fromkeys(checked.not_compared))}")
 
 
-def summary(checked: Checked) -> str:
+def summary(checked: CheckResult) -> str:
     """Return one sentence: the verdict of the network, and how many operators' intervals held."""
     counted = [one for one in checked.operators if one.verdict != "disturbed"]
     held = sum(one.verdict == "held" for one in counted)
@@ -37,10 +37,10 @@ def summary(checked: Checked) -> str:
     more = f"; {disturbed} disturbed, not counted" if disturbed else ""
     network = checked.network
     if network is None:
-        told = "network: no verdict, since it has no predicted or no measured total"
+        text = "network: no verdict, since it has no predicted or no measured total"
     else:
-        told = f"network: {network.verdict}, {_us(network.measured_us)} us measured, {interval(network)} us predicted"
-    return f"{told}. Operators: {held} of {len(counted)} held{more}"
+        text = f"network: {network.verdict}, {_us(network.measured_us)} us measured, {interval(network)} us predicted"
+    return f"{text}. Operators: {held} of {len(counted)} held{more}"
 
 
 def interval(one: Check) -> str:

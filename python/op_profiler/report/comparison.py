@@ -13,7 +13,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 
 if TYPE_CHECKING:
     from op_profiler.comparison.changes import Change
-    from op_profiler.comparison.result import Compared, Comparison, RunComparison
+    from op_profiler.comparison.result import Comparison, RowComparison, RunComparison
     from op_profiler.comparison.runs import KnownRun
 
 HEADS = ("operator", "layer", "output", "threads", "share", "before us", "after us", "change", "interval", "")
@@ -34,7 +34,7 @@ def show_comparison(comparison: Comparison) -> None:
     others."""
     console = screen()
     for run in comparison.runs:
-        shown, rest = _told_rows(run)
+        shown, rest = _printed_rows(run)
         print_line(console, between(run))
         for threads in dict.fromkeys(row.threads for row in shown):
             ones = [row for row in shown if row.threads == threads]
@@ -57,25 +57,25 @@ def between(run: RunComparison) -> str:
     return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
-def _told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
+def _printed_rows(run: RunComparison) -> tuple[list[RowComparison], list[str]]:
     """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and lines
     about the others."""
-    told = [row for row in run.rows if _is_worth_a_line(row)]
-    of_models = {(row.threads, row.problem) for row in told if row.name is None}
-    not_compared = [row for row in told if row.change is None and (row.threads, row.problem) in of_models]
-    shown = [row for row in told if row not in not_compared]
+    notable = [row for row in run.rows if _is_worth_a_line(row)]
+    of_models = {(row.threads, row.problem) for row in notable if row.name is None}
+    not_compared = [row for row in notable if row.change is None and (row.threads, row.problem) in of_models]
+    shown = [row for row in notable if row not in not_compared]
     shown.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
     lines = [f"not compared at {threads_text(threads)}: {why}" for threads, why in _in_order(not_compared)]
-    left = len(run.rows) - len(told)
+    left = len(run.rows) - len(notable)
     return shown, lines + ([f"{left} further rows under 1 % of the time: no change that is real"] if left else [])
 
 
-def _in_order(rows: Sequence[Compared]) -> list[tuple[int, str]]:
+def _in_order(rows: Sequence[RowComparison]) -> list[tuple[int, str]]:
     """Return the distinct thread counts and problems."""
     return sorted({(row.threads, row.problem) for row in rows})
 
 
-def cells(row: Compared) -> tuple[str, ...]:
+def cells(row: RowComparison) -> tuple[str, ...]:
     """Return the cells of the columns in `HEADS`."""
     known = (row.title, row.layer, "x".join(map(str, row.output)), str(row.threads), _share(row))
     change = row.change
@@ -86,12 +86,12 @@ def cells(row: Compared) -> tuple[str, ...]:
     return *known, *times, f"{change.change:+.1%}", interval, words(row)
 
 
-def words(row: Compared) -> str:
+def words(row: RowComparison) -> str:
     """Return the judgement of a row and possible reasons; or why there is no judgement."""
     return "; ".join([judgement(row), *_reasons(row)])
 
 
-def judgement(row: Compared) -> str:
+def judgement(row: RowComparison) -> str:
     """Return the judgement of a row; or why there is none."""
     if row.change is None:
         return row.problem
@@ -102,18 +102,18 @@ def judgement(row: Compared) -> str:
     return "no change seen"
 
 
-def _reasons(row: Compared) -> list[str]:
+def _reasons(row: RowComparison) -> list[str]:
     """Return other differences between the runs, which may be the reason."""
-    told: list[str] = []
+    reasons: list[str] = []
     if row.change is None:
-        return told
+        return reasons
     if len(row.schedules) == 2:
-        told.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
+        reasons.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
     if row.how not in (None, "key"):
-        told.append(f"another kernel, matched by its {row.how}")
+        reasons.append(f"another kernel, matched by its {row.how}")
     if row.calls[0] != row.calls[1]:
-        told.append(f"{row.calls[0]} -> {row.calls[1]} calls")
-    return told
+        reasons.append(f"{row.calls[0]} -> {row.calls[1]} calls")
+    return reasons
 
 
 def remarks(run: RunComparison) -> list[str]:
@@ -157,8 +157,8 @@ def _whole_models(comparison: Comparison) -> list[str]:
         for run, row in comparison.rows
         if row.name is None and (change := row.change) is not None and change.real
     ]
-    told = [text for _, text in sorted(found, reverse=True)]
-    return told[:_MOST_MODELS] + ([f"{len(told) - _MOST_MODELS} more"] if len(told) > _MOST_MODELS else [])
+    texts = [text for _, text in sorted(found, reverse=True)]
+    return texts[:_MOST_MODELS] + ([f"{len(texts) - _MOST_MODELS} more"] if len(texts) > _MOST_MODELS else [])
 
 
 def _amount(change: Change) -> str:
@@ -182,12 +182,12 @@ def _advice(comparison: Comparison) -> str:
     return "" if no_turns else "; --rerun measures both in turns, which is more reliable"
 
 
-def _is_worth_a_line(row: Compared) -> bool:
+def _is_worth_a_line(row: RowComparison) -> bool:
     changed = row.change is None or bool(row.change.real)
     return row.name is None or changed or (row.share or 0.0) >= _SMALL
 
 
-def _share(row: Compared) -> str:
+def _share(row: RowComparison) -> str:
     return "" if row.share is None else f"{row.share:.1%}"
 
 
@@ -205,7 +205,7 @@ def as_markdown(comparison: Comparison) -> str:
     """Return tables in the Markdown of GitHub and GitLab; unchanged operators are in a folded section."""
     parts = [f"### op_profiler: {verdict(comparison)}"]
     for run in comparison.runs:
-        shown, rest = _told_rows(run)
+        shown, rest = _printed_rows(run)
         changed = [row for row in shown if row.name is None or row.change is None or row.change.real]
         same = [row for row in shown if row not in changed]
         parts.append(f"**{_escaped(run.title)}**: {_escaped(between(run))}")
@@ -218,7 +218,7 @@ def as_markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(rows: Sequence[Compared]) -> str:
+def _table(rows: Sequence[RowComparison]) -> str:
     lines = [
         HEADS,
         [":---", ":---", *["---:"] * (len(HEADS) - 3), ":---"],

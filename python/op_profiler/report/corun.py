@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from op_profiler.fleet.jobs import Ended
+    from op_profiler.fleet.jobs import EndedTask
     from op_profiler.parallel.corun.several_targets import TargetsResult
     from op_profiler.parallel.corun.timing import TimedWays
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
 
-def tell(
+def report_result(
     result: CorunResult | TargetsResult,
     *,
     quiet: bool,
@@ -181,11 +181,11 @@ def _us(timed: TimedWays, way: int) -> str:
     return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
 
 
-def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -> int:
+def report_sweep(found: Sequence[EndedTask], *, quiet: bool, json_file: Path | None) -> int:
     """Print and write the results of policies on the machines of a cluster, one row or object each.
 
     Args:
-        json_file: as in `tell`.
+        json_file: as in `report_result`.
 
     Returns:
         The exit code.
@@ -204,7 +204,7 @@ def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -
     return max((code for _, code in rows), default=0)
 
 
-def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
+def _of_machine(ended: EndedTask) -> tuple[dict[str, Any], int]:
     """Return the result of a task, and its exit code."""
     answer = ended.answer if isinstance(ended.answer, CorunAnswer) else CorunAnswer(None, ended.error, ended.error_code)
     asked = ended.task.request
@@ -220,7 +220,7 @@ def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
-    told = []
+    table = []
     for row in rows:
         if row["error"] is None:
             speedup = row["speedup"]
@@ -229,13 +229,13 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             times = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
-            told.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
+            table.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
     headings = [
         *texts("machine", "asked for", "policy"),
         *numbers("one by one, us", "plan, us", "speed-up"),
         *texts("outputs"),
     ]
-    show_table(screen(), " + ".join(rows[0]["models"]) if rows else "nothing", headings, told)
+    show_table(screen(), " + ".join(rows[0]["models"]) if rows else "nothing", headings, table)
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:

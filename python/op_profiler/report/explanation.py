@@ -42,11 +42,11 @@ def _verdict(console: Console, found: ModelExplanation) -> None:
         print_line(console, f"- {_beside(baseline)}")
     titles = {one.key: one.title or one.name.removeprefix("fused_") for one in found.operators}
     for one in found.advice:
-        said = f"{one.action} {several(len(one.operators), 'operator')}"
+        text = f"{one.action} {several(len(one.operators), 'operator')}"
         if one.gain_us is not None and one.gain_low_us is not None and one.gain_high_us is not None:
-            said += f", predicted to save {one.gain_us:.1f} us a run ({one.gain_low_us:.1f} to {one.gain_high_us:.1f})"
-        said += f": {', '.join(f'{titles[key]} ({key})' for key in one.operators)}"
-        print_line(console, f"- {said}" + (f"; {one.text}" if one.text else ""))
+            text += f", predicted to save {one.gain_us:.1f} us a run ({one.gain_low_us:.1f} to {one.gain_high_us:.1f})"
+        text += f": {', '.join(f'{titles[key]} ({key})' for key in one.operators)}"
+        print_line(console, f"- {text}" + (f"; {one.text}" if one.text else ""))
         if one.command:
             print_line(console, f"    {one.command}")
 

@@ -139,8 +139,8 @@ def _show_correlations(console: Console, found: Sequence[Correlation]) -> None:
     show_table(console, title, headings, rows)
     places = {(c.anchor, tuple(c.under.items())): c.under for c in found if c.under and c.not_enough is None}
     for (anchor, _), under in places.items():
-        told = ", ".join(f"{name} {'not set' if value is None else value}" for name, value in under.items())
-        print_line(console, f"between operators: {anchor}: under {told}")
+        conditions = ", ".join(f"{name} {'not set' if value is None else value}" for name, value in under.items())
+        print_line(console, f"between operators: {anchor}: under {conditions}")
     reasons: dict[str, dict[str, list[str]]] = {}
     for c in (c for c in found if c.not_enough is not None):
         reasons.setdefault(str(c.not_enough), {}).setdefault(c.anchor, []).append(c.factor)
@@ -169,16 +169,16 @@ def _show_turnarounds(console: Console, turned: Sequence[Turnaround]) -> None:
         mine = [one for one in turned if one.factor == factor]
         without = Counter(_without_value(one) for one in mine if not _has_point(one))
         if without:
-            told = "; ".join(f"{reason} in {count}" for reason, count in without.most_common())
-            print_line(console, f"{factor}: {several(len(mine), 'sweep')}, {told}")
+            reasons = "; ".join(f"{reason} in {count}" for reason, count in without.most_common())
+            print_line(console, f"{factor}: {several(len(mine), 'sweep')}, {reasons}")
 
 
 def _most_frequent(values: Iterable[str]) -> str:
     """Return the most frequent values, each with its count."""
     counts = Counter(values)
-    told = ", ".join(f"{value} ({count})" for value, count in counts.most_common(_MOST_VALUES))
+    text = ", ".join(f"{value} ({count})" for value, count in counts.most_common(_MOST_VALUES))
     left = len(counts) - _MOST_VALUES
-    return f"{told} and {several(left, 'other value')}" if left > 0 else told
+    return f"{text} and {several(left, 'other value')}" if left > 0 else text
 
 
 def _has_point(one: Turnaround) -> bool:

@@ -73,10 +73,10 @@ def summary(prediction: GenerationPrediction) -> str:
 
 def origin(prediction: GenerationPrediction, chosen: Chosen) -> str:
     """Return one line: the source of the estimate, and the command that measures its steps on this machine."""
-    told = source_of(prediction.tiers, "", prediction.threads, chosen)
+    text = source_of(prediction.tiers, "", prediction.threads, chosen)
     if not chosen.for_this_machine:
-        return told
-    return f"{told}; measure its steps on this machine: {chosen.request.collect_command('measured.db')}"
+        return text
+    return f"{text}; measure its steps on this machine: {chosen.request.collect_command('measured.db')}"
 
 
 def _time_and_share(us: float, total_us: float) -> tuple[str, str]:

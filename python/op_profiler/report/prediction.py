@@ -68,19 +68,19 @@ def render(predictions: Sequence[NetworkPrediction], format: str, device: Device
         return operators_csv(predictions)
     if format == "runtime_lut":
         more = len(predictions) > 1  # readers of that format know one network
-        told = [[f"threads: {one.threads}"] * more + _runtime_lut(one) for one in predictions]
-        return "\n".join(itertools.chain.from_iterable(told))
+        lines = [[f"threads: {one.threads}"] * more + _runtime_lut(one) for one in predictions]
+        return "\n".join(itertools.chain.from_iterable(lines))
     raise UnknownNameError("format", format, FORMATS)
 
 
 def predictions_json(predictions: Sequence[NetworkPrediction | GenerationPrediction], device: DeviceName) -> str:
     """Return predictions as JSON with the device of their times; a single prediction is an object, not a list."""
-    whose = _whose_times(device)
-    found = [prediction.to_json() | whose for prediction in predictions]
+    fields = _device_fields(device)
+    found = [prediction.to_json() | fields for prediction in predictions]
     return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
 
 
-def _whose_times(device: DeviceName) -> dict[str, Any]:
+def _device_fields(device: DeviceName) -> dict[str, Any]:
     """Return fields of JSON about the device of the times."""
     names = ("key", "processor", "target", "compiler")
     return {"device": {name: getattr(device, name) for name in names}, "of_this_machine": of_this_machine(device)}
@@ -196,10 +196,10 @@ def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
     interval = ""
     if np.isfinite(prediction.high_us):
         interval = f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"
-    told = source_of(prediction.tiers, interval, prediction.threads, chosen)
+    text = source_of(prediction.tiers, interval, prediction.threads, chosen)
     if not chosen.for_this_machine:
-        return told
-    return f"{told}; check it on this machine: {_check_command(prediction.threads, chosen.request)}"
+        return text
+    return f"{text}; check it on this machine: {_check_command(prediction.threads, chosen.request)}"
 
 
 def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
@@ -207,11 +207,11 @@ def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: C
     tier = max(tiers, key=lambda name: tiers[name], default="nothing")
     kernels = " (kernels of NVIDIA's libraries, not TVM's)" if chosen.request.kernels == "vendor" else ""
     kernels += " (kernels by the rule)" if chosen.request.schedules == RULE else ""
-    told = f"estimate: mostly {tier}{kernels}, of {chosen.predictor.device.processor}{interval}"
+    text = f"estimate: mostly {tier}{kernels}, of {chosen.predictor.device.processor}{interval}"
     widened = chosen.widening(threads)
     if widened > 1:
-        told += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"
-    return told
+        text += f" (operators' intervals {widened:.2f} times as wide, since too few held on this machine)"
+    return text
 
 
 def _check_command(threads: int, request: PredictRequest) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
-    from op_profiler.dataset.formats.adopting import Adopted
+    from op_profiler.dataset.formats.adopting import AdoptionResult
 
 
 def about(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def show_adopted(adopted: Adopted) -> None:
+def show_adopted(adopted: AdoptionResult) -> None:
     """Print the files, the processors, and suspicious rows."""
     console = screen()
     rows = [

@@ -65,13 +65,13 @@ class Axis:
     Attributes:
         extent: None where only run time tells it.
         tiled: it may be in the register tile; the last axis always is.
-        moves: its outer loop may stand behind others.
+        is_movable: whether its outer loop may stand behind others.
     """
 
     name: str
     extent: int | None
     tiled: bool = True
-    moves: bool = True
+    is_movable: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Nest:
     @functools.cached_property
     def outer_orders(self) -> list[tuple[str, ...]]:
         """Orders of the outer loops, `order` first; those that do not move or are of extent 1 stay in front."""
-        still = {axis.name for axis in self.axes if not axis.moves}
+        still = {axis.name for axis in self.axes if not axis.is_movable}
         moving = [name for name in self._repeated if name not in still]
         fixed = tuple(sorted((name for name in self.order if name not in moving), key=self._repeated.__contains__))
         return [fixed + found for found in itertools.permutations(moving)]

@@ -57,9 +57,9 @@ class Place:
             raise UsageError(f"--port {port} is out of range; give 1 to 65535")
         return cls(host=str(host).strip(), port=port, key=key or "")
 
-    def with_key(self, usual: str) -> Place:
-        """Return the same place with the key `usual` if it has none."""
-        return dataclasses.replace(self, key=self.key or usual)
+    def with_key(self, default: str) -> Place:
+        """Return the same place with the key `default` if it has none."""
+        return dataclasses.replace(self, key=self.key or default)
 
 
 class Threads(Protocol):

@@ -204,7 +204,7 @@ def test_only_what_no_template_computes_cannot_be_searched() -> None:
     slow = {state: 4 * us for state, us in FINE.items()}
     told = {}
     for searchable in (False, True):
-        others = OtherTimes(searchable=searchable, untold="it is small" if searchable else "")
+        others = OtherTimes(searchable=searchable, no_gain_reason="it is small" if searchable else "")
         advice = explained(evidence(slow, cycles=Cycles(48, 48, True), others=others), 1000.0, MODEL).advice
         assert advice is not None and advice.gain_us is None
         told[searchable] = advice

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 
-from op_profiler.collection.sampling.telling import POINTS_FILE, digest, pool, telling_batches
+from op_profiler.collection.sampling.telling import POINTS_FILE, digest, informative_batches, pool
 
 
 def test_batches_are_the_same_for_a_seed() -> None:
-    one, other = (list(itertools.islice(telling_batches(3), 3)) for _ in range(2))
+    one, other = (list(itertools.islice(informative_batches(3), 3)) for _ in range(2))
     assert [(b.label, b.identity) for b in one] == [(b.label, b.identity) for b in other]
     assert len({str(b.identity) for b in one}) == 3
 
 
 def test_what_was_chosen_comes_first_and_random_ones_go_on_without_end() -> None:
-    batches = list(itertools.islice(telling_batches(0), 60))
+    batches = list(itertools.islice(informative_batches(0), 60))
     chosen = [batch for batch in batches if "cached" not in batch.label]
     points = [point for batch in chosen for point in batch.identity[1]]  # type: ignore[index]
     numbers = json.loads(POINTS_FILE.read_text())["numbers"]

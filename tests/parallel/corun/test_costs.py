@@ -12,7 +12,7 @@ import pytest
 from op_profiler.errors import UsageError
 from op_profiler.operators.kinds.described import described
 from op_profiler.operators.kinds.products import Dense
-from op_profiler.parallel.corun.costs import costs_from_predictor, predicted_costs, whose_costs
+from op_profiler.parallel.corun.costs import costs_from_predictor, costs_sentence, predicted_costs
 from op_profiler.parallel.planning.graph import GraphNode, KernelGraph
 from op_profiler.prediction.latency import predictor_files
 from op_profiler.prediction.latency.network import Network, predict_network
@@ -44,7 +44,7 @@ def test_costs_from_a_predictor_are_those_of_predict(predictor: OperatorPredicto
     costs = costs_from_predictor(predictor, graph, (2, 1), target, pytest.fail)
     assert costs.threads == (1, 2) and costs.handover_us == 0.0 and costs.slowdown == 1.0
     network = Network.of("dense layers", [node.operator for node in graph.nodes])
-    network = network.told(predictor, (2, 1), target=target)
+    network = network.with_loops(predictor, (2, 1), target=target)
     assert network.calls.tolist() == [1, 2, 1, 1] and network.query.has_loops.all()
     for count in costs.threads:
         found = predict_network(predictor, network, threads=count)
@@ -80,7 +80,7 @@ def test_a_plan_says_whose_times_it_was_made_with(
     device, db = predictor.device, "sqlite:///x.db"
     for here, named, other in (("another", None, True), ("another", db, False), (device.processor, None, False)):
         monkeypatch.setattr("op_profiler.targets.llvm.identity.processor_name", lambda here=here: here)
-        told = whose_costs(device, named)
+        told = costs_sentence(device, named)
         assert device.processor in told and ("NOT of this machine" in told) == other
 
 

@@ -20,7 +20,7 @@ from op_profiler.parallel.planning.games import (
     pure_equilibria,
     without_pygambit,
 )
-from op_profiler.parallel.planning.policies.nash import nash, nash_forks, told
+from op_profiler.parallel.planning.policies.nash import games_sentence, nash, nash_forks
 from op_profiler.testing.graphs import chains, diamond, equal_costs, inception, layered, random_costs
 
 PRISONERS = [np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [3.0, 2.0]])]  # years; 0 keeps silent
@@ -120,7 +120,7 @@ def test_without_pygambit_best_responses_solve_small_games_too_and_it_is_told(no
     (note,) = without_pygambit()
     assert "source ./env_var.sh predict" in note and "best responses solve all games" in note
     graph = diamond()
-    games = told(nash_forks(graph, Costs({1: np.full(4, 10.0), 2: np.full(4, 9.0)}), (0, 1)))
+    games = games_sentence(nash_forks(graph, Costs({1: np.full(4, 10.0), 2: np.full(4, 9.0)}), (0, 1)))
     assert games.startswith("1 games, 0 of them with all equilibria") and "worst" not in games
     with pytest.raises(MissingPackageError, match="equilibria of a game needs the package 'pygambit'"):
         pure_equilibria(costs_of(load_us))
@@ -177,7 +177,7 @@ def test_a_plan_of_games_beats_one_operator_after_the_other_where_threads_pay_li
 def test_games_are_told_in_a_sentence() -> None:
     graph = diamond()
     apart = Costs({1: np.full(4, 10.0), 2: np.full(4, 9.0)})
-    assert told(nash_forks(graph, apart, (0, 1))).startswith("1 games, 1 of them with all equilibria")
-    assert "best equilibrium over optimum up to 1.000" in told(nash_forks(graph, apart, (0, 1)))
+    assert games_sentence(nash_forks(graph, apart, (0, 1))).startswith("1 games, 1 of them with all equilibria")
+    assert "best equilibrium over optimum up to 1.000" in games_sentence(nash_forks(graph, apart, (0, 1)))
     together = Costs({1: np.full(4, 10.0), 2: np.full(4, 5.0)})
-    assert told(nash_forks(graph, together, (0, 1))).startswith("at no fork")
+    assert games_sentence(nash_forks(graph, together, (0, 1))).startswith("at no fork")

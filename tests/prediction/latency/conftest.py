@@ -83,8 +83,8 @@ def examples_of(operators: list[Operator], rng: np.random.Generator, noise: floa
         sampled=np.arange(_MODELS) < 2 * _MODELS // 3,
         traffic_bytes=traffic[model[operator]],
         working_set_bytes=traffic[model[operator]],
-        gauge_us=np.full((len(rows), 2), np.nan),
-        gauge_bytes=np.zeros(len(rows), dtype=int),
+        reference_us=np.full((len(rows), 2), np.nan),
+        reference_bytes=np.zeros(len(rows), dtype=int),
         whole_model_us=whole,
         left_out={},
     )

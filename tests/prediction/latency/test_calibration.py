@@ -20,7 +20,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.prediction.latency import calibration, open_predictor
 from op_profiler.prediction.latency import fit as fitting
 from op_profiler.prediction.latency.examples import Examples
-from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor, query_of
+from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor, query_of
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 
 
@@ -77,7 +77,7 @@ def test_what_ships_of_the_same_processor_is_looked_up_still(
     few = dataclasses.replace(known.where(known.operator < 20), devices=[device])
     slower = dataclasses.replace(few, latency_us=3.0 * few.latency_us)
     found = calibration._learned(lambda: predictor, slower, lambda text: None)
-    here = Measured.mixed(query_of(few))
+    here = MeasuredTimes.mixed(query_of(few))
     assert np.isin(here, found.measured.keys).all()
     assert set(found.measured.keys) == set(predictor.measured.keys if same else here)
     for table, factor in ((found.measured, 3.0), (predictor.measured, 1.0)):
@@ -133,7 +133,7 @@ def test_calibrations_that_end_at_once_are_all_noted(tmp_path: Path, monkeypatch
 def test_what_failed_in_a_calibration_is_told(
     errors: tuple[str, ...], failed: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = measuring.Calibrated(
+    done = measuring.CalibrationResult(
         operators=40, device_key="d", processor="p", target="llvm", seconds=1.0, note="n", errors=errors, failed=failed
     )
     monkeypatch.setattr(measuring, "calibrate", lambda *_, **__: done)

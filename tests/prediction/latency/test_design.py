@@ -28,7 +28,7 @@ def test_each_that_is_taken_lowers_the_variance_of_what_is_wanted_most(strangers
     rng = np.random.default_rng(0)
     candidates, wanted = (_query(strangers, rng.normal(size=(count, 3))) for count in (30, 20))
     weight = rng.uniform(size=20)
-    chosen = design.most_telling(candidates, wanted, weight, _KERNELS, 6)
+    chosen = design.most_informative(candidates, wanted, weight, _KERNELS, 6)
     assert len(set(chosen)) == 6
     here, there = (looped_places(query, _KERNELS, spreads_of(wanted.loops)) for query in (candidates, wanted))
 
@@ -49,4 +49,4 @@ def test_each_that_is_taken_lowers_the_variance_of_what_is_wanted_most(strangers
 
 def test_all_are_taken_where_there_are_no_more(strangers: list[Operator]) -> None:
     few = _query(strangers, np.random.default_rng(1).normal(size=(4, 2)))
-    assert sorted(design.most_telling(few, few, np.ones(4), _KERNELS, 10)) == [0, 1, 2, 3]
+    assert sorted(design.most_informative(few, few, np.ones(4), _KERNELS, 10)) == [0, 1, 2, 3]

@@ -79,7 +79,7 @@ def test_runs_that_tell_how_far_the_cores_were_apart_take_the_place_of_others(ol
     told = run("a", "new", 3.0, exchange_us=14.0, exchange_near_us=14.0)
     found = examples_of([run("a", "old", 5.0), told, run("a", "older", 7.0), run("b", "old", 4.0)])
     assert found.latency_us.tolist() == [3.0, 4.0] and found.models == ["a", "b"]
-    assert found.left_out == {examples_module.BETTER_TOLD: 2}
+    assert found.left_out == {examples_module.REMEASURED: 2}
     apart = run("b", "new", 9.0, exchange_us=55.0, exchange_near_us=14.0)
     assert examples_of([run("b", "old", 4.0), apart]).latency_us.tolist() == [4.0], "it replaces none"
 

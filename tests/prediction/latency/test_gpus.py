@@ -198,7 +198,7 @@ class TestTheModelOfLaunches:
         assert np.abs(np.log(found.times_us(query)[:, 0] / times_us)).max() < 0.02
         shares = found.shares(query)
         np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-        assert np.isfinite(found.told(query)).all()
+        assert np.isfinite(found.regression_columns(query)).all()
 
     def test_blocks_beyond_what_runs_at_once_wait(self, known: Examples) -> None:
         """2,048 threads to a multiprocessor: eight blocks of 256."""

@@ -107,7 +107,7 @@ def test_other_devices_teach_nothing_of_what_is_held_out(two_families: Examples)
 def test_all_others_that_ship_teach(two_families: Examples) -> None:
     (device,) = two_families.devices
     other = dataclasses.replace(two_families, devices=[dataclasses.replace(device, processor="another")])
-    assert fitting.teachers(two_families, [two_families, other]) == [other]
+    assert fitting.examples_of_other_processors(two_families, [two_families, other]) == [other]
 
 
 def test_who_has_many_networks_is_taught_rare_ops_alone(
@@ -122,16 +122,16 @@ def test_who_has_many_networks_is_taught_rare_ops_alone(
         two_families, operators=rare, devices=[dataclasses.replace(device, processor="another")]
     )
     query = query_of(two_families)
-    (lesson,) = fitting._lessons(two_families, query, [other])[1]
-    assert len(lesson.query) == len(other), "few networks: all is taught"
+    (training_set,) = fitting._training_sets(two_families, query, [other])[1]
+    assert len(training_set.query) == len(other), "few networks: all is taught"
     monkeypatch.setattr(fitting, "_FEW_NETWORKS", 1)
     monkeypatch.setattr(fitting, "_FEW_WITH_OP", 2)
-    _, (lesson,) = fitting._lessons(two_families, query, [other])
-    assert 0 < len(lesson.query) == (other.operator == 0).sum()
-    assert all("einsum" in lesson.query.op_sets[at] for at in lesson.query.vocabulary)
+    _, (training_set,) = fitting._training_sets(two_families, query, [other])
+    assert 0 < len(training_set.query) == (other.operator == 0).sum()
+    assert all("einsum" in training_set.query.op_sets[at] for at in training_set.query.vocabulary)
     monkeypatch.setattr(fitting, "vector_ratio", lambda first, own: 0.5)
-    lesson_of, elsewhere = fitting._lessons(two_families, query, [other])
-    assert lesson_of(two_families, query).base.vector_ratio == 1.0 and not elsewhere, "it stays in its own vectors"
+    training_set_of, elsewhere = fitting._training_sets(two_families, query, [other])
+    assert training_set_of(two_families, query).base.vector_ratio == 1.0 and not elsewhere, "own vectors"
 
 
 def test_intervals_are_calibrated_on_whole_families(two_families: Examples) -> None:

@@ -33,7 +33,7 @@ def test_the_compiler_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     def again(operator: Operator, target: str) -> np.ndarray:
         raise AssertionError(f"{operator.name} was asked for again")
 
-    monkeypatch.setattr(loops, "_asked", again)
+    monkeypatch.setattr(loops, "_read_by_compiler", again)
     np.testing.assert_array_equal(loops.loops_of([unknown, operator], TARGET), first[::-1])
     with pytest.raises(AssertionError):
         loops.loops_of([operator], "llvm -mcpu=haswell")
@@ -47,7 +47,7 @@ def test_what_ships_needs_no_compiler(ships: ShippedProcessor, monkeypatch: pyte
     def asked(operators: list[Operator], *_: object) -> np.ndarray:
         raise AssertionError("asked")
 
-    monkeypatch.setattr(loops, "_kept_or_asked", asked)
+    monkeypatch.setattr(loops, "_cached_or_read", asked)
     with np.load(path, allow_pickle=False) as file:
         target, keys = str(file["target"]), file["keys"].tolist()
         assert file["names"].tolist() == list(NAMES)
@@ -109,6 +109,6 @@ def test_a_network_is_told_of_the_loops_that_are_not_looked_up(looped: Examples)
     in_a_network = next(looped.operators[at] for at, m in zip(looped.operator, looped.model) if not looped.sampled[m])
     network = Network.of("n", [in_a_network, described(Dense(2, 32, 48, "bias"))])
     assert np.isnan(network.query.loops).all()
-    told = network.told(predictor, [1, 2], target=TARGET)
+    told = network.with_loops(predictor, [1, 2], target=TARGET)
     assert np.isfinite(told.query.loops).all(axis=1).tolist() == [False, True]
-    assert network.told(dataclasses.replace(predictor, base=Base(predictor.roofline, None)), [1]) is network
+    assert network.with_loops(dataclasses.replace(predictor, base=Base(predictor.roofline, None)), [1]) is network

@@ -316,7 +316,7 @@ def test_machines_of_a_kind_ship_as_one_device(db: str, tmp_path: Path, monkeypa
         assert len({row["device_key"] for row in read_parquet(folder / "operators.parquet", ["device_key"])}) == 2
         found = examples_for(db=None, device=None)
         assert len(found.devices) == 1 and sorted(found.models).count("mlp") == 2
-        assert np.isfinite(found.gauge_us).all(), "what tells how much slower one machine is than another"
+        assert np.isfinite(found.reference_us).all(), "what tells how much slower one machine is than another"
     with contextlib.closing(sqlite3.connect(there)) as connection, connection:
         connection.execute("UPDATE devices SET host_fingerprint = 'of another kind'")
     with pytest.raises(SystemExit, match="machines of one kind"):

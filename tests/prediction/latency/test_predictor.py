@@ -358,8 +358,8 @@ def _moved(operator: Operator) -> float:
 
 
 def test_an_operator_is_asked_about_as_in_a_network(predictor: OperatorPredictor, strangers: list[Operator]) -> None:
-    assert predictor.usual_traffic_bytes > max(map(_moved, strangers))
-    usual = predictor.predict(strangers, traffic_bytes=predictor.usual_traffic_bytes)
+    assert predictor.median_traffic_bytes > max(map(_moved, strangers))
+    usual = predictor.predict(strangers, traffic_bytes=predictor.median_traffic_bytes)
     np.testing.assert_array_equal(predictor.predict(strangers).latency_us, usual.latency_us)
 
 
@@ -434,7 +434,7 @@ def test_the_fingerprint_tells_all_that_is_learned_from(known: Examples) -> None
     (device,) = known.devices
     twice = ("occurrences", "traffic_bytes", "working_set_bytes", "half_width", "whole_model_us", "latency_us")
     changes: list[dict[str, Any]] = [{name: 2 * getattr(known, name)} for name in twice]
-    changes += [{"gauge_us": np.ones_like(known.gauge_us)}, {"steady_us": known.latency_us}]
+    changes += [{"reference_us": np.ones_like(known.reference_us)}, {"steady_us": known.latency_us}]
     changes += [{"sampled": ~known.sampled}, {"launches": known.launches + 1}]
     peaks = {"threads": [1.0], "flops_per_us": [1.0], "bytes_per_us": [1.0]}
     changes += [{"devices": [dataclasses.replace(device, cache_bytes=1)]}]
@@ -467,8 +467,8 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
                 "occurrences",
                 "traffic_bytes",
                 "working_set_bytes",
-                "gauge_us",
-                "gauge_bytes",
+                "reference_us",
+                "reference_bytes",
                 "whole_model_us",
             )
         },

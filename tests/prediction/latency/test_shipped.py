@@ -10,7 +10,7 @@ import pytest
 
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import predictor_files
-from op_profiler.prediction.latency.calibration import whose_times
+from op_profiler.prediction.latency.calibration import device_sentence
 from op_profiler.prediction.latency.devices import DeviceName, is_here
 from op_profiler.prediction.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.prediction.latency.features import kind_of
@@ -18,7 +18,7 @@ from op_profiler.prediction.latency.fit import measured_of
 from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.open_predictor import open_predictor, shipped_processor
 from op_profiler.prediction.latency.operator_predictor import MEASURED, OperatorPredictor, query_of
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
 from op_profiler.targets.llvm.identity import processor_name
@@ -33,7 +33,7 @@ def ships(request: pytest.FixtureRequest) -> ShippedProcessor:
 @pytest.fixture(scope="module")
 def examples(ships: ShippedProcessor) -> Examples:
     assert ships.operators is not None
-    return steady(load_examples(file=ships.operators))
+    return at_reference_state(load_examples(file=ships.operators))
 
 
 @pytest.fixture(scope="module")
@@ -150,12 +150,12 @@ def test_a_processor_is_of_this_machine_by_family_and_model(monkeypatch: pytest.
     assert not of("AMD EPYC family 26 model 2") and not of("AMD EPYC family 25 model 17")
     assert not of("AMD EPYC family 26 model 20", "cuda")
     device = DeviceName("0" * 16, "llvm", "AMD EPYC", 2, "llvm")
-    assert "NOT" not in whose_times(device, None, "llvm -mcpu=znver5")
-    of_gpu = whose_times(device, None, "cuda")
+    assert "NOT" not in device_sentence(device, None, "llvm -mcpu=znver5")
+    of_gpu = device_sentence(device, None, "cuda")
     assert "NOT of this machine's GPU;" in of_gpu and of_gpu.endswith("calibrate --target cuda")
     monkeypatch.setattr("op_profiler.targets.cuda.tvm_build.device_name", lambda: "NVIDIA H100")
-    assert "NOT" not in whose_times(DeviceName("0" * 16, "cuda", "NVIDIA H100", 132, "cuda"), None, "cuda")
-    assert "NOT" not in whose_times(device, "a calibration", "cuda")
+    assert "NOT" not in device_sentence(DeviceName("0" * 16, "cuda", "NVIDIA H100", 132, "cuda"), None, "cuda")
+    assert "NOT" not in device_sentence(device, "a calibration", "cuda")
 
 
 def test_sweeps_count_once() -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from op_profiler.prediction.latency.examples import Examples
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 
 
 def twice(known: Examples) -> Examples:
     """Every model was run a second time."""
     names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "occurrences"]
-    names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+    names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
     doubled: dict[str, Any] = {name: np.concatenate([getattr(known, name)] * 2) for name in names}
     model = np.concatenate([known.model, known.model + len(known.models)])
     return dataclasses.replace(
@@ -30,12 +30,12 @@ def test_a_slow_run_is_told_from_a_slow_operator(known: Examples, part: float) -
     second = measured.model >= len(known.models)
     slower = np.where(second, 1.3**part, 1.0)
     gauge = np.where(second[:, None], 130.0, 100.0) * np.ones((len(measured), 2))
-    found = steady(
+    found = at_reference_state(
         dataclasses.replace(
             measured,
             latency_us=measured.latency_us * slower,
             whole_model_us=measured.whole_model_us * slower,
-            gauge_us=gauge,
+            reference_us=gauge,
         )
     )
     assert len(found) == len(measured)
@@ -50,7 +50,9 @@ def test_rounds_that_neighbours_disturbed_are_told_by_the_quiet_ones(known: Exam
     second = measured.model >= len(known.models)
     disturbed = np.where(second, 1.3, 1.0)
     latency_us = measured.latency_us * disturbed**part
-    found = steady(dataclasses.replace(measured, latency_us=latency_us, steady_us=0.9 * latency_us / disturbed))
+    found = at_reference_state(
+        dataclasses.replace(measured, latency_us=latency_us, steady_us=0.9 * latency_us / disturbed)
+    )
     assert found.latency_us[second] == pytest.approx(found.latency_us[~second])
     assert np.isnan(found.steady_us).all()
 
@@ -58,7 +60,7 @@ def test_rounds_that_neighbours_disturbed_are_told_by_the_quiet_ones(known: Exam
 def test_where_little_was_repeated_half_of_what_the_probe_says_counts(known: Examples) -> None:
     slow = known.model == 3
     gauge = np.where(slow[:, None], 130.0, 100.0) * np.ones((len(known), 2))
-    found = steady(dataclasses.replace(known, gauge_us=gauge))
+    found = at_reference_state(dataclasses.replace(known, reference_us=gauge))
     assert found.latency_us == pytest.approx(known.latency_us / np.where(slow, 1.3**0.5, 1.0))
 
 
@@ -67,19 +69,20 @@ def test_what_stays_in_a_cache_waits_for_no_memory_and_has_quick_rounds_at_any_t
     mine = known.model == 3
     gauge = np.where(mine[:, None], [[100.0, 130.0]], 100.0) * np.ones((len(known), 2))
     quiet = known.latency_us * np.where(mine, 0.7, 0.9)
-    measured = dataclasses.replace(known, gauge_us=gauge, steady_us=quiet)
+    measured = dataclasses.replace(known, reference_us=gauge, steady_us=quiet)
     small, large = (
-        steady(dataclasses.replace(measured, working_set_bytes=np.where(mine, size, 1e8))) for size in (5e5, 1e8)
+        at_reference_state(dataclasses.replace(measured, working_set_bytes=np.where(mine, size, 1e8)))
+        for size in (5e5, 1e8)
     )
     assert small.latency_us[mine] == pytest.approx(known.latency_us[mine])
     assert (large.latency_us[mine] < 0.95 * known.latency_us[mine]).all()
 
 
 def test_asking_again_changes_nothing(known: Examples) -> None:
-    measured = dataclasses.replace(known, gauge_us=np.random.default_rng(0).uniform(90, 110, (len(known), 2)))
-    once = steady(measured)
+    measured = dataclasses.replace(known, reference_us=np.random.default_rng(0).uniform(90, 110, (len(known), 2)))
+    once = at_reference_state(measured)
     assert not np.array_equal(once.latency_us, measured.latency_us)
-    assert steady(once) is once
+    assert at_reference_state(once) is once
 
 
 def test_gauges_that_read_another_amount_are_not_compared(known: Examples) -> None:
@@ -87,17 +90,17 @@ def test_gauges_that_read_another_amount_are_not_compared(known: Examples) -> No
     newer = known.model % 2 == 1
     gauge = np.where(newer[:, None], [[100.0, 300.0]], 100.0)
     sizes = np.where(newer, 600_000_000, 50_331_648)
-    measured = dataclasses.replace(known, gauge_us=gauge, gauge_bytes=sizes)
-    assert steady(measured).latency_us == pytest.approx(known.latency_us)
+    measured = dataclasses.replace(known, reference_us=gauge, reference_bytes=sizes)
+    assert at_reference_state(measured).latency_us == pytest.approx(known.latency_us)
 
 
 def test_runs_without_a_gauge_stay_as_they_are(known: Examples) -> None:
-    assert steady(known) is known
+    assert at_reference_state(known) is known
 
 
 def test_a_machine_in_another_state_is_left_out_and_counted(known: Examples) -> None:
     odd = (known.model == 5) & (known.threads == 2)
     gauge = np.where(odd[:, None], 450.0, 100.0) * np.ones((len(known), 2))
-    found = steady(dataclasses.replace(known, gauge_us=gauge))
+    found = at_reference_state(dataclasses.replace(known, reference_us=gauge))
     assert len(found) == (~odd).sum()
     assert found.left_out == {"the machine was in an unusual state": int(odd.sum())}

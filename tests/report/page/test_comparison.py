@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from op_profiler.comparison.changes import Change
-from op_profiler.comparison.result import Compared, Comparison, OnlyOne, RunComparison
+from op_profiler.comparison.result import Comparison, OnlyOne, RowComparison, RunComparison
 from op_profiler.comparison.runs import runs_of
 from op_profiler.report.page.comparisons import comparison_part
 from op_profiler.report.page.report import report_of, write_report
@@ -24,12 +24,12 @@ expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=PATIENCE_MS)
 
 
-def compared(name: str | None, share: float | None, *, real: bool | None = False, **fields: Any) -> Compared:
+def compared(name: str | None, share: float | None, *, real: bool | None = False, **fields: Any) -> RowComparison:
     """A row; without a `share` of change there are no two times."""
     low, high = (share - 0.01, share + 0.01) if share is not None and real is not None else (None, None)
     change = Change(10.0, 10.0 * (1 + share), share, low, high, 0.01, real) if share is not None else None
     title = "the whole model" if name is None else name.removeprefix("fused_")
-    return Compared(name=name, title=title, threads=1, output=(1, 64), share=0.2, change=change, **fields)
+    return RowComparison(name=name, title=title, threads=1, output=(1, 64), share=0.2, change=change, **fields)
 
 
 @pytest.fixture(scope="module")

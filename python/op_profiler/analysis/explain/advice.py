@@ -62,7 +62,7 @@ def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
         return Advice(action="tuning", command=command, text=text, gain_us=gain, gain_low_us=gain, gain_high_us=gain)
     tuned = others.tuned
     if tuned is None:
-        text = f"search for a schedule; the gain cannot be predicted: {others.untold}"
+        text = f"search for a schedule; the gain cannot be predicted: {others.no_gain_reason}"
         return Advice(action="tuning", command=command, text=text)
     gains = [min(max(hot - us, 0.0), room) for us in (tuned.us, tuned.high_us, tuned.low_us)]
     text = f"search for a schedule; {tuned.us:.1f} us are expected"

@@ -73,8 +73,8 @@ class OtherTimes:
         vendor: in the vendor's kernel, with its interval.
         vendor_is_disturbed: whether it was measured, but only in disturbed rounds.
         searchable: whether a template of this project computes it.
-        tuned: what a search is predicted to find; None where nothing tells.
-        untold: why nothing tells that, of what is searchable.
+        tuned: time that a search is predicted to find; None if it cannot be predicted.
+        no_gain_reason: why that cannot be predicted for an operator that is searchable.
     """
 
     best_us: float | None = None
@@ -83,7 +83,7 @@ class OtherTimes:
     vendor_is_disturbed: bool = False
     searchable: bool = False
     tuned: TunedTime | None = None
-    untold: str = ""
+    no_gain_reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

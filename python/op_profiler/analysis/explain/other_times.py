@@ -110,10 +110,10 @@ class KnownSchedules:
         if not compiler_in_use().own_tasks(anchor):
             return others
         if self.gain is None:
-            return dataclasses.replace(others, searchable=True, untold="too few searches are known")
+            return dataclasses.replace(others, searchable=True, no_gain_reason="too few searches are known")
         tuned = self.gain.predict(dataclasses.asdict(anchor), "hot", hot_us, peak_flops_per_us)
-        untold = "" if tuned is not None else "it is far smaller than all whose searches are known"
-        return dataclasses.replace(others, searchable=True, tuned=tuned, untold=untold)
+        no_gain_reason = "" if tuned is not None else "it is far smaller than all whose searches are known"
+        return dataclasses.replace(others, searchable=True, tuned=tuned, no_gain_reason=no_gain_reason)
 
 
 def _rows(db: str | None, *, shipped: bool) -> Iterator[Mapping[str, Any]]:

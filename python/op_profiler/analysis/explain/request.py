@@ -7,7 +7,7 @@ import re
 from typing import Annotated
 
 from op_profiler.building.request import BuildRequest
-from op_profiler.dataset import DEFAULT_DB, usual_dataset
+from op_profiler.dataset import DEFAULT_DB, dataset_or_default
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.option_values import or_nothing, parse_names, parse_trials_from
@@ -77,7 +77,7 @@ class ExplainRequest:
             UsageError: no model in the dataset calls the operator, or none that can be explained.
             OpProfilerError: there is no such model, or no such dataset.
         """
-        db, operator = usual_dataset(self.db), subject if re.fullmatch(r"[0-9a-f]{16}", subject) else None
+        db, operator = dataset_or_default(self.db), subject if re.fullmatch(r"[0-9a-f]{16}", subject) else None
         build = self.build
         if operator is not None:
             from op_profiler.analysis.explain.keeping import build_of

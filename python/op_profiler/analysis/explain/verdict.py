@@ -16,7 +16,7 @@ def advice_by_command(operators: Sequence[OperatorExplanation]) -> list[ModelAdv
     found = []
     for (action, command), members in groups.items():
         members.sort(key=lambda member: -(member[1].gain_us or 0.0) * member[0].calls)
-        told = [(one.calls, advice) for one, advice in members if advice.gain_us is not None]
+        gains = [(one.calls, advice) for one, advice in members if advice.gain_us is not None]
         texts = {advice.text for _, advice in members}
         found.append(
             ModelAdvice(
@@ -24,9 +24,9 @@ def advice_by_command(operators: Sequence[OperatorExplanation]) -> list[ModelAdv
                 command=command,
                 text=texts.pop() if len(texts) == 1 else "",
                 operators=[one.key for one, _ in members],
-                gain_us=sum(calls * (advice.gain_us or 0.0) for calls, advice in told) if told else None,
-                gain_low_us=sum(calls * (advice.gain_low_us or 0.0) for calls, advice in told) if told else None,
-                gain_high_us=sum(calls * (advice.gain_high_us or 0.0) for calls, advice in told) if told else None,
+                gain_us=sum(calls * (advice.gain_us or 0.0) for calls, advice in gains) if gains else None,
+                gain_low_us=sum(calls * (advice.gain_low_us or 0.0) for calls, advice in gains) if gains else None,
+                gain_high_us=sum(calls * (advice.gain_high_us or 0.0) for calls, advice in gains) if gains else None,
             )
         )
     return sorted(found, key=lambda one: -(one.gain_us or 0.0))

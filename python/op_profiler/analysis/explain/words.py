@@ -19,7 +19,7 @@ _WIDTH = 3.92
 _LITTLE = 0.05
 """Of an operator's time: a loss below that is none to act on."""
 _NOT_OVERLAPPING = ("schedule", "layout", "fusion")
-_SAID = {
+_CAUSE_TEXTS = {
     "vectorization": "missing vectorization",
     "function calls": "calls of the C library",
     "spills": "spilled registers",
@@ -117,13 +117,13 @@ def _sentence(evidence: Evidence, share: float, losses: Sequence[Loss], sureness
         return f"{takes}. No loss is detectable."
     first = losses[0]
     if not _worth_acting_on(losses, evidence.us("model")):
-        return f"{takes}. No detectable loss is larger than {first.lost_us:.1f} us ({_SAID[first.cause]})."
+        return f"{takes}. No detectable loss is larger than {first.lost_us:.1f} us ({_CAUSE_TEXTS[first.cause]})."
     if first.vague:
         return (
-            f"{takes}. It may lose up to {first.high_us:.1f} us to {_SAID[first.cause]} ({first.basis}); that is all "
-            f"that is detectable. Why: {first.because}."
+            f"{takes}. It may lose up to {first.high_us:.1f} us to {_CAUSE_TEXTS[first.cause]} ({first.basis}); that "
+            f"is all that is detectable. Why: {first.because}."
         )
     return (
-        f"{takes}. It loses most to {_SAID[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "
+        f"{takes}. It loses most to {_CAUSE_TEXTS[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "
         f"{first.high_us:.1f}, {first.basis}), the largest loss with {sureness:.0%} sureness. Why: {first.because}."
     )

@@ -52,15 +52,15 @@ def adaptive_batches(
         note: called once with the reason if operators are drawn at random although there are measurements.
     """
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
-    number, told = 0, False
+    number, noted = 0, False
     while True:
         try:
             examples = _examples(request)
         except DatasetError as error:
             examples = None
-            if not told:
+            if not noted:
                 note(f"--adaptive: operators are drawn at random, since {error}")
-            told = True
+            noted = True
         if examples is None:
             yield next(drawn)
             continue
@@ -81,7 +81,7 @@ def _examples(request: CollectRequest) -> Examples | None:
         DatasetError: the dataset cannot be used, or has several such machines.
     """
     build = request.build
-    there = [device for device in devices_in(db=request.db) if _is_asked_for(device, build)]
+    there = [device for device in devices_in(db=request.db) if _matches_request(device, build)]
     if not there:
         return None
     if len(there) > 1:
@@ -93,7 +93,7 @@ def _examples(request: CollectRequest) -> Examples | None:
     return found if len(found) >= _FEWEST else None
 
 
-def _is_asked_for(device: DeviceName, build: BuildRequest) -> bool:
+def _matches_request(device: DeviceName, build: BuildRequest) -> bool:
     """Return whether a request measures on a device, as far as that is known before the device is opened."""
     if (device.kind, device.compiler) != (build.kind.name, build.compiler):
         return False

@@ -14,7 +14,7 @@ from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
-from op_profiler.frontends.sample import Sampled, name_of_batch
+from op_profiler.frontends.sample import SampledOperator, name_of_batch
 from op_profiler.operators.kinds.point import Point, Scope
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
@@ -86,9 +86,9 @@ def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
     return list(found.values())
 
 
-def sampled(occurrence: Occurrence) -> Sampled:
+def sampled(occurrence: Occurrence) -> SampledOperator:
     """Return an operator as a batch stores it."""
-    return Sampled(str(load_tvm().ir.save_json(occurrence.function)), occurrence.constant)
+    return SampledOperator(str(load_tvm().ir.save_json(occurrence.function)), occurrence.constant)
 
 
 def batch_name(label: str, identity: object) -> str:

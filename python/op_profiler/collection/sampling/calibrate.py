@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Calibrated:
+class CalibrationResult:
     """A machine for which predictions can be made.
 
     Attributes:
@@ -56,7 +56,7 @@ class Calibrated:
 
 def calibrate(
     request: CollectRequest, collection: Collection, progress: Progress, *, budget_seconds: float, seed: int
-) -> Calibrated:
+) -> CalibrationResult:
     """Measure this machine, and store a note on it about where the measurements are.
 
     Args:
@@ -67,7 +67,7 @@ def calibrate(
         OpProfilerError: the request cannot be carried out, or the note cannot be written.
     """
     build = request.build
-    batches = Draw(label="calibrate", seed=seed, telling=True).batches()
+    batches = Draw(label="calibrate", seed=seed, informative=True).batches()
     report = measure_batches(batches, request, collection, progress, count=None, budget_seconds=budget_seconds)
     examples = _measured(request.db, _devices(collection, report.models))
     measured = operators_in(examples)
@@ -80,7 +80,7 @@ def calibrate(
         )
     device = examples.devices[int(examples.device[0])]
     note = note_calibration(build.target, absolute_address(request.db), device.key)
-    return Calibrated(
+    return CalibrationResult(
         operators=measured,
         device_key=device.key,
         processor=device.processor,

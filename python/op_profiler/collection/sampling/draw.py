@@ -23,7 +23,7 @@ class Draw:
         kinds: kinds of random operators; empty for the default ones.
         grid: grid to measure instead of random operators, with `rules`.
         models: models to measure instead of random operators.
-        telling: start with the operators that are most informative about networks (`telling.py`).
+        informative: start with the operators that are most informative about networks (`telling.py`).
         cached: draw random operators in batches whose weights stay in the cache, see `batch.batches_of_points`.
     """
 
@@ -33,7 +33,7 @@ class Draw:
     grid: Grid | None = None
     rules: tuple[str, ...] = ()
     models: tuple[ModelRequest, ...] = ()
-    telling: bool = False
+    informative: bool = False
     cached: bool = False
 
     def batches(self) -> Iterator[Batch]:
@@ -42,10 +42,10 @@ class Draw:
         Raises:
             UnknownNameError: there is no such kind or rule.
         """
-        if self.telling:
-            from op_profiler.collection.sampling.telling import telling_batches
+        if self.informative:
+            from op_profiler.collection.sampling.telling import informative_batches
 
-            return telling_batches(self.seed)
+            return informative_batches(self.seed)
         if self.models:
             return batch.batches_of_models(self.models)
         if self.grid is not None:

@@ -33,7 +33,7 @@ _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 _SEED = 0
 
 
-def telling_batches(seed: int) -> Iterator[Batch]:
+def informative_batches(seed: int) -> Iterator[Batch]:
     """Yield batches without end, equal for equal seeds, so that a run continues where an earlier one ended.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from op_profiler.collection.studies.compare import ModelSpeedup
-from op_profiler.collection.studies.tune import Tuned
+from op_profiler.collection.studies.tune import TuningResult
 from op_profiler.collection.studies.vendor import VendorTimes
 
 
@@ -23,7 +23,7 @@ class StudyReport:
         problems: studies that did not finish, with the reason.
     """
 
-    tuned: tuple[Tuned, ...] = ()
+    tuned: tuple[TuningResult, ...] = ()
     compared: tuple[ModelSpeedup, ...] = ()
     vendor: tuple[VendorTimes, ...] = ()
     problems: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class StudyReport:
 
 
 _RESULTS: dict[str, tuple[str, type]] = {
-    "tune": ("tuned", Tuned),
+    "tune": ("tuned", TuningResult),
     "compare": ("compared", ModelSpeedup),
     "vendor": ("vendor", VendorTimes),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from op_profiler.addresses import without_password
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import COMPILERS
-from op_profiler.dataset import DEFAULT_DB, usual_dataset
+from op_profiler.dataset import DEFAULT_DB, dataset_or_default
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.option_values import parse_trials_from
@@ -74,7 +74,7 @@ class ScheduleRequest:
         from op_profiler.prediction.schedules.suggestions import ScheduleQuery, load_trials
 
         build = self.build
-        rows = load_trials(usual_dataset(self.db), shipped_trials() if self.shipped else None, note)
+        rows = load_trials(dataset_or_default(self.db), shipped_trials() if self.shipped else None, note)
         rows = [row for row in rows if row["device_kind"] == build.kind.name]
         devices, named = _devices(rows, build, self.device)
         file = build.record_file() if self.device is None else None  # records are of this machine's processor
@@ -90,7 +90,7 @@ class ScheduleRequest:
             OpProfilerError: there is no such operator or model, or it cannot be measured.
         """
         announce(f"fusing {self.build.model.name}")
-        anchors = _anchors(self.build, usual_dataset(self.db) or DEFAULT_DB)
+        anchors = _anchors(self.build, dataset_or_default(self.db) or DEFAULT_DB)
         if self.verify:
             return _verified(self, query, anchors, announce)
         announce("ranking schedules")

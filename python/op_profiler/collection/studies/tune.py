@@ -44,7 +44,7 @@ _CORES_OF_SEARCH = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """Result of the search for one anchor; all times in microseconds, measured in turn.
 
     Attributes:
@@ -88,7 +88,7 @@ class ModelTuner(Study):
     began: float = dataclasses.field(default_factory=time.time)
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Search for one anchor after the other, then choose for all of them in the model; return `Tuned`s, plain."""
+        """Search for one anchor after the other, then choose for all of them in the model; return plain values."""
         self.announce(stage="fusing")
         items = tunables_of(model, self.target, self.operators, self.tune.space)[0]
         place = self._in_model(model)
@@ -259,7 +259,7 @@ class ModelTuner(Study):
 
     def _decided(
         self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache, decision: Decision | None
-    ) -> Tuned:
+    ) -> TuningResult:
         """Write the record of an anchor: the fastest schedule in the model, or in isolation if there was no comparison
         in the model."""
         if decision is None and self.decided_in == "model":
@@ -351,7 +351,7 @@ def measurement_of(result: TrialResult) -> Measurement:
     return dataclasses.replace(
         summarize(samples[:, None], quiet=quiet.used),
         foreign_load=result.foreign_load,
-        disturbed_by=None if quiet.steady else UNSTEADY,
+        disturbed_by=None if quiet.is_steady else UNSTEADY,
     )
 
 
@@ -404,8 +404,8 @@ def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
     return first if is_faster(*times) else known
 
 
-def _tuned(item: Tunable, search: Search, winner: Finalist | None, decision: Decision | None) -> Tuned:
-    return Tuned(
+def _tuned(item: Tunable, search: Search, winner: Finalist | None, decision: Decision | None) -> TuningResult:
+    return TuningResult(
         anchor=item.anchor.key,
         operators=item.operators,
         default_us=search.default.result.median_us if search.default else None,

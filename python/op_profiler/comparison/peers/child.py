@@ -101,8 +101,8 @@ class RunningPeer:
             self.__exit__()
             raise
         self.version, self.threads, self.busy_threads = loaded["version"], loaded["threads"], loaded["busy"]
-        told = loaded["profile"]
-        self.profile = PeerProfile(tuple(map(tuple, told["nodes"])), told["distortion"]) if told else None
+        profile = loaded["profile"]
+        self.profile = PeerProfile(tuple(map(tuple, profile["nodes"])), profile["distortion"]) if profile else None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,7 +163,7 @@ def main() -> int:
     return carry_out(PeerTask, _serve)
 
 
-def _serve(task: PeerTask, tell: Callable[..., None]) -> None:
+def _serve(task: PeerTask, send: Callable[..., None]) -> None:
     os.sched_setaffinity(0, task.cores)  # before the runtime makes threads, which inherit it
     from importlib import metadata
 
@@ -182,10 +182,10 @@ def _serve(task: PeerTask, tell: Callable[..., None]) -> None:
     profile = None
     if task.profiled and peer.has_profiler:
         profile = dataclasses.asdict(_profile(session, _load(peer, task, inputs, profiled=True)))
-    tell(version=metadata.version(peer.packages[0]), threads=threads, busy=busy, profile=profile)
+    send(version=metadata.version(peer.packages[0]), threads=threads, busy=busy, profile=profile)
     while True:
         os.kill(os.getpid(), signal.SIGSTOP)
-        tell(us=timed_runs(lambda: _timed_us(session)))
+        send(us=timed_runs(lambda: _timed_us(session)))
 
 
 def _load(peer: Peer, task: PeerTask, inputs: Sequence[np.ndarray], *, profiled: bool) -> PeerSession:

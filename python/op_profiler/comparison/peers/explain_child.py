@@ -36,7 +36,7 @@ def main() -> int:
     return carry_out(ExplainRequest, _explain)
 
 
-def _explain(request: ExplainRequest, tell: Callable[..., None]) -> None:
+def _explain(request: ExplainRequest, send: Callable[..., None]) -> None:
     from op_profiler.comparison.peers.baselines import explain_against  # the caller needs none of what it imports
 
-    tell(result=msgspec.to_builtins(explain_against(request, lambda text: tell(step=text))))
+    send(result=msgspec.to_builtins(explain_against(request, lambda text: send(step=text))))

@@ -71,7 +71,7 @@ def main() -> int:
     return carry_out(FormsTask, _write)
 
 
-def _write(task: FormsTask, tell: Callable[..., None]) -> None:
+def _write(task: FormsTask, send: Callable[..., None]) -> None:
     import numpy as np
 
     from op_profiler.building.requested_target import load_target
@@ -83,7 +83,7 @@ def _write(task: FormsTask, tell: Callable[..., None]) -> None:
     reference, folder = model.reference, Path(task.folder)
     if reference is None:
         for form in task.forms:
-            tell(form=form, problem=f"no other framework has {model.name}")
+            send(form=form, problem=f"no other framework has {model.name}")
         return
     with np.load(folder / _GIVEN, allow_pickle=False) as given:
         by_name = {theirs: given[ours] for ours, theirs in reference.names_of(model.inputs).items()}
@@ -91,9 +91,9 @@ def _write(task: FormsTask, tell: Callable[..., None]) -> None:
     np.savez(folder / INPUTS, **{str(place): array for place, array in enumerate(arrays)})
     for form in task.forms:
         try:
-            tell(form=form, file=str(reference.write(form, folder, arrays)))
+            send(form=form, file=str(reference.write(form, folder, arrays)))
         except NoReference as error:
-            tell(form=form, problem=str(error))
+            send(form=form, problem=str(error))
         except Exception as error:  # noqa: BLE001 - whatever an exporter raises
             line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            tell(form=form, problem=f"its {form} form cannot be written: {line[:300]}")
+            send(form=form, problem=f"its {form} form cannot be written: {line[:300]}")

@@ -152,13 +152,13 @@ def _at_threads(
         }
         measured, foreign = _in_turns(sides, failures, request.seconds, cores, {n: p.process for n, p in peers.items()})
         layers = ours[-1].layers()
-    told = [_our_time(one, measured, expected, request.build.compiler, threads) for one in ours]
+    times = [_our_time(one, measured, expected, request.build.compiler, threads) for one in ours]
     for name in dict.fromkeys(request.against):
         if name in failures:
-            told.append(RuntimeTime(name=name, problem=failures[name]))
+            times.append(RuntimeTime(name=name, problem=failures[name]))
         else:
-            told.append(_peer_time(name, peers[name], measured, outputs[name], expected))
-    agreeing = {one.name for one in told if one.agree}
+            times.append(_peer_time(name, peers[name], measured, outputs[name], expected))
+    agreeing = {one.name for one in times if one.agree}
     profiles = {name: peer.profile for name, peer in peers.items() if name in agreeing and peer.profile is not None}
     medians = {name: float(np.median(column)) for name, column in measured.items()}
     best = min(profiles, key=lambda name: medians[name], default="")
@@ -167,7 +167,7 @@ def _at_threads(
         threads=threads,
         rounds=len(measured[OURS[0]]),
         foreign_load=foreign,
-        runtimes=tuple(told),
+        runtimes=tuple(times),
         build=ours[-1].name,
         best=best,
         elsewhere_us=elsewhere,

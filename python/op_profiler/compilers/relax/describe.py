@@ -11,7 +11,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax import batched
 from op_profiler.compilers.relax.legalize import op_of
-from op_profiler.compilers.relax.pipeline import Lowered
+from op_profiler.compilers.relax.pipeline import LoweredModule
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
@@ -32,7 +32,7 @@ _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 _NUMBERED = re.compile(r"\d+$")
 
 
-def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> list[Occurrence]:
+def occurrences_of(lowered: LoweredModule, attention: Sequence[Occurrence] = ()) -> list[Occurrence]:
     """Return every kernel call in ``main``, in order, including views of tensors (reshapes).
 
     Args:
@@ -81,7 +81,7 @@ def _description(module: IRModule, function: Any, label: str, call: Any, constan
     tvm = load_tvm()
     if isinstance(function, tvm.tirx.PrimFunc):
         description = Description([tensors_of(argument.ty) for argument in call.args[1].fields], constant)
-        _told(description, function, label, call, list(description.names))
+        _add_op(description, function, label, call, list(description.names))
     else:
         description = Description([tensors_of(parameter.ty) for parameter in function.params], constant)
         names = dict(zip(function.params, description.names))
@@ -100,10 +100,10 @@ def _described(module: IRModule, binding: Any, names: dict[Any, str], descriptio
     if not isinstance(value, tvm.relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
         return names.get(value, type(value).__name__)
     arguments = [names.get(one) or ",".join(map(constant, tensors_of(one.ty))) for one in value.args[1].fields]
-    return _told(description, module[value.args[0]], str(value.args[0].name_hint), value, arguments)
+    return _add_op(description, module[value.args[0]], str(value.args[0].name_hint), value, arguments)
 
 
-def _told(description: Description, function: Any, label: str, call: Any, arguments: list[str]) -> str:
+def _add_op(description: Description, function: Any, label: str, call: Any, arguments: list[str]) -> str:
     """Add the op of a TIR function to the description; numbers in it are arguments of the op, as under Relay."""
     inputs, outputs = [t for argument in call.args[1].fields for t in tensors_of(argument.ty)], tensors_of(call.ty)
     noted = op_of(function)

@@ -49,13 +49,13 @@ def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: 
         return FinishedKernels(finish(kernels, target), launches=launches_of(kernels, target))
     if gpu.is_gpu(target):
         module, schedules = scheduled(kernels, target)
-        told, launches = code_of(module, target), launches_of(module, target)
-        return FinishedKernels(finish(module, target), schedules, code=told, launches=launches)
+        code, launches = code_of(module, target), launches_of(module, target)
+        return FinishedKernels(finish(module, target), schedules, code=code, launches=launches)
     applied = AppliedRecords(records, vectors_of(target))
     module, schedules = scheduled(kernels, target, applied.schedule_function)
-    told = code_of(module, target)
+    code = code_of(module, target)
     return FinishedKernels(
-        finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused), told
+        finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused), code
     )
 
 

@@ -92,14 +92,14 @@ def _carried(old: CallGraph, new: CallGraph, layers: Sequence[Names]) -> list[Na
     old = dataclasses.replace(old, numbers=[*all_numbered])
     found = successors(old, new, of_old)
     carried = [layers[n] if n is not None else found.get(place, ()) for place, n in enumerate(new.numbers)]
-    told = {name for names in carried for name in names}
+    carried_names = {name for names in carried for name in names}
     places = {number: place for place, number in enumerate(new.numbers) if number is not None}
     into: dict[int, int | None] = {}
     for place, number in enumerate(all_numbered):  # what went into a call that kept its variable, as a batch norm does
         read = (into[one] for one in sorted(one for one in old.reads[place] if isinstance(one, int)))
         into[place] = places.get(number, next((one for one in read if one is not None), None))
         target = into[place]
-        if number not in places and target is not None and not told.issuperset(of_old[place]):
+        if number not in places and target is not None and not carried_names.issuperset(of_old[place]):
             carried[target] = united([carried[target], of_old[place]])
     return carried
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.compilers.pipelines import STOCK, load_function
 from op_profiler.compilers.relax.layers import layers_of_kernels
 from op_profiler.compilers.relax.legalize import note_ops
-from op_profiler.compilers.relax.pipeline import Lowered, compiled
+from op_profiler.compilers.relax.pipeline import LoweredModule, compiled
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 
@@ -29,7 +29,7 @@ class PipelineRun:
         executable: ``relax.VMExecutable``; None if kernels were not requested.
     """
 
-    lowered: Lowered
+    lowered: LoweredModule
     executable: Any
 
 
@@ -62,9 +62,9 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
     kernels = seen[_KERNELS]
     fused = seen.get(_FUSED, kernels)
     if not _same_calls(fused, kernels):
-        return PipelineRun(Lowered(kernels, kernels), executable)
+        return PipelineRun(LoweredModule(kernels, kernels), executable)
     layers = layers_of_kernels(module, seen.get(_UNFUSED, fused), fused)
-    return PipelineRun(Lowered(fused, kernels, layers), executable)
+    return PipelineRun(LoweredModule(fused, kernels, layers), executable)
 
 
 def _same_calls(fused: Any, kernels: Any) -> bool:

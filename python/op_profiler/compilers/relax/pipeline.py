@@ -20,7 +20,7 @@ Recorded = Callable[[Any], "tuple[Any, Schedule] | None"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Lowered:
+class LoweredModule:
     """A module during lowering.
 
     Attributes:
@@ -34,7 +34,7 @@ class Lowered:
     layers: KernelLayers = dataclasses.field(default_factory=dict)
 
 
-def lower(module: IRModule, target: Target) -> Lowered:
+def lower(module: IRModule, target: Target) -> LoweredModule:
     """Lower and fuse a module without scheduling it.
 
     Args:
@@ -57,7 +57,7 @@ def lower(module: IRModule, target: Target) -> Lowered:
         kernels = tvm.transform.Sequential(
             [transform.FuseTIR(), transform.DeadCodeElimination(), transform.RewriteDataflowReshape()]
         )(fused)
-    return Lowered(fused, kernels, layers_of_kernels(module, unfused, fused))
+    return LoweredModule(fused, kernels, layers_of_kernels(module, unfused, fused))
 
 
 def scheduled(

@@ -31,7 +31,7 @@ def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> ExecutablePlan:
     """Return the calls and tensors of ``main``.
 
     Args:
-        kernels: `kernels` of `op_profiler.compilers.relax.pipeline.Lowered`.
+        kernels: `kernels` of `op_profiler.compilers.relax.pipeline.LoweredModule`.
         inputs: names of the first parameters, because Relax's own importers rename those of a model; the others keep
             theirs.
     """

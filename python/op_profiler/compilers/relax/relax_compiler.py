@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relax.library import VmLibrary
-    from op_profiler.compilers.relax.pipeline import Lowered
+    from op_profiler.compilers.relax.pipeline import LoweredModule
     from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
@@ -363,7 +363,7 @@ class RelaxCompiler(Compiler):
         return read_compiled(folder, like)
 
 
-def _lowered(model: ImportedModel, target: Target) -> Lowered:
+def _lowered(model: ImportedModel, target: Target) -> LoweredModule:
     from op_profiler.compilers.relax.other_pipelines import run_pipeline
     from op_profiler.compilers.relax.pipeline import lower
 
@@ -373,7 +373,7 @@ def _lowered(model: ImportedModel, target: Target) -> Lowered:
         return run_pipeline(model.pipeline, model.mod, target, build=False).lowered
 
 
-def _called(lowered: Lowered, pipeline: str) -> list[Occurrence]:
+def _called(lowered: LoweredModule, pipeline: str) -> list[Occurrence]:
     """Return the operators whose kernels are called; a reshape is a view without a kernel."""
     from op_profiler.compilers.relax.decoder import attention
     from op_profiler.compilers.relax.decoder.step import DecoderStep

@@ -126,16 +126,16 @@ def main() -> int:
     return carry_out(_Task, _carry_out)
 
 
-def _carry_out(task: _Task, tell: Callable[..., None]) -> None:
+def _carry_out(task: _Task, send: Callable[..., None]) -> None:
     """Write the graph and report the rest of the model, or write the outputs of the model's own framework."""
     use_compiler(DEFAULT_COMPILER)
     if task.batches:
-        tell(**_write_outputs(Path(task.folder), task.request, task.batches))
+        send(**_write_outputs(Path(task.folder), task.request, task.batches))
         return
     model = original_model(task.request)
     write_graph(Path(task.folder), model.mod, model.params)
     inputs = [dataclasses.asdict(spec) for spec in model.inputs]
-    tell(inputs=inputs, batch_size=model.batch_size, notes=model.notes)
+    send(inputs=inputs, batch_size=model.batch_size, notes=model.notes)
 
 
 def _write_outputs(folder: Path, request: ModelRequest, batches: int) -> dict[str, str]:

@@ -132,7 +132,7 @@ class RelayCompiler(Compiler):
             occurrences = lower()
             choices = weigh_all(occurrences, target, by_rule=records.by_rule)
         by_rule = {o.operator.key for o in occurrences if choices.schedule_of(o).origin == "rule"}
-        return FusedOperators(occurrences, _all_asked(asked, occurrences, target), frozenset(by_rule))
+        return FusedOperators(occurrences, _all_lookups(asked, occurrences, target), frozenset(by_rule))
 
     @interrupts_wait()
     def build(
@@ -348,10 +348,10 @@ def _compile(
     """The kernels, the schedules that the compiler chose, and what it looked for records of."""
     with applied(records) as asked, chosen_schedules(by_rule=records.by_rule) as choices:
         compiled = lower.compile_model(model, target, executor)
-    return compiled, choices, _all_asked(asked, compiled.occurrences, target)
+    return compiled, choices, _all_lookups(asked, compiled.occurrences, target)
 
 
-def _all_asked(asked: Collection[str], occurrences: Iterable[Occurrence], target: Target) -> frozenset[str]:
+def _all_lookups(asked: Collection[str], occurrences: Iterable[Occurrence], target: Target) -> frozenset[str]:
     """Also whether there are functions that the rule computes otherwise."""
     concerned = str(target.kind.name) == "llvm" and vector_math.concerns(o.operator for o in occurrences)
     return frozenset({*asked, *([ruled(vector_math.NAME)] if concerned else [])})

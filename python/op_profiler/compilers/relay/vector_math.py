@@ -61,14 +61,14 @@ def concerns(operators: Iterable[Operator]) -> bool:
 def _register() -> None:
     for name, lowered in (("tir.exp", _exp), ("tir.erf", _erf)):
         op = load_tvm().ir.Op.get(name)
-        usual = op.get_attr("llvm.FLowerIntrinsic") or op.get_attr("default.FLowerIntrinsic")
-        lowering = functools.partial(_lowered, lowered, usual)
+        default = op.get_attr("llvm.FLowerIntrinsic") or op.get_attr("default.FLowerIntrinsic")
+        lowering = functools.partial(_lowered, lowered, default)
         load_tvm().ir.register_intrin_lowering(name, target="llvm", f=lowering, level=_LEVEL)
 
 
-def _lowered(arithmetic: Callable[[Any], Any], usual: Callable[[Any], Any], call: Any) -> Any:
+def _lowered(arithmetic: Callable[[Any], Any], default: Callable[[Any], Any], call: Any) -> Any:
     is_float32 = str(call.dtype).partition("x")[0] == "float32"
-    return arithmetic(call.args[0]) if _active and is_float32 else usual(call)
+    return arithmetic(call.args[0]) if _active and is_float32 else default(call)
 
 
 def _exp(x: Any) -> Any:

@@ -59,7 +59,7 @@ class AdoptedProcessor:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Adopted:
+class AdoptionResult:
     """Result of `adopt`.
 
     Attributes:
@@ -73,7 +73,9 @@ class Adopted:
     new: int | None
 
 
-def adopt(files: Sequence[Path], into: str | None, announce: Callable[[str], None] = lambda step: None) -> Adopted:
+def adopt(
+    files: Sequence[Path], into: str | None, announce: Callable[[str], None] = lambda step: None
+) -> AdoptionResult:
     """Check shared files, and add their rows to a Parquet file or a dataset; if a file is rejected, write nothing.
 
     Args:
@@ -94,7 +96,7 @@ def adopt(files: Sequence[Path], into: str | None, announce: Callable[[str], Non
             processors = tuple(_processors(dataset))
         new = None if into is None else combine([url], into, announce=announce).written["measurements"]
     place = None if into is None else without_password(into)
-    return Adopted(files=tuple(checked), processors=processors, into=place, new=new)
+    return AdoptionResult(files=tuple(checked), processors=processors, into=place, new=new)
 
 
 def _checked(dataset: Dataset, file: Path) -> AdoptedFile:

@@ -33,7 +33,7 @@ _NAMED_IN_ROWS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Combined:
+class CombinationResult:
     """Result of a combination: numbers of rows by table.
 
     Attributes:
@@ -47,7 +47,7 @@ class Combined:
 
 def combine(
     sources: Sequence[str], into: str, *, partition_by: Sequence[str] = (), announce: Announce = lambda step: None
-) -> Combined:
+) -> CombinationResult:
     """`merge` datasets given by address, and Parquet files and folders given by path.
 
     A Parquet file contains measurements with their models, but not failures next to times, code of kernels and co-runs;
@@ -76,13 +76,13 @@ def combine(
             "other tables go into a dataset with op-profiler import --format csv FILE"
         )
     if any(_same(into, source) for source in sources):
-        told = without_password(into)
-        raise UsageError(f"--into {told} is one of the sources; leave it out there, it keeps what it holds")
+        address = without_password(into)
+        raise UsageError(f"--into {address} is one of the sources; leave it out there, it keeps what it holds")
     if inside := next((source for source in sources if _is_inside(into, source)), None):
         raise UsageError(f"--into {into} lies in {inside}, which is one of the sources; give a path outside of it")
     columns = _columns_of(into, partition_by)
     if columns is None and not is_parquet(into):
-        return Combined(_merged(sources, into, announce), {})
+        return CombinationResult(_merged(sources, into, announce), {})
     if columns is None:
         check_writable({"--into": Path(into)})
     else:
@@ -119,22 +119,22 @@ def _is_inside(into: str, source: str) -> bool:
     return Path(os.path.realpath(source)) in Path(os.path.realpath(into)).parents
 
 
-def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str] | None:
+def _columns_of(into: str, columns: Sequence[str]) -> Sequence[str] | None:
     """Return the partition columns of a folder; None if the destination is not a folder.
 
     Raises:
         UsageError: the destination cannot be replaced, or the columns cannot be used.
     """
     folder = Path(into)
-    if not asked and not folder.is_dir():
+    if not columns and not folder.is_dir():
         return None
     if "://" in into or folder.is_file():
         raise UsageError(f"--partition-by is for a folder of Parquet files, not for --into {without_password(into)}")
-    parquet.check_parts(MEASUREMENTS, asked)
+    parquet.check_parts(MEASUREMENTS, columns)
     there = parquet.parted_by(folder) if folder.is_dir() else None
-    if there is None and not asked:
+    if there is None and not columns:
         raise UsageError(f"--into {into} is an empty folder; --partition-by names the columns that part it")
-    return asked or there or ()
+    return columns or there or ()
 
 
 @contextlib.contextmanager
@@ -153,7 +153,7 @@ def _alone(into: str, announce: Announce) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, Combined]]:
+def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, CombinationResult]]:
     """Yield a dataset with everything for a file or folder, while it is written, and the new rows."""
     with _temporary() as url:
         path, before = Path(into), dict.fromkeys(_NAMED_IN_ROWS, 0)
@@ -167,7 +167,7 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
         with Dataset.open(url, read_only=True) as dataset:
             named = _named_in_rows(dataset)
             written = {name: named[name] - before[name] for name in named} | {"measurements": measurements}
-            yield dataset, Combined(written, _left_out(dataset, named))
+            yield dataset, CombinationResult(written, _left_out(dataset, named))
 
 
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:

@@ -313,5 +313,5 @@ def _add_timing(dataset: Dataset, flat: FlatRow, row: Row) -> None:
         sum_of_operators_us=None,
         details=flat["timing_details"] or {},
     )
-    told = {name: flat[name] for name in ("project_revision", "user_revision", "measured_at", "run_id")}
-    dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **told)
+    provenance = {name: flat[name] for name in ("project_revision", "user_revision", "measured_at", "run_id")}
+    dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **provenance)

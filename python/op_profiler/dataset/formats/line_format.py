@@ -168,22 +168,22 @@ def convolution(shape: Shape) -> Conv:
     return shape
 
 
-def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
+def _refuse_choices(lines: Sequence[Line], columns: Collection[str]) -> None:
     """Check that all lines with the same contents agree in the columns that they do not contain.
 
     Args:
-        told: columns that lines contain.
+        columns: columns that lines contain.
 
     Raises:
         UsageError: they do not agree; the message has the values and the option that chooses.
     """
-    said = [at for at, column in enumerate(_ALIKE) if column in told]
+    written = [at for at, column in enumerate(_ALIKE) if column in columns]
     for at, column in enumerate(_ALIKE):
-        if column in told:
+        if column in columns:
             continue
         groups: dict[tuple[Any, ...], set[Any]] = {}
         for line in lines:
-            groups.setdefault(tuple(line.conditions[one] for one in said), set()).add(line.conditions[at])
+            groups.setdefault(tuple(line.conditions[one] for one in written), set()).add(line.conditions[at])
         several = next((found for found in groups.values() if len(found) > 1), None)
         if several is not None:
             values = sorted(several, key=lambda value: (value is not None, value))

@@ -45,7 +45,7 @@ class Parquet(FlatFormat):
         """Write row groups, each compressed with zstd while the next one is read from the dataset."""
         flat = flat_table(table)
         schema = schema_of(flat.columns)
-        batches = _Counted(_batches(dataset, flat, schema, where=where))
+        batches = _CountingBatches(_batches(dataset, flat, schema, where=where))
         with (
             whole_file(path) as temporary,
             parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
@@ -117,7 +117,7 @@ def write_parts(
             "op-profiler dataset merge"
         )
     layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive") if by else None
-    counted = _Counted(_batches(dataset, flat, schema, where=where))
+    counted = _CountingBatches(_batches(dataset, flat, schema, where=where))
     with explained(str(folder)), atomic_folder(folder, replace=replace) as partial:
         parts.write_dataset(
             counted,
@@ -181,7 +181,7 @@ def _samples(texts: pyarrow.StringArray, kind: pyarrow.DataType) -> pyarrow.Arra
     return pyarrow.concat_arrays(table.column(0).chunks)
 
 
-class _Counted:
+class _CountingBatches:
     """An iterator over batches that counts their rows."""
 
     def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:

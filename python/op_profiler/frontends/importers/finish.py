@@ -50,7 +50,7 @@ def unsupported(name: str, error: BaseException) -> ModelError:
             names = sorted({n.strip(" '\"") for n in re.split(r"[,\n]", found["names"])} - {""})
             return ModelError(f"{name} does not lower: TVM has no converter for {', '.join(names)}")
     operator = _being_converted(error)
-    return ModelError(f"{name} does not lower: {f'{operator}: ' if operator else ''}{said(error)}")
+    return ModelError(f"{name} does not lower: {f'{operator}: ' if operator else ''}{readable_reason(error)}")
 
 
 def _being_converted(error: BaseException) -> str | None:
@@ -65,13 +65,13 @@ def _being_converted(error: BaseException) -> str | None:
     return None
 
 
-def said(error: BaseException) -> str:
+def readable_reason(error: BaseException) -> str:
     """Return the readable sentence of an error, without stack traces, C++ conditions and expressions of TVM."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, _FAULTS) or not lines:
         return _NO_REASON
-    telling = [number for number, line in enumerate(lines) if "Check failed" in line or "Error:" in line]
-    at = telling[-1] if telling else len(lines) - 1
+    candidates = [number for number, line in enumerate(lines) if "Check failed" in line or "Error:" in line]
+    at = candidates[-1] if candidates else len(lines) - 1
     sentence = re.sub(r"^\w*Error: ", "", lines[at])
     if "Check failed" in sentence:
         reason = _OF_CHECK.search(sentence)

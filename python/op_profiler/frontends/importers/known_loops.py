@@ -72,7 +72,7 @@ class _WrittenOut:
         )
         made: dict[Any, Any] = {}
         inside: set[Any] = set()
-        known = _Known(weights)
+        known = _KnownValues(weights)
         for node in reversed(found):  # outer ones first
             if node in inside:
                 continue
@@ -86,7 +86,7 @@ class _WrittenOut:
                 relay.analysis.post_order_visit(node, inside.add)
         return made
 
-    def _steps_of(self, call: Any, known: _Known) -> Any | None:
+    def _steps_of(self, call: Any, known: _KnownValues) -> Any | None:
         """Return the results of a loop after its last step; None if the number of steps is unknown or too large."""
         relay = load_tvm().relay
         params, choice = call.op.value.params, call.op.value.body
@@ -114,7 +114,7 @@ class _WrittenOut:
         return relay.bind(ends, dict(zip(params, state)))
 
 
-class _Known:
+class _KnownValues:
     """Single values that are computed from constants.
 
     Args:
@@ -126,9 +126,9 @@ class _Known:
         self._values: dict[Any, np.ndarray | None] = dict(values)
         self._variables = values
 
-    def inside(self, params: Sequence[Any], values: Sequence[np.ndarray | None]) -> _Known:
+    def inside(self, params: Sequence[Any], values: Sequence[np.ndarray | None]) -> _KnownValues:
         """Return the replacements in a function whose parameters have values."""
-        return _Known({**self._variables, **dict(zip(params, values))})
+        return _KnownValues({**self._variables, **dict(zip(params, values))})
 
     def value(self, node: Any) -> np.ndarray | None:
         """Return a single value; None if it is unknown or not a single value."""

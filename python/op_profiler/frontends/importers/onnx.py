@@ -128,7 +128,7 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -
     own = {i.name: dims_of(i) for i in inputs}
     shapes, batch = _shapes(request, own, {i.name: _leading_name(i) for i in inputs})
     asked = {name: shapes[name] for name in own}
-    notes, told = _rewritten(model, data, request, shapes, own if batch is not None else None)
+    notes, inferred = _rewritten(model, data, request, shapes, own if batch is not None else None)
     leading = next((shapes[name][0] for name in own if shapes[name]), None) or 1
     compared = OnnxReference(
         path,
@@ -140,7 +140,7 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -
         itself = _by_the_compiler(model, request, asked, leading, notes)
     if itself is not None:
         _check_batch(itself, graph, own, batch)
-        _check_outputs(itself, graph, told)
+        _check_outputs(itself, graph, inferred)
         return dataclasses.replace(itself, reference=compared)
     _repair_for_relay(model, shapes, request.name)
     params = data.take_out(graph, shapes)
@@ -151,7 +151,7 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[str] | None) -
     about = {"name": request.name, "source": request.source}
     lowered = finish(module, params, specs, **about, batch_size=leading, notes=notes)
     _check_batch(lowered, graph, own, batch)
-    _check_outputs(lowered, graph, told)
+    _check_outputs(lowered, graph, inferred)
     return dataclasses.replace(lowered, reference=compared)
 
 
@@ -166,7 +166,7 @@ def _rewritten(
     Returns:
         Notes for the user, and the sizes that ONNX infers before the rewriting.
     """
-    told = onnx_repairs.sizes_told(model, shapes)  # before rewrites that might be wrong
+    inferred = onnx_repairs.reliable_sizes(model, shapes)  # before rewrites that might be wrong
     inlined = onnx_functions.inline(model, shapes, request.name)
     notes = onnx_repairs.note_small_numbers(model, shapes, request.name)
     onnx_repairs.with_tensors(model.graph)
@@ -175,7 +175,7 @@ def _rewritten(
     if freed is not None:
         _free_batch(model.graph, freed)
         _check_inputs(model, request.name, freed, shapes)
-        told = onnx_repairs.sizes_told(model, shapes)
+        inferred = onnx_repairs.reliable_sizes(model, shapes)
     Padding(model, shapes, request.name).spell_out()
     AttentionRepairs(model, shapes, request.name).for_all()
     ContribRepairs(model, shapes, request.name).for_all()
@@ -184,7 +184,7 @@ def _rewritten(
         repairs.fold_whole_numbers()
     repairs.for_all()
     RecurrentRepairs(model, shapes, request.name).for_all()
-    return notes, told
+    return notes, inferred
 
 
 def _repair_for_relay(model: Any, shapes: dict[str, Dims], name: str) -> None:
@@ -293,16 +293,16 @@ def _check_inputs(model: Any, name: str, own: Mapping[str, Dims], shapes: Mappin
         return
     try:
         sizes_in(model, own, strict=True)
-    except Exception:  # onnx takes the model for wrong as it is, and so tells nothing
+    except Exception:  # onnx takes the model for wrong as it is, and so infers nothing
         return
     try:
         sizes_in(model, shapes, strict=True)
     except Exception as error:
-        told = ", ".join(f"{n} {shapes[n]}" for n in changed)
+        sizes = ", ".join(f"{n} {shapes[n]}" for n in changed)
         line = str(error).strip().splitlines()[-1]
         reason = line.removeprefix("[ShapeInferenceError] Inference error(s): ").rstrip(".")
         raise ModelError(
-            f"{name} does not lower with the inputs {told}: {reason}. Give the shape of every input that holds no "
+            f"{name} does not lower with the inputs {sizes}: {reason}. Give the shape of every input that holds no "
             "batch with --inputname and --inputshape."
         ) from error
 
@@ -395,14 +395,14 @@ def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], ba
             )
 
 
-def _check_outputs(lowered: ImportedModel, graph: Any, told: Mapping[str, Dims]) -> None:
+def _check_outputs(lowered: ImportedModel, graph: Any, inferred: Mapping[str, Dims]) -> None:
     """Check that outputs have the sizes that ONNX infers: an importer may mistake one operator for another.
 
     Raises:
         ModelError: an output has another size.
     """
     for shape, output in zip(output_shapes(lowered.mod), graph.output, strict=False):
-        expected = told.get(output.name)
+        expected = inferred.get(output.name)
         if shape is None or expected is None or None in shape or None in expected or shape == expected:
             continue
         raise ModelError(

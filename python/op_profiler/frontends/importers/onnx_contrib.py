@@ -105,7 +105,7 @@ class ContribRepairs(Rewriting):
         """Remove attributes with the values that TVM's converter assumes without reading them; reject other values."""
         width = self.sizes.get(node.input[1], (None, None))[1]
         usual = {"mask_filter_value": _FILTER, "scale": 0.0}
-        if width is not None and _is_usual(attribute(node, "scale", 0.0), width // 3, node):
+        if width is not None and _is_default(attribute(node, "scale", 0.0), width // 3, node):
             usual["scale"] = attribute(node, "scale", 0.0)
         kept = [one for one in node.attribute if attribute(node, one.name, None) != usual.get(one.name, "")]
         replace(node.attribute, kept)
@@ -131,7 +131,7 @@ class ContribRepairs(Rewriting):
             raise self.refused(node, "has weights whose sizes are only known at run time; export it with fixed ones")
         sizes = attribute(node, "qkv_hidden_sizes", []) or [width // 3] * 3
         scale = attribute(node, "scale", 0.0)
-        if _is_usual(scale, sizes[0], node) and len(set(sizes)) == 1 and self._has_converter(node):
+        if _is_default(scale, sizes[0], node) and len(set(sizes)) == 1 and self._has_converter(node):
             kept = ("num_heads", *(["unidirectional"] if attribute(node, "unidirectional", 0) else []))
             replace(node.attribute, [one for one in node.attribute if one.name in kept])
             return [trimmed(node)]
@@ -158,7 +158,7 @@ class ContribRepairs(Rewriting):
         if len(node.output) > 1 and node.output[1]:
             both = [nodes.unsqueeze(one, [0]) for one in (key, value)]
             nodes.add("Concat", *both, axis=0, output=node.output[1])
-        scores = scaled_scores(nodes, query, key, attribute(node, "scale", 0.0) or _usual_scale(sizes[0], node))
+        scores = scaled_scores(nodes, query, key, attribute(node, "scale", 0.0) or _default_scale(sizes[0], node))
         for one in (self._mask(node, nodes), self._causal(node, nodes), added):
             scores = nodes.add("Add", scores, one) if one else scores
         merge_heads(nodes, nodes.add("MatMul", nodes.add("Softmax", scores, axis=-1), value), node.output[0])
@@ -187,10 +187,10 @@ class ContribRepairs(Rewriting):
         return nodes.constant(np.where(causal(length, length, past), 0.0, np.finfo(nodes.kind).min))
 
 
-def _usual_scale(width: int, node: Any) -> float:
+def _default_scale(width: int, node: Any) -> float:
     """Return the default scale of attention scores, from the size of all heads."""
     return float((width // attribute(node, "num_heads", 1)) ** -0.5)
 
 
-def _is_usual(scale: float, width: int, node: Any) -> bool:
-    return not scale or abs(scale / _usual_scale(width, node) - 1) < 1e-6
+def _is_default(scale: float, width: int, node: Any) -> bool:
+    return not scale or abs(scale / _default_scale(width, node) - 1) < 1e-6

@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, defs, inliner
 
 from op_profiler.errors import ModelError
-from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.finish import readable_reason
 from op_profiler.frontends.importers.onnx_graph import Dims, attribute, graphs_in, replace, types_in
 
 _UNKNOWN = (
@@ -53,7 +53,7 @@ def _write(model: Any, name: str) -> None:
     try:
         inlined = inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:  # onnx's own errors, and those of protobuf
-        raise ModelError(f"{name} does not lower: its functions cannot be inlined: {said(error)}") from error
+        raise ModelError(f"{name} does not lower: its functions cannot be inlined: {readable_reason(error)}") from error
     graph.initializer.extend(tensors)
     replace(graph.node, inlined.graph.node)
     replace(graph.value_info, inlined.graph.value_info)

@@ -77,7 +77,7 @@ class RecurrentRepairs(Rewriting):
             size = attribute(node, "hidden_size", 0) or self.sizes.get(node.input[2], (0,))[-1]
             if not size:
                 raise self.refused(node, "has no hidden_size, and the sizes of its weights are known only at run time")
-            _Unrolled(node, nodes, steps, size).write()
+            _UnrolledNode(node, nodes, steps, size).write()
         else:
             self._converted(node, nodes, steps, backwards)
         for place, name in enumerate(outputs if batch_first else ()):
@@ -108,7 +108,7 @@ class RecurrentRepairs(Rewriting):
             nodes.take(node.output[0], turned, output=outputs[0])
 
 
-class _Unrolled:
+class _UnrolledNode:
     """One node, written step by step.
 
     Args:

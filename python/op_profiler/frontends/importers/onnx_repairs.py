@@ -94,7 +94,7 @@ def _dense(sparse: Any) -> Any:
     return array
 
 
-def sizes_told(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
+def reliable_sizes(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
     """Return the sizes of all tensors that onnx infers; empty if onnx counts windows that pools leave out."""
     sizes = sizes_in(model, shapes)
     pools = [n for graph in graphs_in(model.graph) for n in graph.node if n.op_type in _POOLS]

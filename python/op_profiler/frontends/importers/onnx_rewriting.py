@@ -10,7 +10,7 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from op_profiler.errors import ModelError
-from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.finish import readable_reason
 from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in, types_in
 
 Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: what takes its place
@@ -49,7 +49,7 @@ class Rewriting:
                 try:
                     nodes += rewrites[node.op_type](graph, node) if own else [node]
                 except (ValueError, TypeError, IndexError) as error:
-                    raise self.refused(node, f"is not valid: {said(error)}") from error
+                    raise self.refused(node, f"is not valid: {readable_reason(error)}") from error
             replace(graph.node, nodes)
 
     @property

@@ -35,9 +35,9 @@ class TypeRepairs(Rewriting):
         nodes = {node.op_type for node in self.model.graph.node}
         if nodes & _COMPUTED_IN.keys():
             self._types = types_in(self.model, self.shapes)
-            self.rewrite(dict.fromkeys(_COMPUTED_IN, self._cast_around))
+            self.rewrite(dict.fromkeys(_COMPUTED_IN, self._add_casts))
 
-    def _cast_around(self, graph: Any, node: Any) -> list[Any]:
+    def _add_casts(self, graph: Any, node: Any) -> list[Any]:
         table = _COMPUTED_IN[node.op_type]
         own = self._type_of(node.input[0])
         if own not in table:

@@ -127,7 +127,7 @@ def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[s
     """Return the first attribute that changes the result and was not looked up; None if there is none."""
     without_effect = WITHOUT_EFFECT.get(operator, ())
     for name, value in values.items():
-        if name in ("tvm_custom", *looked_up, *without_effect) or _is_usual(name, value, schema):
+        if name in ("tvm_custom", *looked_up, *without_effect) or _is_default(name, value, schema):
             continue
         return f"{name}={value.decode(errors='replace') if isinstance(value, bytes) else value!r}"
     return None
@@ -150,10 +150,10 @@ def _schema(operator: str, opset: int, domain: str) -> Any:
         return None
 
 
-def _is_usual(name: str, value: Any, schema: Any) -> bool:
+def _is_default(name: str, value: Any, schema: Any) -> bool:
     """Return whether an attribute has its default in the schema; without a default, whether it is zero or empty."""
     known = schema.attributes.get(name) if schema is not None else None
     if known is None or not known.default_value.type:
         return not value
-    usual = helper.get_attribute_value(known.default_value)
-    return bool((tuple(usual) if isinstance(usual, list) else usual) == value)
+    default = helper.get_attribute_value(known.default_value)
+    return bool((tuple(default) if isinstance(default, list) else default) == value)

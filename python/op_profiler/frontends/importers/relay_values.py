@@ -42,7 +42,7 @@ def name_of_dtype(number: int) -> str:
 
 
 @functools.cache
-def usual_converters() -> Any:
+def tvm_converters() -> Any:
     """Return TVM's own converters of torch's operators, as methods."""
     return _converter_class()(_prelude(), "float32")
 

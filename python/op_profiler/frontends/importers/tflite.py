@@ -16,7 +16,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.importers.finish import finish, output_shapes, said, unsupported
+from op_profiler.frontends.importers.finish import finish, output_shapes, readable_reason, unsupported
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.frontends.references.tflite_reference import TfliteReference
 from op_profiler.lean_imports import quiet
@@ -119,7 +119,7 @@ def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
     except ModelError:
         raise
     except Exception as error:  # a file that was cut off sends the reader anywhere
-        raise ModelError(f"{path} cannot be read as TFLite; is it complete? ({said(error)})") from error
+        raise ModelError(f"{path} cannot be read as TFLite; is it complete? ({readable_reason(error)})") from error
     return model, shapes
 
 

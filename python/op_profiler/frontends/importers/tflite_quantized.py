@@ -66,11 +66,11 @@ class QuantizedConverter(OperatorConverter):
         """Convert a sum, subtracting the zero point for each number; TVM subtracts it once."""
         return self._sum(op, super().convert_reduce_sum, mean=False)
 
-    def _sum(self, op: Any, usual: Callable[[Any], Any], *, mean: bool) -> Any:
+    def _sum(self, op: Any, convert: Callable[[Any], Any], *, mean: bool) -> Any:
         data, axes = self.get_input_tensors(op)
         (output,) = self.get_output_tensors(op)
         if not data.qnn_params or not output.qnn_params:
-            return usual(op)
+            return convert(op)
         from tflite.ReducerOptions import ReducerOptions
 
         options = ReducerOptions()

@@ -16,7 +16,7 @@ from op_profiler.compilers.relay_rewriting import layer_in_span, with_layers
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
-from op_profiler.frontends.importers.relay_values import quick_converters, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import quick_converters, shape_of, tvm_converters
 from op_profiler.frontends.importers.torch_attention import ATTENTION_CONVERTERS
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
@@ -263,7 +263,7 @@ def _recurrent(layer: Callable[..., Any]) -> Callable[..., Any]:
         if given[_TRAINING] and given[_DROPOUT]:
             raise NotImplementedError("dropout between recurrent layers draws at random, as in training; call eval()")
         given[_DROPOUT] = 0.0
-        output, *states = layer(usual_converters(), given, types)
+        output, *states = layer(tvm_converters(), given, types)
         return output, *(_stacked(state) for state in states)
 
     return convert

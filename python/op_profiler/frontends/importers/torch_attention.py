@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm_converters
 
 SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
 """Name of the renamed operator. A graph may contain only operators that torch has; this one is torch's, and the
@@ -43,7 +43,7 @@ def _attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     if shared:
         times = _size(query, -3) // _size(key, -3)
         key, value = relay.repeat(key, times, -3), relay.repeat(value, times, -3)
-    out = usual_converters().scaled_dot_product_attention([query, key, value, mask, dropout, False, scale], types)
+    out = tvm_converters().scaled_dot_product_attention([query, key, value, mask, dropout, False, scale], types)
     return out, out  # the second would be the weights, which nothing uses
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import name_of_dtype, number_of, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import name_of_dtype, number_of, shape_of, tvm_converters
 
 _Inputs = Sequence[Any]
 _Types = Sequence[str]
@@ -126,7 +126,7 @@ def _whole(kind: str) -> Any:
     """Return a converter of an operator on 64-bit integers, which TVM's own converter reduces to 32 bits."""
 
     def convert(inputs: _Inputs, types: _Types) -> Any:
-        cast, made = load_tvm().relay.cast, usual_converters().convert_map[kind](inputs, types)
+        cast, made = load_tvm().relay.cast, tvm_converters().convert_map[kind](inputs, types)
         return [cast(one, "int64") for one in made] if kind.endswith("_numpy") else cast(made, "int64")
 
     return convert

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm_converters
 
 _Converter = Callable[[Sequence[Any], Sequence[str]], Any]
 
@@ -54,7 +54,7 @@ def _clamp(name: str, *places: int) -> _Converter:
         relay = load_tvm().relay
         data, *bounds = inputs
         if not any(isinstance(one, relay.Expr) and relay.analysis.free_vars(one) for one in bounds):
-            return getattr(usual_converters(), name)(inputs, types)
+            return getattr(tvm_converters(), name)(inputs, types)
         low, high = (inputs[place] if 0 < place < len(inputs) else None for place in places)
         data = data if low is None else relay.maximum(data, _like(low, data))
         return data if high is None else relay.minimum(data, _like(high, data))
@@ -70,7 +70,7 @@ def _extreme(largest: bool) -> _Converter:
     def reduce(inputs: Sequence[Any], types: Sequence[str]) -> Any:
         relay = load_tvm().relay
         if len(inputs) < 2 or isinstance(inputs[1], relay.Expr):
-            return getattr(usual_converters(), name)(inputs, types)
+            return getattr(tvm_converters(), name)(inputs, types)
         data, axis, keep = [*inputs, False][:3]
         given = {"axis": [axis], "keepdims": bool(keep)}
         place = getattr(relay, f"arg{name}")(data, **given)

@@ -19,7 +19,7 @@ from op_profiler.compilers.tvm_build import replaced
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
-from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.importers.finish import readable_reason
 from op_profiler.frontends.importers.torch_functions import called
 from op_profiler.frontends.importers.torch_options import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
@@ -55,7 +55,7 @@ def _load_script(path: Path) -> Any:
         with quiet():
             model = torch.jit.load(str(path), map_location="cpu").eval()
     except RuntimeError as error:
-        raise ModelError(f"{path} cannot be read as TorchScript: {said(error)}") from error
+        raise ModelError(f"{path} cannot be read as TorchScript: {readable_reason(error)}") from error
     if not hasattr(model, "forward"):
         raise ModelError(f"{path} has no forward, which is what runs a network; save a module that has one")
     graph = model.inlined_graph
@@ -130,7 +130,7 @@ def _load_exported(path: Path) -> Any:
         with quiet(), _weights_only(), _hints_kept():
             return torch.export.load(str(path))
     except Exception as error:  # zip, schema and unpickling errors of every kind
-        raise ModelError(f"{path} cannot be read as a torch.export program: {said(error)}") from error
+        raise ModelError(f"{path} cannot be read as a torch.export program: {readable_reason(error)}") from error
 
 
 def _hints_kept() -> contextlib.AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, usual_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm_converters
 
 
 def _unfold(inputs: Sequence[Any], _: Sequence[str]) -> Any:
@@ -107,8 +107,8 @@ def _roll(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     relay = load_tvm().relay
     data, shifts, axes = inputs
     if axes:
-        return usual_converters().roll(inputs, types)
-    row = usual_converters().roll([relay.reshape(data, (-1,)), shifts, [0]], types)
+        return tvm_converters().roll(inputs, types)
+    row = tvm_converters().roll([relay.reshape(data, (-1,)), shifts, [0]], types)
     return relay.reshape(row, [int(size) for size in shape_of(data)])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.pool_windows import begins_outside, reach_behind
-from op_profiler.frontends.importers.relay_values import dtype_of, number_of, shape_of, sizes_of, usual_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, number_of, shape_of, sizes_of, tvm_converters
 
 _POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
 
@@ -24,7 +24,7 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     rank = len(shape_of(weight)) - 2
     special = transposed and (any(int(one) != 1 for one in dilation) or (rank == 3 and int(groups) > 1))
     if not special:
-        return usual_converters().convolution(inputs, types)
+        return tvm_converters().convolution(inputs, types)
     relay = load_tvm().relay
     inner, outer, *kernel = sizes_of(weight)
     weight = relay.reshape(weight, (groups, inner // groups, outer, *kernel))
@@ -37,19 +37,19 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     reach = [step * (size - 1) - around for step, size, around in zip(dilation, kernel, padding, strict=True)]
     data = _padded(data, [(lost, lost + more) for lost, more in zip(reach, beyond, strict=True)])
     given = [data, weight, bias, ones, [0] * rank, dilation, False, [0] * rank, groups, *rest]
-    return usual_converters().convolution(given, types)
+    return tvm_converters().convolution(given, types)
 
 
-def _padded(data: Any, around: Sequence[tuple[int, int]]) -> Any:
+def _padded(data: Any, padding: Sequence[tuple[int, int]]) -> Any:
     """Return data padded with zeros before and after along its last axes; negative numbers remove elements."""
     relay = load_tvm().relay
     shape = sizes_of(data)
-    first = len(shape) - len(around)
-    begins = [0] * first + [max(0, -before) for before, _ in around]
-    ends = shape[:first] + [size - max(0, -behind) for size, (_, behind) in zip(shape[first:], around, strict=True)]
+    first = len(shape) - len(padding)
+    begins = [0] * first + [max(0, -before) for before, _ in padding]
+    ends = shape[:first] + [size - max(0, -behind) for size, (_, behind) in zip(shape[first:], padding, strict=True)]
     if begins != [0] * len(shape) or ends != shape:
         data = relay.strided_slice(data, begins, ends)
-    wide = [(0, 0)] * first + [(max(0, before), max(0, behind)) for before, behind in around]
+    wide = [(0, 0)] * first + [(max(0, before), max(0, behind)) for before, behind in padding]
     return relay.nn.pad(data, wide) if any(map(any, wide)) else data
 
 
@@ -97,7 +97,7 @@ def _pixel_shuffle(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     relay = load_tvm().relay
     data, factor = inputs
     if len(shape_of(data)) == 4:
-        return usual_converters().pixel_shuffle(inputs, _)
+        return tvm_converters().pixel_shuffle(inputs, _)
     *leading, channels, height, width = sizes_of(data)
     less = channels // factor**2
     turned = relay.transpose(relay.reshape(data, (-1, less, factor, factor, height, width)), (0, 1, 4, 2, 5, 3))
@@ -110,7 +110,7 @@ def _pool(kind: str) -> Any:
 
     def pool(inputs: Sequence[Any], types: Sequence[str]) -> Any:
         relay = load_tvm().relay
-        usual = usual_converters().convert_map[kind] if "adaptive" in kind else functools.partial(_rounded_up, kind)
+        usual = tvm_converters().convert_map[kind] if "adaptive" in kind else functools.partial(_rounded_up, kind)
         data, *rest = inputs
         if len(shape_of(data)) != rank + 1:
             return usual(inputs, types)
@@ -143,8 +143,8 @@ def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
     scale = None if divisor is None else relay.const(math.prod(size) / int(number_of(divisor)), dtype_of(data))
     if False not in outside or True not in outside and scale is None:
         rounds_up = rounds_up and True not in outside
-        told = [rounds_up, counted or scale is not None, None] if mean else [dilation, rounds_up]
-        made = usual_converters().convert_map[kind]([data, *inputs[1:4], *told], types)
+        options = [rounds_up, counted or scale is not None, None] if mean else [dilation, rounds_up]
+        made = tvm_converters().convert_map[kind]([data, *inputs[1:4], *options], types)
         return made if scale is None else relay.multiply(made, scale)
     reach = [max(0, reach_behind(*one)) for one in windows]
     if counted and scale is None:
@@ -162,7 +162,7 @@ def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     relay = load_tvm().relay
     data, widths, *options = inputs
     if not options or options[0] != "circular":
-        return usual_converters().pad(inputs, types)
+        return tvm_converters().pad(inputs, types)
     for place in range(0, len(widths), 2):
         before, behind = (int(number_of(one)) for one in widths[place : place + 2])
         axis = len(shape_of(data)) - 1 - place // 2
@@ -181,7 +181,7 @@ def _group_norm(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     channels, kind = sizes_of(data)[1], dtype_of(data)
     weight = load_tvm().relay.const(np.ones(channels, kind)) if weight is None else weight
     bias = load_tvm().relay.const(np.zeros(channels, kind)) if bias is None else bias
-    return usual_converters().group_norm([data, groups, weight, bias, *rest], types)
+    return tvm_converters().group_norm([data, groups, weight, bias, *rest], types)
 
 
 WINDOW_CONVERTERS = {

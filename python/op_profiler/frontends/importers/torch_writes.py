@@ -129,7 +129,7 @@ class _Writes:
         chain, whole = [], written
         while whole.debugName() in self.views:
             _, view, whole, _at = self.views[whole.debugName()]
-            _settle_sizes(self.graph, view)
+            _replace_computed_sizes(self.graph, view)
             chain.append((_short(view), [given.toIValue() for given in list(view.inputs())[1:]]))
         value = 0 if node.kind() == "aten::zero_" else node.inputsAt(1).toIValue() if node.inputsSize() > 1 else None
         known = all(short in _MASKED and None not in given for short, given in chain)
@@ -172,7 +172,7 @@ class _Writes:
         while part.debugName() in self.views:
             _, view, base, at = self.views[part.debugName()]
             new = now[part.debugName()]
-            _settle_sizes(self.graph, view)
+            _replace_computed_sizes(self.graph, view)
             whole = self._whole(kind, part, new, last)
             last = last if whole is new else whole.node()
             now[base.debugName()] = whole
@@ -352,7 +352,7 @@ def _inverse(graph: Any, permute: Any) -> Any:
     return made.output()
 
 
-def _settle_sizes(graph: Any, view: Any) -> None:
+def _replace_computed_sizes(graph: Any, view: Any) -> None:
     """Replace indices that are computed from sizes by numbers from the trace, which the importer requires here."""
     for at, value in enumerate(view.inputs()):
         if at and value.node().kind() != "prim::Constant" and (number := _number(value)) is not None:

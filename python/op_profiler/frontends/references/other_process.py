@@ -73,19 +73,19 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
         for number, batch in enumerate(batches):
             _write(folder / f"in{number}.npz", [batch[name] for name in what.inputs])
         with tempfile.TemporaryFile("w+") as log, Child(__name__, (name, what), log) as child:
-            told = next(child.events(), None)
+            event = next(child.events(), None)
             code = child.process.wait()
         if code == -signal.SIGALRM:
             raise NoReference(f"its own framework took more than {_SECONDS} s")
-        if told is None:
+        if event is None:
             raise NoReference(f"the process of its own framework ended with {code}")
-        if "error" in told:
-            raise NoReference(told["error"])
+        if "error" in event:
+            raise NoReference(event["error"])
         outputs = []
         for number in range(len(batches)):
             with np.load(folder / f"out{number}.npz", allow_pickle=False) as arrays:
-                outputs.append([arrays[str(i)] for i in range(len(told["names"]))])
-    return Ran(told["framework"], tuple(told["names"]), outputs)
+                outputs.append([arrays[str(i)] for i in range(len(event["names"]))])
+    return Ran(event["framework"], tuple(event["names"]), outputs)
 
 
 def main() -> int:
@@ -94,7 +94,7 @@ def main() -> int:
     return carry_out(tuple[str, ReferenceRun], _run)
 
 
-def _run(task: tuple[str, ReferenceRun], tell: Callable[..., None]) -> None:
+def _run(task: tuple[str, ReferenceRun], send: Callable[..., None]) -> None:
     """Read the inputs, write the outputs."""
     import numpy as np
 
@@ -108,12 +108,12 @@ def _run(task: tuple[str, ReferenceRun], tell: Callable[..., None]) -> None:
         for number, values in enumerate(outputs):
             _write(folder / f"out{number}.npz", values)
     except NoReference as error:
-        tell(error=str(error))
+        send(error=str(error))
     except Exception as error:  # noqa: BLE001 - whatever a framework raises
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        tell(error=f"its own framework does not run it on random inputs: {line[:300]}")
+        send(error=f"its own framework does not run it on random inputs: {line[:300]}")
     else:
-        tell(framework=framework, names=names)
+        send(framework=framework, names=names)
 
 
 def _write(path: Path, arrays: Sequence[np.ndarray]) -> None:

@@ -78,7 +78,7 @@ def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Inp
     Raises:
         ModelError: the model has an unknown argument.
     """
-    usual = _usual_shapes(model, request.batch_size, sequence)
+    usual = _input_shapes(model, request.batch_size, sequence)
     given = shapes_by_name(request, tuple(usual))
     if given:
         batch_of(request, next(iter(given.values())))
@@ -99,7 +99,7 @@ def shortened(sequence: int, model: Any) -> int:
     return min(sequence, most) if isinstance(most, int) and most > 0 else sequence
 
 
-def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
+def _input_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
     """Return the shape of each argument and, for token ids, the size of the vocabulary."""
     config, main = model.config, model.main_input_name
     text = config.get_text_config()

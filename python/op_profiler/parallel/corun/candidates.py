@@ -21,7 +21,7 @@ from op_profiler.parallel.corun.timing import TimedWays, Way, time_in_turn
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.plan import Plan, PlanError, Stage
 from op_profiler.parallel.planning.policies import POLICIES
-from op_profiler.parallel.planning.policies.nash import nash_forks, told
+from op_profiler.parallel.planning.policies.nash import games_sentence, nash_forks
 from op_profiler.prediction.schedules.proposals import good_schedules, propose
 from op_profiler.prediction.schedules.ranking import RankingModel, examples
 from op_profiler.prediction.schedules.suggestions import load_trials
@@ -140,7 +140,7 @@ def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple
     """Return the stages of a policy, and its notes about them."""
     if name == "nash" and explain:
         forks = nash_forks(models.graph, costs, models.cores)
-        return tuple(fork.stage for fork in forks), (told(forks),)
+        return tuple(fork.stage for fork in forks), (games_sentence(forks),)
     return POLICIES.get(name)(models.graph, costs, models.cores), ()
 
 

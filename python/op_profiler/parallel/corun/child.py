@@ -46,5 +46,5 @@ def main() -> int:
     return carry_out(CorunRequest, _corun)
 
 
-def _corun(request: CorunRequest, tell: Callable[..., None]) -> None:
-    tell(result=corun(request, lambda text: tell(step=text)).to_json())
+def _corun(request: CorunRequest, send: Callable[..., None]) -> None:
+    send(result=corun(request, lambda text: send(step=text)).to_json())

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.parallel.corun.models import in_order, plan_of
-from op_profiler.parallel.corun.timing import in_quiet_rounds, settle, surely_fastest
+from op_profiler.parallel.corun.timing import in_quiet_rounds, surely_fastest, warm_up
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.plan import Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
@@ -291,7 +291,7 @@ def _beside(timeline_us: np.ndarray) -> np.ndarray:
 
 def _ran(executor: Executor) -> np.ndarray:
     """Return the timeline of a run after untimed runs that warm up caches and threads."""
-    settle(executor.run)
+    warm_up(executor.run)
     executor.run()
     return executor.timeline_us()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.json_text import brief
-from op_profiler.parallel.corun.costs import settled_durations_us
+from op_profiler.parallel.corun.costs import warm_durations_us
 from op_profiler.parallel.corun.timing import Load, TimedWays, Way, compare_outputs, in_quiet_rounds, time_in_turn
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
         executor.run()
         equal, difference = compare_outputs(expected, executor.outputs())
         durations_us, load = in_quiet_rounds(
-            lambda _: settled_durations_us(executor),
+            lambda _: warm_durations_us(executor),
             rounds=_DURATIONS,
             meter=machine.meter(cores),
             limits=dataclasses.replace(

@@ -16,7 +16,7 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import UsageError
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
-from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, settle
+from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, warm_up
 from op_profiler.parallel.planning.costs import Costs
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
@@ -89,11 +89,11 @@ def measure_costs(models: Models) -> Profile:
             together = stack.enter_context(copies.executor(_beside_copies(models, copies)))
 
         def one_round(_: int) -> tuple[list[np.ndarray], np.ndarray, float]:
-            alone_us = [settled_durations_us(executor) for executor in alone.values()]
+            alone_us = [warm_durations_us(executor) for executor in alone.values()]
             if wandering is None or together is None:
                 return alone_us, np.zeros(0), 0.0
             handover_us = _gap(wandering)
-            return alone_us, settled_durations_us(together).reshape(len(cores), -1), handover_us
+            return alone_us, warm_durations_us(together).reshape(len(cores), -1), handover_us
 
         machine = models.machine
         until = time.monotonic() + _SECONDS
@@ -131,10 +131,10 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
     predictor = found or open_predictor("default", db=db, compiler=compiler, note=note)
     counts = [count for count in predictor.thread_counts if count <= len(models.cores)]
     built_for = target_line(models.machine.device.target)
-    return costs_from_predictor(predictor, models.graph, counts, built_for, note), whose_costs(predictor.device, db)
+    return costs_from_predictor(predictor, models.graph, counts, built_for, note), costs_sentence(predictor.device, db)
 
 
-def whose_costs(device: DeviceName, db: str | None) -> str:
+def costs_sentence(device: DeviceName, db: str | None) -> str:
     """Return a sentence that names the device of predicted costs, because a user who gave no dataset may not expect
     another machine.
 
@@ -160,7 +160,7 @@ def costs_from_predictor(
             names them.
     """
     network = Network.of(" ".join(graph.models), [node.operator for node in graph.nodes])
-    network = network.told(predictor, threads, target=target, note=note)
+    network = network.with_loops(predictor, threads, target=target, note=note)
     places = {operator.key: at for at, operator in enumerate(network.operators)}
     of_node = [places[node.operator.key] for node in graph.nodes]
     latency_us = {}
@@ -176,10 +176,10 @@ def costs_from_predictor(
     return Costs(latency_us)
 
 
-def settled_durations_us(executor: Executor) -> np.ndarray:
+def warm_durations_us(executor: Executor) -> np.ndarray:
     """Return the time of every operator in one run, after untimed runs that warm up caches and threads; shape
     (nodes,)."""
-    settle(executor.run)
+    warm_up(executor.run)
     executor.run()
     spans = executor.timeline_us()
     return np.asarray(spans[:, 1] - spans[:, 0])
@@ -187,7 +187,7 @@ def settled_durations_us(executor: Executor) -> np.ndarray:
 
 def _gap(executor: Executor) -> float:
     """Return the median time in microseconds from the end of an operator to the start of the next on another core."""
-    settle(executor.run)
+    warm_up(executor.run)
     executor.run()
     spans = executor.timeline_us()
     return float(np.median(spans[1:, 0] - spans[:-1, 1])) if len(spans) > 1 else 0.0

@@ -120,8 +120,8 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring(locks_of(request.targets), announce))
 
-        def worker(number: int, mine: tuple[int, ...]) -> TargetWorker:
-            return stack.enter_context(TargetWorker(loaded[number], mine))
+        def worker(number: int, cores_of_target: tuple[int, ...]) -> TargetWorker:
+            return stack.enter_context(TargetWorker(loaded[number], cores_of_target))
 
         side_by_side = [worker(number, share) for number, share in enumerate(shares)]
         alone = [worker(number, cores) if one.takes_all_cores else one for number, one in enumerate(side_by_side)]

@@ -18,7 +18,7 @@ from op_profiler.measure.load import ForeignLoad, LoadMeter
 from op_profiler.measure.statistics import median_interval
 
 _Sample = TypeVar("_Sample")
-_SETTLED_NS = 2_000_000  # longer than lanes and TVM's pool look for work
+_WARM_UP_NS = 2_000_000  # longer than lanes and TVM's pool look for work
 NO_INTERVAL = "too few rounds for an interval"
 _NARROW = 1.25  # from one end of an interval to the other
 
@@ -213,10 +213,10 @@ def _relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
     return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0)) / scale
 
 
-def settle(run: Callable[[], object]) -> None:
+def warm_up(run: Callable[[], object]) -> None:
     """Run once, and wait until the threads of the previous runtime, which spin for a while, are asleep. A model of
     microseconds that directly follows another runtime takes a sixth longer."""
-    end = time.perf_counter_ns() + _SETTLED_NS
+    end = time.perf_counter_ns() + _WARM_UP_NS
     run()
     while time.perf_counter_ns() < end:
         run()
@@ -228,7 +228,7 @@ def _one_round(ways: Sequence[Way], turn: int) -> list[float]:
         number = (turn + place) % len(ways)
         way = ways[number]
         way.prepare()
-        settle(way.run)
+        warm_up(way.run)
         started = time.perf_counter_ns()
         way.run()
         times[number] = (time.perf_counter_ns() - started) / 1e3

@@ -127,14 +127,14 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         return [core if core >= 0 else None for core in found]
 
     def _failures(self) -> list[str]:
-        said = []
+        failures = []
         message = ctypes.c_char_p()
         for number, table in enumerate(self._tables):
             step = self._library.lanes_failure(self._handle, number, ctypes.byref(message))
             if step >= 0:
                 text = (message.value or b"").decode(errors="replace")
-                said.append(f"{table.names[step]} failed: {last_line(RuntimeError(text))}")
-        return said
+                failures.append(f"{table.names[step]} failed: {last_line(RuntimeError(text))}")
+        return failures
 
 
 class _Table:

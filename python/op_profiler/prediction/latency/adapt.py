@@ -31,9 +31,9 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
     Args:
         source: predictor of the other device, with regressions.
         target: measurements on the new device at its reference state
-            (`op_profiler.prediction.latency.steady_times.steady`), at thread counts of `source`. The adapted predictor
-            looks all of them up. If there are more than `MOST_LEARNED`, it learns from a random subset of the operators
-            only.
+            (`op_profiler.prediction.latency.steady_times.at_reference_state`), at thread counts of `source`.
+            The adapted predictor looks all of them up. If there are more than `MOST_LEARNED`, it learns from a random
+            subset of the operators only.
 
     Raises:
         DatasetError: there are too few measurements.
@@ -86,8 +86,8 @@ def _correction(
     """Fit the correction of the source's estimates to the measurements, on a logarithmic scale."""
     as_source = Correction.seen_in(ratio, query)
     base = dataclasses.replace(source.base, correction=None)
-    said = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
-    looped, plain = (above_bound - one for one in said)
+    estimates = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
+    looped, plain = (above_bound - one for one in estimates)
     return Correction.fit(ratio, query, (looped, plain), weight, source.roofline, base.kernels)
 
 

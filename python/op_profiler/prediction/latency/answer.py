@@ -12,7 +12,7 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.prediction.latency import PREDICTORS, checks, open_predictor, predictor_files
-from op_profiler.prediction.latency.calibration import calibrated, of_another, of_this_machine, whose_times
+from op_profiler.prediction.latency.calibration import calibrated, device_sentence, is_of_other_device, of_this_machine
 from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.lowered_models import Lower, lowered_model
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
@@ -57,12 +57,12 @@ class Chosen:
         if self.request.kernels == "vendor":
             name = self.predictor.device.processor
             return f"times of kernels of NVIDIA's libraries on {name}, from times that others published; NOT of TVM's"
-        return whose_times(self.predictor.device, self.wanted, self.request.target)
+        return device_sentence(self.predictor.device, self.wanted, self.request.target)
 
     @property
-    def of_another(self) -> bool:
+    def is_of_other_device(self) -> bool:
         """Whether the predicted times are of another machine although the user named none."""
-        return of_another(self.predictor.device, self.wanted, self.request.target)
+        return is_of_other_device(self.predictor.device, self.wanted, self.request.target)
 
     @functools.cached_property
     def version(self) -> str:
@@ -166,7 +166,7 @@ def network_of(
     if request.input_dtype and any(found != request.input_dtype for found in model.input_dtypes.values()):
         takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())
         raise UsageError(f"--input_dtype {request.input_dtype}: {build.model.name} takes {takes}")
-    network = model.network().told(chosen.predictor, chosen.threads, target=chosen.target, note=note)
+    network = model.network().with_loops(chosen.predictor, chosen.threads, target=chosen.target, note=note)
     return network, model.agreement
 
 
@@ -178,6 +178,7 @@ def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str,
             regressor = open_predictor.open_predictor(
                 choice, db=request.db, device=chosen.device, compiler=request.compiler, note=note
             )
-            told = network.told(regressor, chosen.threads[:1], target=chosen.target, note=note)  # it looks nothing up
-            found[choice] = predict_network(regressor, told, threads=chosen.threads[0])
+            # A regression-only method looks up no times, so all operators need their loops.
+            described = network.with_loops(regressor, chosen.threads[:1], target=chosen.target, note=note)
+            found[choice] = predict_network(regressor, described, threads=chosen.threads[0])
     return found

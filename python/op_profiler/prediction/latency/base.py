@@ -70,8 +70,8 @@ class Base:
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
         above = np.log(self.kernels.times_us(query) / bound[:, None])
-        told = self.kernels.told(query)
-        return np.concatenate([self.plain_columns(query, device), told, above.astype(np.float32)], axis=1)
+        of_loops = self.kernels.regression_columns(query)
+        return np.concatenate([self.plain_columns(query, device), of_loops, above.astype(np.float32)], axis=1)
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
         """Return the float32 columns of entries without loops: those of the query, and the number of the device."""
@@ -93,8 +93,8 @@ class Base:
         """
         if self.correction is None:
             return self._regressed(method, models, query)
-        said = self._regressed(method, models, self.correction.seen(query))
-        return said + self.correction.predict(query, self.roofline, self.kernels)
+        estimates = self._regressed(method, models, self.correction.seen(query))
+        return estimates + self.correction.predict(query, self.roofline, self.kernels)
 
     def _regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
         found, plain = np.full(len(query), np.nan), self.plain(method, models)
@@ -110,7 +110,7 @@ class Base:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
+class TrainingSet:
     """Measurements of one device to train regressions on, one per entry.
 
     Attributes:
@@ -124,14 +124,14 @@ class Lesson:
     target: np.ndarray
     weight: np.ndarray
 
-    def take(self, mask: np.ndarray) -> Lesson:
+    def take(self, mask: np.ndarray) -> TrainingSet:
         """Return the entries of a mask."""
         return dataclasses.replace(
             self, query=self.query.take(mask), target=self.target[mask], weight=self.weight[mask]
         )
 
 
-def trained(method: Method, seed: int, lessons: Sequence[Lesson], *, plain: bool = True) -> list[Regressor]:
+def trained(method: Method, seed: int, sets: Sequence[TrainingSet], *, plain: bool = True) -> list[Regressor]:
     """Train regressions: first those without loop columns, then, if the kernel model was fitted, as many with them.
 
     The regressions learn the difference between the measured times and the analytic models of a device. Much of this
@@ -139,22 +139,22 @@ def trained(method: Method, seed: int, lessons: Sequence[Lesson], *, plain: bool
     of an entry.
 
     Args:
-        lessons: first the measurements of the device to predict for, then those of other devices.
+        sets: first the measurements of the device to predict for, then those of other devices.
         plain: False: train no regressions without loop columns if there are others.
     """
-    looped = method.regressors(seed) if lessons[_OWN].base.kernels is not None else []
+    looped = method.regressors(seed) if sets[_OWN].base.kernels is not None else []
     models = method.regressors(seed) if plain or not looped else []
     if models:
-        columns = np.concatenate([one.base.plain_columns(one.query, device) for device, one in enumerate(lessons)])
-        target, weight = (np.concatenate([getattr(one, name) for one in lessons]) for name in ("target", "weight"))
+        columns = np.concatenate([one.base.plain_columns(one.query, device) for device, one in enumerate(sets)])
+        target, weight = (np.concatenate([getattr(one, name) for one in sets]) for name in ("target", "weight"))
         fit_all(models, columns, [target] * len(models), weight)
     if looped:
-        told = {
-            device: one.take(one.query.has_loops) for device, one in enumerate(lessons) if one.base.kernels is not None
+        looped_sets = {
+            device: one.take(one.query.has_loops) for device, one in enumerate(sets) if one.base.kernels is not None
         }
-        columns = np.concatenate([one.base.columns(one.query, device) for device, one in told.items()])
+        columns = np.concatenate([one.base.columns(one.query, device) for device, one in looped_sets.items()])
         target, weight = (
-            np.concatenate([getattr(one, name) for one in told.values()]) for name in ("target", "weight")
+            np.concatenate([getattr(one, name) for one in looped_sets.values()]) for name in ("target", "weight")
         )
         fit_all(looped, columns, [target - _start(n, columns) for n in range(len(looped))], weight)
     return [*models, *looped]

@@ -31,7 +31,7 @@ from op_profiler.prediction.latency.open_predictor import (
     shipped_examples,
     with_loops,
 )
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import shipped_processors
 from op_profiler.targets.target import kind_of
@@ -88,7 +88,7 @@ def calibrated(
 
     try:
         device = str(found["device"])
-        examples = steady(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
+        examples = at_reference_state(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
@@ -106,11 +106,11 @@ def _learned(
     """Return the predictor that is fitted together with included data, or adapted from `source`; from the cache if
     possible."""
     here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
-    told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
+    looped = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
     device = examples.devices[int(examples.device[0])]
     strange = slug(device.processor) not in {one.folder.name for one in shipped_processors()}
     strange = strange and kind_of(device.target).on_host
-    if told >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
+    if looped >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
 
         def fitted() -> OperatorPredictor:
             note(f"fitting a predictor to {len(examples):,} measurements and the included data; this is done once")
@@ -146,29 +146,29 @@ def of_this_machine(device: DeviceName) -> bool:
     return slug(kind.processor_name()) == slug(device.processor) if kind.on_gpu else is_here(device)
 
 
-def of_another(device: DeviceName, asked: str | None, target: str | None = None) -> bool:
-    """Return whether the predicted times are of another device than the user wants; arguments as for `whose_times`."""
-    if asked is not None:
+def is_of_other_device(device: DeviceName, user_source: str | None, target: str | None = None) -> bool:
+    """Return whether the predicted times are of another device than the user wants; see `device_sentence`."""
+    if user_source is not None:
         return False
     wanted = kind_of(target or _PROCESSOR)
     if not wanted.on_host and not wanted.on_gpu:
         return True
-    if (elsewhere := cpu_elsewhere(target)) and (told := cpu_of(device.target)):
-        return told != elsewhere
+    if (elsewhere := cpu_elsewhere(target)) and (cpu := cpu_of(device.target)):
+        return cpu != elsewhere
     return wanted.on_gpu != kind_of(device.target).on_gpu or not of_this_machine(device)
 
 
-def whose_times(device: DeviceName, asked: str | None, target: str | None = None) -> str:
+def device_sentence(device: DeviceName, user_source: str | None, target: str | None = None) -> str:
     """Return one sentence about the device of predicted times, and how to get times of the user's machine.
 
     Args:
-        asked: dataset, predictor or calibration that the user named; its device is then what the user wants.
+        user_source: dataset, predictor or calibration that the user named; its device is then what the user wants.
         target: target of the wanted times; None for this processor.
     """
     there = f"{device.processor} ({device.target})"
     if device.compiler != DEFAULT_COMPILER:
         there += f", kernels of the compiler {device.compiler}"
-    if not of_another(device, asked, target):
+    if not is_of_other_device(device, user_source, target):
         return f"times of {there}"
     wanted, option = "this machine", ""
     if target is not None and not kind_of(target).on_host:

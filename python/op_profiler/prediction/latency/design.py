@@ -29,7 +29,7 @@ _NOISE = 0.1
 """Variance of the logarithm of one measurement: more than the fitted 0.03, so that no single measurement dominates."""
 
 
-def most_telling(
+def most_informative(
     candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel | LaunchModel, count: int
 ) -> list[int]:
     """Return the indices of `count` candidates, the most informative first.
@@ -50,8 +50,8 @@ def most_telling(
     open_ = np.ones(len(candidates), dtype=bool)
     chosen: list[int] = []
     for _ in range(min(count, len(candidates))):
-        told = np.square(shared) @ weight / own
-        best = int(np.argmax(np.where(open_, told, -np.inf)))
+        information = np.square(shared) @ weight / own
+        best = int(np.argmax(np.where(open_, information, -np.inf)))
         column = sum(v * alike(one, one[[best]])[:, 0] for v, one in zip(_VARIANCES, here, strict=True))
         root = np.sqrt(own[best])
         column = (column - known @ known[best]) / root

@@ -72,12 +72,12 @@ COLUMNS = (
 """Columns of the flat table that `examples_of` reads."""
 MOST_ROWS = 50_000
 """Limit for networks and, separately, for batches of sampled operators; a fit uses about two kilobytes per row."""
-BETTER_TOLD = "measured again with the distance of the cores told"
+REMEASURED = "measured again with a known distance of the cores"
 NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same ones each time"
 _MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us", "steady_us")
 _NUMBERS = 13
 """Number of columns of a row before the times of the reference kernels; see `_KeptExamples.add`."""
-_TOLD = _NUMBERS - 2
+_HAS_CORE_DISTANCE = _NUMBERS - 2
 """The column that states whether the distance of the cores is known (`op_profiler.measure.host_state`)."""
 
 T = TypeVar("T")
@@ -102,9 +102,9 @@ class Examples:
         traffic_bytes: bytes that all calls of that model read and write, and that therefore pass through the caches
             between two calls; includes the calls of rows that are not used.
         working_set_bytes: the same, if each operator were called once.
-        gauge_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
+        reference_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
             unknown.
-        gauge_bytes: size of the data of the reference kernel for memory; times of different sizes cannot be compared.
+        reference_bytes: size of the data of the reference kernel for memory; compare only times of equal sizes.
         whole_model_us: median of the whole model at that thread count; NaN if unknown.
         left_out: number of rows that are not used, by reason.
         loops: properties of the loops of `operators` (`op_profiler.prediction.latency.loops.loops_of`); None if they
@@ -126,8 +126,8 @@ class Examples:
     sampled: np.ndarray
     traffic_bytes: np.ndarray
     working_set_bytes: np.ndarray
-    gauge_us: np.ndarray
-    gauge_bytes: np.ndarray
+    reference_us: np.ndarray
+    reference_bytes: np.ndarray
     whole_model_us: np.ndarray
     left_out: dict[str, int]
     loops: np.ndarray | None = None
@@ -138,7 +138,7 @@ class Examples:
     def where(self, mask: np.ndarray) -> Examples:
         """Return the entries of a mask; operators, devices and models are not changed."""
         names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
-        names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+        names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     @functools.cached_property
@@ -225,7 +225,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
     for row in rows:
         reason = reason_against(row)
         if row["origin"] in PREDICTED and row["model_key"]:
-            kept.tell_traffic(row)
+            kept.count_traffic(row)
         if reason is None:
             kept.add(row)
         else:
@@ -258,7 +258,7 @@ class _KeptExamples:
         """Number of rows beyond `MOST_ROWS`."""
         return sum(draw.left_out for draw in self._draws.values())
 
-    def tell_traffic(self, row: Mapping[str, Any]) -> None:
+    def count_traffic(self, row: Mapping[str, Any]) -> None:
         """Count the bytes that an operator moves in a model, and its calls; also if its time is not used."""
         model, key = row["model_key"], key_of_row(row)
         if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
@@ -289,8 +289,8 @@ class _KeptExamples:
         self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
         self._numbers.append("exchange_us" in (row["timing_details"] or {}))
-        self._numbers.append(_gauge_bytes(row))
-        self._numbers.extend(_gauge(row))
+        self._numbers.append(_reference_bytes(row))
+        self._numbers.extend(_reference_us(row))
         if gone := draw.dropped():
             self.forget(gone)
 
@@ -334,16 +334,16 @@ class _KeptExamples:
         """Return the rows of one core set per model and thread count, without rows that were measured again with known
         core distances."""
         numbers = self._table()
-        for reason, chosen in (("on other cores", self._on_one_core_set), (BETTER_TOLD, self._best_told)):
+        for reason, chosen in (("on other cores", self._on_one_core_set), (REMEASURED, self._with_core_distance)):
             mine = chosen(numbers)
             if not mine.all():
                 left_out[reason] = int((~mine).sum())
                 numbers = numbers[mine]
-        told = [(operator, self._launches[key]) for key, operator in self._operators.items()]
-        operator, operators = _renumbered(numbers[:, 0], told)
+        launched = [(operator, self._launches[key]) for key, operator in self._operators.items()]
+        operator, operators = _renumbered(numbers[:, 0], launched)
         device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
         model, models = _renumbered(numbers[:, 2], [(key, *about) for key, about in self._models.items()])
-        occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, _TOLD))
+        occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, _HAS_CORE_DISTANCE))
         moved = [self._moved[key].values() for key, _, _ in models]
         traffic = np.array([sum(size * calls for size, calls in one) for one in moved], dtype=np.float64)
         working_set = np.array([sum(size for size, _ in one) for one in moved], dtype=np.float64)
@@ -363,13 +363,13 @@ class _KeptExamples:
             sampled=np.array([sampled for _, _, sampled in models], dtype=bool),
             traffic_bytes=traffic[model],
             working_set_bytes=working_set[model],
-            gauge_us=numbers[:, _NUMBERS:].copy(),
-            gauge_bytes=numbers[:, _NUMBERS - 1].astype(np.int64),
+            reference_us=numbers[:, _NUMBERS:].copy(),
+            reference_bytes=numbers[:, _NUMBERS - 1].astype(np.int64),
             whole_model_us=whole,
             left_out=left_out,
         )
 
-    def _best_told(self, numbers: np.ndarray) -> np.ndarray:
+    def _with_core_distance(self, numbers: np.ndarray) -> np.ndarray:
         """Return the mask of the rows to use among repeated measurements, shape (rows,).
 
         If an operator was measured several times in one model or in several batches, only rows with a known distance of
@@ -380,8 +380,8 @@ class _KeptExamples:
         of_model = np.array([places.setdefault(one, len(places)) for one in called], dtype=np.intp)
         operator, device, model, _, threads = numbers[:, :5].astype(np.intp).T
         _, group = np.unique(np.stack([operator, device, of_model[model], threads]), axis=1, return_inverse=True)
-        group, told = group.ravel(), numbers[:, _TOLD] > 0
-        return np.asarray(told | (np.bincount(group, told) == 0)[group])
+        group, has_distance = group.ravel(), numbers[:, _HAS_CORE_DISTANCE] > 0
+        return np.asarray(has_distance | (np.bincount(group, has_distance) == 0)[group])
 
     def _on_one_core_set(self, numbers: np.ndarray) -> np.ndarray:
         """Return the mask of the rows of one core set for each model and thread count, shape (rows,).
@@ -410,11 +410,11 @@ def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, lis
     return rank[inverse.reshape(-1)], [items[n] for n in distinct[order]]
 
 
-def _gauge(row: Mapping[str, Any]) -> list[float]:
+def _reference_us(row: Mapping[str, Any]) -> list[float]:
     found = (row["timing_details"] or {}).get("gauge_us") or {}
     return [float(found.get(name, np.nan)) for name in PROBE_NAMES]
 
 
-def _gauge_bytes(row: Mapping[str, Any]) -> int:
+def _reference_bytes(row: Mapping[str, Any]) -> int:
     found = (row["timing_details"] or {}).get("gauge_bytes") or {}
     return int(found.get("memory", FIRST_MEMORY_BYTES))

@@ -13,7 +13,7 @@ import numpy as np
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.prediction.latency import PREDICTORS
-from op_profiler.prediction.latency.base import Base, Lesson, trained
+from op_profiler.prediction.latency.base import Base, TrainingSet, trained
 from op_profiler.prediction.latency.correction import MOST_LEARNED, Correction
 from op_profiler.prediction.latency.coverage import Coverage, operators_with, ops_in
 from op_profiler.prediction.latency.devices import DeviceName, measure_with
@@ -31,10 +31,10 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.likeness import as_if_here, likeness
 from op_profiler.prediction.latency.method import Method
-from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor, query_of
+from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.prediction.latency.vectors import vector_ratio
 from op_profiler.targets.target import kind_of
 
@@ -58,11 +58,11 @@ _FEW_WITH_OP = 50
 data, independent of the number of its networks."""
 _DIGESTED = (
     *("threads", "latency_us", "half_width", "steady_us", "occurrences", "traffic_bytes", "working_set_bytes"),
-    *("gauge_bytes", "whole_model_us"),
+    *("reference_bytes", "whole_model_us"),
 )
 """Fields of a measurement that a fit depends on, besides its operator, its model and the reference kernels."""
 
-LessonOf = Callable[[Examples, Query], Lesson]
+TrainingSetOf = Callable[[Examples, Query], TrainingSet]
 """Makes the training data of measurements on the device to predict for."""
 
 
@@ -80,9 +80,9 @@ def fit(
         choice: one of `PREDICTORS`.
         folds: number of groups into which the models are divided to compute held-out errors.
         others: measurements of other devices, one device each, under targets with the same vector length. Only the
-            regressions are also trained on them, see `_lessons`: they are neither looked up nor interpolated, and the
-            analytic models are not fitted to them. If there are few own measurements, the regressions are corrected by
-            the errors on own measurements that were held out.
+            regressions are also trained on them, see `_training_sets`: they are neither looked up nor interpolated, and
+            the analytic models are not fitted to them. If there are few own measurements, the regressions are corrected
+            by the errors on own measurements that were held out.
 
     Raises:
         DatasetError: there are no or too few measurements, or several devices.
@@ -90,14 +90,14 @@ def fit(
     """
     method = PREDICTORS.get(choice)
     device = _only_device(examples)
-    examples = steady(examples)
+    examples = at_reference_state(examples)
     query = query_of(examples)
-    lesson_of, elsewhere = _lessons(examples, query, others)
-    own = lesson_of(examples, query)
+    training_set_of, elsewhere = _training_sets(examples, query, others)
+    own = training_set_of(examples, query)
     target, families = own.target, families_of(query)
-    errors = _held_out(examples, own, lesson_of, elsewhere, families, method, seed, folds)
+    errors = _held_out(examples, own, training_set_of, elsewhere, families, method, seed, folds)
     base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
-    # Families are chosen on one half of the operators, and how far off they are is told by the other.
+    # Families are chosen on one half of the operators, and their errors are computed on the other.
     chosen_on = first_half(query)
     trusted = _better_interpolated(families, errors, chosen_on)
     if not method.regressor_types and method.interpolates != "nowhere":
@@ -122,7 +122,7 @@ def fit(
         coverage=coverage,
         spread=spread,
         correlation=_correlation(examples, query, final, spread),
-        usual_traffic_bytes=_usual_traffic(examples),
+        median_traffic_bytes=_median_traffic_bytes(examples),
         fingerprint=fingerprint(examples),
         launching=Launching.of(examples),
     )
@@ -148,8 +148,8 @@ def _only_device(examples: Examples) -> DeviceName:
     return devices[0]
 
 
-def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
-    """Return the included measurements that the predictor of `examples` is also trained on: of all other processors.
+def examples_of_other_processors(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
+    """Return the included measurements of all other processors, which the predictor of `examples` is also trained on.
 
     Args:
         ships: included measurements, of one processor each.
@@ -158,7 +158,9 @@ def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
     return [one for one in ships if one.devices[int(one.device[0])].processor != own]
 
 
-def _lessons(examples: Examples, query: Query, others: Sequence[Examples]) -> tuple[LessonOf, list[Lesson]]:
+def _training_sets(
+    examples: Examples, query: Query, others: Sequence[Examples]
+) -> tuple[TrainingSetOf, list[TrainingSet]]:
     """Return the function that makes training data of measurements of the device to predict for, and the training data
     of others.
 
@@ -169,23 +171,23 @@ def _lessons(examples: Examples, query: Query, others: Sequence[Examples]) -> tu
     Args:
         query: of all `examples`.
     """
-    others = [steady(one) for one in others if len(one)]
+    others = [at_reference_state(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
     here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
     elsewhere = [
-        _lesson(one, query_of(one), weight=max(_ELSEWHERE, likeness(peaks, here)))
+        _training_set(one, query_of(one), weight=max(_ELSEWHERE, likeness(peaks, here)))
         for one, peaks in zip(others, peaks_of)
     ]
     if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
         alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
-        return _lesson, [one.take(_has_rare_op(one.query, query)) for one in alike]
+        return _training_set, [one.take(_has_rare_op(one.query, query)) for one in alike]
     like = [
         (as_if_here(one.base.kernels, peaks, here), likeness(peaks, here))
         for one, peaks in zip(elsewhere, peaks_of)
         if isinstance(one.base.kernels, KernelModel)
     ]
-    return functools.partial(_lesson, vector_ratio=ratio, like=like), elsewhere
+    return functools.partial(_training_set, vector_ratio=ratio, like=like), elsewhere
 
 
 def _has_rare_op(query: Query, own: Query) -> np.ndarray:
@@ -195,13 +197,13 @@ def _has_rare_op(query: Query, own: Query) -> np.ndarray:
     return np.array(rare, dtype=bool)[query.vocabulary]
 
 
-def _lesson(
+def _training_set(
     examples: Examples,
     query: Query,
     vector_ratio: float = 1.0,
     weight: float = 1.0,
     like: Sequence[tuple[KernelModel, float]] = (),
-) -> Lesson:
+) -> TrainingSet:
     """Return the training data from one device's measurements; `like` is the argument of `KernelModel.fit`."""
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
@@ -211,7 +213,7 @@ def _lesson(
     base = Base.fit(roofline, query, examples.latency_us, weights, like, multiprocessors)
     base = dataclasses.replace(base, vector_ratio=vector_ratio)
     target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
-    return Lesson(base, query, target, weight * weights)
+    return TrainingSet(base, query, target, weight * weights)
 
 
 def weights_of(examples: Examples) -> np.ndarray:
@@ -236,7 +238,7 @@ def fingerprint(examples: Examples) -> str:
     keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
     columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
     columns += [getattr(examples, name) for name in _DIGESTED]
-    rows = np.column_stack([keys.view(np.float64), examples.gauge_us, *columns])  # all 64 bits of the keys stay
+    rows = np.column_stack([keys.view(np.float64), examples.reference_us, *columns])  # all 64 bits of the keys stay
     digest = hashlib.sha256(b"".join(sorted(row.tobytes() for row in rows)))
     devices = [dataclasses.asdict(examples.devices[at]) for at in np.unique(examples.device)]
     digest.update(json.dumps(devices, sort_keys=True).encode())
@@ -262,9 +264,9 @@ def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndar
 
 def _held_out(
     examples: Examples,
-    own: Lesson,
-    lesson_of: LessonOf,
-    elsewhere: Sequence[Lesson],
+    own: TrainingSet,
+    training_set_of: TrainingSetOf,
+    elsewhere: Sequence[TrainingSet],
     families: np.ndarray,
     method: Method,
     seed: int,
@@ -285,11 +287,11 @@ def _held_out(
             continue
         blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
         asked = query.take(held)
-        lesson = lesson_of(examples.where(train), query.take(train))
-        base = lesson.base
+        own_part = training_set_of(examples.where(train), query.take(train))
+        base = own_part.base
         above = np.log(examples.latency_us[held] / base.roofline.bound_us(asked.amounts, asked.threads))
-        taught = [lesson, *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
-        models = trained(method, seed, taught, plain=blind)
+        parts = [own_part, *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
+        models = trained(method, seed, parts, plain=blind)
         if models:
             found = base.regressed(method, models, asked)
             errors["regressed"][held] = np.where(seen[held], found - above, np.nan)
@@ -309,7 +311,7 @@ def _held_out(
     return errors
 
 
-def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> tuple[Base, np.ndarray]:
+def _corrected(own: TrainingSet, elsewhere: Sequence[TrainingSet], errors: np.ndarray) -> tuple[Base, np.ndarray]:
     """Return the base models with a correction of the regressions, and the regressions' errors after the correction.
 
     The correction is learned from the held-out errors on own measurements, because most of the training data is from
@@ -318,8 +320,8 @@ def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> 
     known = np.isfinite(errors) & own.query.has_loops
     if not elsewhere or len(own.query) > MOST_LEARNED or own.base.kernels is None or not known.any():
         return own.base, errors
-    taught = own.take(known)
-    correction, left = Correction.of_held_out(taught.query, -errors[known], taught.weight, own.base.kernels)
+    part = own.take(known)
+    correction, left = Correction.of_held_out(part.query, -errors[known], part.weight, own.base.kernels)
     found = errors.copy()
     found[known] = -left
     return dataclasses.replace(own.base, correction=correction), found
@@ -337,13 +339,13 @@ def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray],
     return np.array(better, dtype=np.uint64)
 
 
-def measured_of(examples: Examples, query: Query) -> Measured:
+def measured_of(examples: Examples, query: Query) -> MeasuredTimes:
     """Return the time of each operator for look-ups, and the spread between measurements of the same operator.
 
     The time is the median over the networks. For a sampled operator, it is that of the batch with the median time.
     Networks and batches of sampled operators are separate.
     """
-    keys = Measured.mixed(query)
+    keys = MeasuredTimes.mixed(query)
     order = np.lexsort((examples.latency_us, keys))
     names, starts = np.unique(keys[order], return_index=True)
     groups = np.split(order, starts[1:])
@@ -353,7 +355,7 @@ def measured_of(examples: Examples, query: Query) -> Measured:
     context = query.traffic_bytes[middle], query.working_set_bytes[middle], query.calls[middle]
     noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
     spread = np.maximum(noise, _between_models([examples.latency_us[g] for g in groups]))
-    return Measured(names, latency_us, *context, spread)
+    return MeasuredTimes(names, latency_us, *context, spread)
 
 
 def _between_models(groups: list[np.ndarray]) -> np.ndarray:
@@ -382,7 +384,7 @@ def _without_each(values: np.ndarray) -> np.ndarray:
     return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
 
 
-def _usual_traffic(examples: Examples) -> float:
+def _median_traffic_bytes(examples: Examples) -> float:
     """Return the median traffic of the networks; of the batches of sampled operators if there are no networks."""
     inside = ~examples.sampled[examples.model]
     rows = np.flatnonzero(inside if inside.any() else ~inside)

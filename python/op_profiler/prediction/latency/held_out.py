@@ -14,7 +14,7 @@ from op_profiler.prediction.latency.families import families_in
 from op_profiler.prediction.latency.fit import fit, measured_of
 from op_profiler.prediction.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.prediction.latency.operator_predictor import OperatorPredictor, query_of
-from op_profiler.prediction.latency.steady_times import steady
+from op_profiler.prediction.latency.steady_times import at_reference_state
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.library.scoring import Score, score
 
@@ -71,7 +71,7 @@ def _silent(text: str) -> None:
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
     """Return how often `evaluate` fits a predictor; raises the errors of `evaluate` for an invalid split."""
     if split == "model":
-        return len(family_groups(steady(examples)))
+        return len(family_groups(at_reference_state(examples)))
     held_out(examples, split, seed)
     return 1
 
@@ -90,7 +90,7 @@ def evaluate(
         DatasetError: there is nothing to hold out.
     """
     started = time.perf_counter()
-    examples = steady(examples)
+    examples = at_reference_state(examples)
     if split == "model":
         found = list(held_out_networks(examples, predictor, seed, announce))
         seconds = time.perf_counter() - started
@@ -138,7 +138,7 @@ def held_out_networks(
     Raises:
         DatasetError: there are fewer than two families.
     """
-    examples = steady(examples)
+    examples = at_reference_state(examples)
     groups = family_groups(examples)
     for number, held in enumerate(groups, 1):
         announce(f"model: {predictor}, families {number} of {len(groups)}")
@@ -180,8 +180,8 @@ def fitted_without(
     family = families_in([examples, *others])
     held_families = {family[examples.models[at]] for at in np.unique(examples.model[held])}
     gone = {name for name, of in family.items() if of in held_families}
-    taught = [_without(one, workloads, gone) for one in (examples, *others)]
-    return fit(taught[0], choice=predictor, seed=seed, others=taught[1:])
+    remaining = [_without(one, workloads, gone) for one in (examples, *others)]
+    return fit(remaining[0], choice=predictor, seed=seed, others=remaining[1:])
 
 
 def _without(examples: Examples, workloads: Set[str], names: Set[str]) -> Examples:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from op_profiler.prediction.latency.query import Query
-from op_profiler.prediction.latency.regression import Boosted
+from op_profiler.prediction.latency.regression import BoostedTrees
 
 COVERAGE = 0.9
 WITHOUT_LOOPS = "regressed without loops"
@@ -40,7 +40,7 @@ class Spread:
         fastest: lower limit of log(time over `Roofline.least_us`).
     """
 
-    scale: Boosted | None
+    scale: BoostedTrees | None
     quantiles: dict[str, float]
     typical_above_bound: float
     bound_width: float
@@ -94,7 +94,7 @@ class Spread:
         seen = np.flatnonzero(np.isfinite(regressed))
         if len(seen) < _FEWEST_ERRORS:
             return spread
-        scale = Boosted(rounds=_SCALE_ROUNDS, max_depth=4, min_child_weight=20.0)
+        scale = BoostedTrees(rounds=_SCALE_ROUNDS, max_depth=4, min_child_weight=20.0)
         sizes = np.log(np.maximum(np.abs(regressed[seen]), _SMALLEST_ERROR))
         halves = first_half(query)[seen]  # the quantile is taken on errors that the scale has not seen
         columns = query.take(seen).columns

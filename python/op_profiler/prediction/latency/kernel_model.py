@@ -94,7 +94,7 @@ class KernelModel:
             start, apart = _start(like, int(count))
             costs, some = start, _drawn(mine, _MOST_FITTED)
             if len(some) and like:
-                costs = _fitted(query, latency_us, weight, some, start, moves=_TOGETHER)
+                costs = _fitted(query, latency_us, weight, some, start, directions=_TOGETHER)
                 costs = _fitted(query, latency_us, weight, some, costs, _NEAR_OTHERS)
             elif len(some):
                 costs = _fitted(query, latency_us, weight, some, start)
@@ -102,8 +102,8 @@ class KernelModel:
             for kind in range(len(KINDS)):
                 some = _drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND)
                 first = costs + apart[kind]
-                told = len(some) >= _FEWEST_OF_KIND
-                of_kinds.append(_fitted(query, latency_us, weight, some, first, _NEAR) if told else first)
+                enough = len(some) >= _FEWEST_OF_KIND
+                of_kinds.append(_fitted(query, latency_us, weight, some, first, _NEAR) if enough else first)
         return cls(counts, np.array(of_all), np.array(of_kinds).reshape(len(counts), len(KINDS), -1))
 
     def times_us(self, query: Query) -> np.ndarray:
@@ -125,7 +125,7 @@ class KernelModel:
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
         return found
 
-    def told(self, query: Query) -> np.ndarray:
+    def regression_columns(self, query: Query) -> np.ndarray:
         """Return the columns of kernels' loops for regressions, float32; see `loop_columns`."""
         return loop_columns(query.loops)
 
@@ -241,38 +241,38 @@ def _fitted(
     rows: np.ndarray,
     start: np.ndarray,
     near: float = np.inf,
-    moves: np.ndarray | None = None,
+    directions: np.ndarray | None = None,
 ) -> np.ndarray:
     """Fit costs to the measured times of some kernels, all at one thread count.
 
     Args:
         near: prior standard deviation of the costs around `start`: such a difference counts as much as an error of
             `_ONE_OFF` on one kernel.
-        moves: directions in which costs change, shape (costs, directions); None to change each cost separately.
+        directions: directions in which costs change, shape (costs, directions); None to change each cost separately.
     """
     from scipy.optimize import least_squares
 
     parts = _parts(query.take(rows), int(_threads_used(query)[rows[0]]))
     target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
-    moves = np.eye(len(start)) if moves is None else moves
+    directions = np.eye(len(start)) if directions is None else directions
 
     def off(moved: np.ndarray) -> np.ndarray:
-        log_costs = start + moves @ moved
+        log_costs = start + directions @ moved
         errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
         return np.concatenate([errors, moved * (_ONE_OFF / near)])
 
     def slopes(moved: np.ndarray) -> np.ndarray:
-        log_costs = start + moves @ moved
+        log_costs = start + directions @ moved
         time_us = parts.time_us(log_costs)
         counts = np.abs(np.log(time_us) - target) < _FARTHEST
         each = parts.slopes_us(log_costs) * (counts * root_weight / time_us)[:, None]
-        return np.concatenate([each @ moves, np.eye(len(moved)) * (_ONE_OFF / near)])
+        return np.concatenate([each @ directions, np.eye(len(moved)) * (_ONE_OFF / near)])
 
-    nothing = np.zeros(moves.shape[1])
+    nothing = np.zeros(directions.shape[1])
     loss = {"loss": "soft_l1", "f_scale": _ONE_OFF}
     # Without lsmr each step decomposes a matrix with a row a kernel.
     found = least_squares(off, nothing, slopes, tr_solver="lsmr", max_nfev=_STEPS, **loss).x
-    return np.asarray(start + moves @ found)
+    return np.asarray(start + directions @ found)
 
 
 def _threads_used(query: Query) -> np.ndarray:
@@ -322,10 +322,10 @@ def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
     return np.asarray(once * (1.0 - _cold(query.between_bytes, level)))
 
 
-def _cold(around: np.ndarray, level: CacheLevel) -> np.ndarray:
+def _cold(traffic_bytes: np.ndarray, level: CacheLevel) -> np.ndarray:
     """Return the share of a kernel's data that is no longer in a cache.
 
-    It is half if `around`, the bytes that went through the cache, equals the size of the cache.
+    It is half if `traffic_bytes`, the bytes that went through the cache, equals the size of the cache.
     """
-    octaves = np.log2(np.maximum(around, 1.0) / level.size_bytes)
+    octaves = np.log2(np.maximum(traffic_bytes, 1.0) / level.size_bytes)
     return np.asarray(1 / (1 + np.exp(-octaves)))

@@ -77,8 +77,8 @@ class LaunchModel:
         of_kinds = []
         for kind in range(len(KINDS)):
             mine = asked.kinds == kind
-            told = mine.sum() >= _FEWEST_OF_KIND
-            found = _fitted(amounts[mine], times_us[mine], counts[mine], of_all, _NEAR_OF_KIND) if told else of_all
+            enough = mine.sum() >= _FEWEST_OF_KIND
+            found = _fitted(amounts[mine], times_us[mine], counts[mine], of_all, _NEAR_OF_KIND) if enough else of_all
             of_kinds.append(found)
         return cls(np.array(multiprocessors), of_all, np.array(of_kinds))
 
@@ -98,7 +98,7 @@ class LaunchModel:
         shares: np.ndarray = np.nan_to_num(times_us / times_us.sum(axis=1, keepdims=True))
         return shares
 
-    def told(self, query: Query) -> np.ndarray:
+    def regression_columns(self, query: Query) -> np.ndarray:
         """Return the features of kernels for regressions, float32: those of the launches, and the amounts of work."""
         amounts = np.log2(1e-6 + _amounts(query, int(self.multiprocessors)))
         return np.concatenate([query.loops, amounts], axis=1, dtype=np.float32, casting="same_kind")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = 12
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
-_SAID_FROM, _SAID_EACH = 40, 200
+_NOTED_FROM, _NOTED_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
 
 
@@ -55,7 +55,7 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
         else:
             missing.append(at)
     if missing:
-        found[missing] = _kept_or_asked([operators[at] for at in missing], target, note)
+        found[missing] = _cached_or_read([operators[at] for at in missing], target, note)
     return found
 
 
@@ -97,8 +97,11 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
         )
 
 
-def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
-    """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
+def _cached_or_read(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
+    """Return the loops of operators from the cache folder; those that are missing are read by the compiler and cached.
+
+    If the disk is full, nothing is cached.
+    """
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
         kept: sqlite3.Connection | None = None
@@ -125,12 +128,12 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
             except OpProfilerError as error:
                 note(f"no loops are known here of {len(unknown)} operators: {error}")
                 return found
-        if len(unknown) >= _SAID_FROM:
+        if len(unknown) >= _NOTED_FROM:
             note(f"reading the loops of {len(unknown)} operators; this is done once")
         for number, at in enumerate(unknown):
-            if number and number % _SAID_EACH == 0:
+            if number and number % _NOTED_EACH == 0:
                 note(f"read the loops of {number} of {len(unknown)} operators")
-            found[at] = _asked(operators[at], target)
+            found[at] = _read_by_compiler(operators[at], target)
             _write(kept, about, operators[at].key, found[at])
     return found
 
@@ -164,7 +167,7 @@ def _described(read: Callable[[], Kernel], target: str) -> np.ndarray:
     return launch_features(kernel) if kernel.launches else traffic_features(kernel)
 
 
-def _asked(operator: Operator, target: str) -> np.ndarray:
+def _read_by_compiler(operator: Operator, target: str) -> np.ndarray:
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
     # A target that this LLVM does not know has none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.prediction.latency.method import Method
-from op_profiler.prediction.latency.regression import Boosted, Regressor, SklearnTrees
+from op_profiler.prediction.latency.regression import BoostedTrees, Regressor, SklearnTrees
 
 _SEVERAL = 2
 _DIVERSE: dict[str, Any] = {
@@ -21,7 +21,7 @@ trees per round help as much as twice as many regressions, each of which would a
 
 
 def _boosted(seed: int) -> list[Regressor]:
-    return [Boosted(seed)]
+    return [BoostedTrees(seed)]
 
 
 def _forest(seed: int) -> list[Regressor]:
@@ -36,17 +36,17 @@ DEFAULT = Method(
     looks_up=True,
     corrects_samples=True,
     interpolates="where better",
-    regressors=lambda seed: [Boosted(seed + number, **_DIVERSE) for number in range(1, _SEVERAL + 1)],
-    regressor_types=(Boosted,),
+    regressors=lambda seed: [BoostedTrees(seed + number, **_DIVERSE) for number in range(1, _SEVERAL + 1)],
+    regressor_types=(BoostedTrees,),
 )
 LOOKUP = Method(looks_up=True, bounds=False)
 INTERPOLATION = Method(interpolates="everywhere")
-XGBOOST = Method(regressors=_boosted, regressor_types=(Boosted,))
+XGBOOST = Method(regressors=_boosted, regressor_types=(BoostedTrees,))
 RANDOM_FOREST = Method(regressors=_forest, regressor_types=(SklearnTrees,))
 DECISION_TREE = Method(regressors=_tree, regressor_types=(SklearnTrees,))
 MEAN = Method(
     regressors=lambda seed: [*_boosted(seed), *_forest(seed), *_tree(seed)],
-    regressor_types=(Boosted, SklearnTrees),
+    regressor_types=(BoostedTrees, SklearnTrees),
     averages_latencies=True,
 )
 """The same combination as in the TFLite latency estimator of Google Summer of Code."""

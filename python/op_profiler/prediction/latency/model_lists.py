@@ -76,42 +76,42 @@ def _models(line: str, request: ModelRequest) -> Iterator[ListedModel]:
 def _described(line: str, request: ModelRequest) -> ListedModel:
     """Return the model of a line of JSON."""
     try:
-        told = json.loads(line)
-        model, label = told.pop("model"), told.pop("label", None)
-        shapes = told.pop("input_shapes", None)
-        if not set(told) <= set(_KEYS) or not all(type(number) is int for number in told.values()):
+        fields = json.loads(line)
+        model, label = fields.pop("model"), fields.pop("label", None)
+        shapes = fields.pop("input_shapes", None)
+        if not set(fields) <= set(_KEYS) or not all(type(number) is int for number in fields.values()):
             raise ValueError
         if shapes is not None:
-            told |= inputs_of((), {name: tuple(map(int, shape)) for name, shape in shapes.items()})
+            fields |= inputs_of((), {name: tuple(map(int, shape)) for name, shape in shapes.items()})
         source, plain = source_and_name(model, request.source)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise UsageError(
             f'{line[:200]} is no line of a list of models; give {{"model": "resnet-18"}}, and any of '
             f"{', '.join(_KEYS[1:])}"
         ) from error
-    return ListedModel(str(label or model), dataclasses.replace(request, source=source, name=plain, **told))
+    return ListedModel(str(label or model), dataclasses.replace(request, source=source, name=plain, **fields))
 
 
 def _count(name: str) -> int:
     """Return the number of models in a list of a module, which is imported in a separate process."""
     with Child(__name__, name) as child:
-        told = next(child.events(), None)
-    if told is None:
+        event = next(child.events(), None)
+    if event is None:
         raise ModelError(f"{name}: the process that imports it died")
-    if "error" in told:
-        raise failure_of(told)
-    return int(told["count"])
+    if "error" in event:
+        raise failure_of(event)
+    return int(event["count"])
 
 
 def main() -> int:
     """Run the process that imports a module."""
-    return carry_out(str, _tell_count)
+    return carry_out(str, _send_count)
 
 
-def _tell_count(name: str, tell: object) -> None:
+def _send_count(name: str, send: object) -> None:
     from op_profiler.frontends.file import source_of
     from op_profiler.frontends.importers.torch_functions import listed
 
-    assert callable(tell)
+    assert callable(send)
     source_of(name)
-    tell(count=len(listed(name)))
+    send(count=len(listed(name)))

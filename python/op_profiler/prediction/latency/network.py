@@ -63,7 +63,7 @@ class Network:
         )
         return cls(name, tuple(operators), counts, query)
 
-    def told(
+    def with_loops(
         self,
         predictor: OperatorPredictor | VendorPredictor,
         threads: Sequence[int],

@@ -223,9 +223,9 @@ def _place(db: str | None) -> str:
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
     """Return a copy with the loops of the operators."""
     used = np.unique(examples.operator)
-    told = loops_of([examples.operators[at] for at in used], target, note)
-    loops = unknown_loops(len(examples.operators), told.shape[1]).copy()
-    loops[used] = told
+    of_used = loops_of([examples.operators[at] for at in used], target, note)
+    loops = unknown_loops(len(examples.operators), of_used.shape[1]).copy()
+    loops[used] = of_used
     return dataclasses.replace(examples, loops=loops)
 
 

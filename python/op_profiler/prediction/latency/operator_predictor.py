@@ -70,7 +70,7 @@ class OperatorPrediction:
 
 
 @dataclasses.dataclass
-class Measured:
+class MeasuredTimes:
     """Look-up table by workload key, thread count and context: in a network, or in a batch of sampled operators.
 
     Attributes:
@@ -101,13 +101,13 @@ class Measured:
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
 
-    def before(self, others: Measured) -> Measured:
+    def before(self, others: MeasuredTimes) -> MeasuredTimes:
         """Return a table with these entries, and those of `others` that are not among them."""
         more = ~np.isin(others.keys, self.keys)
         fields = [field.name for field in dataclasses.fields(self)]
         joined = {name: np.concatenate([getattr(self, name), getattr(others, name)[more]]) for name in fields}
         order = np.argsort(joined["keys"], kind="stable")
-        return Measured(**{name: values[order] for name, values in joined.items()})
+        return MeasuredTimes(**{name: values[order] for name, values in joined.items()})
 
     def as_sampled(self, query: Query, at: np.ndarray) -> Query:
         """Return the operators as they were called in the batches of sampled operators.
@@ -130,7 +130,7 @@ class OperatorPredictor:
         coverage: ops, attributes, dtypes and sizes that the predictor was fitted to.
         correlation: share of the errors of a network's operators that has a common cause; it determines the interval of
             a network (`op_profiler.prediction.latency.intervals.sum_half_width`).
-        usual_traffic_bytes: bytes that all calls of a network read and write, median over the networks that the
+        median_traffic_bytes: bytes that all calls of a network read and write, median over the networks that the
             predictor was fitted to.
         fingerprint: fingerprint of the measurements that the predictor was fitted to.
         launching: time of a network beyond its kernels; None on processors.
@@ -139,14 +139,14 @@ class OperatorPredictor:
     device: DeviceName
     choice: str
     base: Base
-    measured: Measured
+    measured: MeasuredTimes
     models: Sequence[Fitted]
     interpolation: Interpolation | None
     interpolated_families: np.ndarray
     coverage: Coverage
     spread: Spread
     correlation: float
-    usual_traffic_bytes: float
+    median_traffic_bytes: float
     fingerprint: str
     launching: Launching | None = None
 
@@ -177,7 +177,7 @@ class OperatorPredictor:
                 used as they are.
             threads: one of `thread_counts`.
             traffic_bytes: bytes that all calls of the network read and write, which determine how cold the caches are;
-                None for `usual_traffic_bytes`.
+                None for `median_traffic_bytes`.
 
         Raises:
             UsageError: the thread count was never measured; the message lists those that were.
@@ -185,7 +185,7 @@ class OperatorPredictor:
         if isinstance(operators, Query):
             query = operators
         else:
-            traffic_bytes = self.usual_traffic_bytes if traffic_bytes is None else traffic_bytes
+            traffic_bytes = self.median_traffic_bytes if traffic_bytes is None else traffic_bytes
             query = Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
         self.check_threads(query.threads)
         known, at = self._looked_up(query)
@@ -214,8 +214,8 @@ class OperatorPredictor:
         """
         if self.choice not in PREDICTORS or not isinstance(self.fingerprint, str):
             raise ValueError("it is of no known kind")
-        numbers = [self.correlation, self.usual_traffic_bytes]
-        tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
+        numbers = [self.correlation, self.median_traffic_bytes]
+        tables = [getattr(self.measured, field.name) for field in dataclasses.fields(MeasuredTimes)]
         if not np.isfinite(numbers).all() or len({table.shape for table in tables}) != 1:
             raise ValueError("its tables do not fit together")
         for words in (frozenset(self.coverage.own), frozenset({"an op that nobody has seen"})):

@@ -72,5 +72,5 @@ class Predictor(OperatorPredictor):
         """
         if not isinstance(model, Network):
             occurrences = compiler_in_use().operators(model, resolve_target(self.device.target), layers=False)
-            model = Network.of_occurrences(model.name, occurrences).told(self, [threads])
+            model = Network.of_occurrences(model.name, occurrences).with_loops(self, [threads])
         return predict_network(self, model, threads=threads)

@@ -36,10 +36,10 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launch_model import COSTS, LaunchModel
 from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launching import Launching
-from op_profiler.prediction.latency.loop_columns import NAMES as TOLD_NAMES
-from op_profiler.prediction.latency.operator_predictor import Measured, OperatorPredictor
+from op_profiler.prediction.latency.loop_columns import NAMES as LOOP_COLUMN_NAMES
+from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor
 from op_profiler.prediction.latency.query import SETTING_NAMES, Query, unknown_loops
-from op_profiler.prediction.latency.regression import Boosted, Regressor
+from op_profiler.prediction.latency.regression import BoostedTrees, Regressor
 from op_profiler.prediction.latency.roofline import Roofline
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 from op_profiler.targets.target import kind_of
@@ -87,7 +87,7 @@ def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, byte
         "interpolated_families": predictor.interpolated_families,
         **{f"roofline_{f.name}": getattr(predictor.roofline, f.name) for f in dataclasses.fields(Roofline)},
         **{f"kernels_{f.name}": getattr(predictor.base.kernels, f.name) for f in _kernel_fields(predictor)},
-        **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(Measured)},
+        **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(MeasuredTimes)},
         **_correction_arrays(predictor.base.correction),
     }
     op_sets: list[list[str]] = []
@@ -110,7 +110,7 @@ def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, byte
         "fastest": predictor.spread.fastest,
         "vector_ratio": predictor.base.vector_ratio,
         "correlation": predictor.correlation,
-        "usual_traffic_bytes": predictor.usual_traffic_bytes,
+        "usual_traffic_bytes": predictor.median_traffic_bytes,
         "fingerprint": predictor.fingerprint,
         "launching": None if predictor.launching is None else dataclasses.asdict(predictor.launching),
         "versions": _versions(),
@@ -132,7 +132,7 @@ def load(path: Path) -> OperatorPredictor:
             members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
         found = _predictor(contents, members)
         if len(found.models) != found.base.models_of(found.method):  # those that see loops would be taken for others
-            raise _of_another_version(path)
+            raise _version_error(path)
         found.check()
     except OpProfilerError:
         raise
@@ -185,7 +185,7 @@ _POINTS = tuple(
 
 def _columns_of(device: DeviceName) -> list[str]:
     """Return the names of the columns that regressions are trained on."""
-    of_loops = (*LAUNCHED, *COSTS) if kind_of(device.target).on_gpu else (*LOOP_NAMES, *TOLD_NAMES)
+    of_loops = (*LAUNCHED, *COSTS) if kind_of(device.target).on_gpu else (*LOOP_NAMES, *LOOP_COLUMN_NAMES)
     return [*NAMES, *SETTING_NAMES, *of_loops]
 
 
@@ -196,11 +196,11 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise DatasetError(f"{path} is no predictor of op_profiler")
     if found.get("version") != _VERSION or found.get("columns") != _columns_of(DeviceName(**found["device"])):
-        raise _of_another_version(path)
+        raise _version_error(path)
     return found
 
 
-def _of_another_version(path: Path) -> DatasetError:
+def _version_error(path: Path) -> DatasetError:
     return DatasetError(
         f"{path} is from another version of op_profiler, which described operators differently; fit it again: "
         "op-profiler predict --db ... (or leave out --predictor)"
@@ -234,7 +234,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
         form = np.zeros(count, dtype=np.intp)
         query = Query(**points, loops=unknown_loops(count), op_sets=op_sets, form=form, forms=(("",),))
         interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])
-    scale = Boosted.from_bytes(members["scale.npz"]) if "scale.npz" in members else None
+    scale = BoostedTrees.from_bytes(members["scale.npz"]) if "scale.npz" in members else None
     spread = Spread(
         scale,
         contents["quantiles"],
@@ -246,14 +246,14 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
         device=DeviceName(**contents["device"]),
         choice=contents["choice"],
         base=_base(arrays, contents["vector_ratio"]),
-        measured=Measured(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(Measured)}),
+        measured=MeasuredTimes(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(MeasuredTimes)}),
         models=_models(contents["choice"], members),
         interpolation=interpolation,
         interpolated_families=arrays["interpolated_families"],
         coverage=Coverage(**contents["coverage"]),
         spread=spread,
         correlation=contents["correlation"],
-        usual_traffic_bytes=contents["usual_traffic_bytes"],
+        median_traffic_bytes=contents["usual_traffic_bytes"],
         fingerprint=contents["fingerprint"],
         launching=Launching(**contents["launching"]) if contents.get("launching") else None,
     )

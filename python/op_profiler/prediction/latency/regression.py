@@ -68,7 +68,7 @@ def fit_all(
             done.result()
 
 
-class Boosted:
+class BoostedTrees:
     """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); xgboost is needed only to fit them."""
 
     suffix: ClassVar[str] = ".npz"
@@ -96,7 +96,7 @@ class Boosted:
         return self._trees.to_bytes()
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Boosted:
+    def from_bytes(cls, content: bytes) -> BoostedTrees:
         """Return the trees that `to_bytes` wrote; for errors see `Trees.from_bytes`."""
         found = cls()
         found._trees = Trees.from_bytes(content)

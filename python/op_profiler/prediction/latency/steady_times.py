@@ -22,7 +22,7 @@ _USUAL_PARTS = (0.5, 0.5)
 """Applied parts of the two observations if too few operators were measured in several runs to fit them."""
 
 
-def steady(examples: Examples) -> Examples:
+def at_reference_state(examples: Examples) -> Examples:
     """Return the measurements corrected to the reference state of the machine.
 
     Two observations show the state of the machine during a run. First, the two reference kernels
@@ -42,30 +42,30 @@ def steady(examples: Examples) -> Examples:
     Returns:
         Examples without the observations, so that a second correction changes nothing.
     """
-    known = np.isfinite(examples.gauge_us).all(axis=1)
+    known = np.isfinite(examples.reference_us).all(axis=1)
     if not known.any() and not np.isfinite(examples.steady_us).any():
         return examples
-    slower = np.zeros_like(examples.gauge_us)
-    comparable = np.stack([examples.device, examples.threads, examples.gauge_bytes], axis=1)
+    slower = np.zeros_like(examples.reference_us)
+    comparable = np.stack([examples.device, examples.threads, examples.reference_bytes], axis=1)
     for group in np.unique(comparable, axis=0):
         mine = known & (comparable == group).all(axis=1)
         _, first = np.unique(examples.model[mine], return_index=True)
         if len(first) >= _FEWEST_RUNS:
-            usual = np.median(examples.gauge_us[mine][first], axis=0)
-            slower[mine] = np.log(examples.gauge_us[mine] / usual)
+            usual = np.median(examples.reference_us[mine][first], axis=0)
+            slower[mine] = np.log(examples.reference_us[mine] / usual)
     usual_state = (np.abs(slower) <= np.log(FARTHEST)).all(axis=1)
-    said = np.stack([(slower * _shares(examples)).sum(axis=1), _disturbed(examples)], axis=1)
+    slowdowns = np.stack([(slower * _shares(examples)).sum(axis=1), _disturbed(examples)], axis=1)
     factor = np.ones(len(examples))
     for count in np.unique(examples.threads):
         mine = examples.threads == count
-        parts = _parts(examples.where(mine & usual_state), said[mine & usual_state])
-        factor[mine] = np.exp(said[mine] @ parts)
+        parts = _parts(examples.where(mine & usual_state), slowdowns[mine & usual_state])
+        factor[mine] = np.exp(slowdowns[mine] @ parts)
     left = int((~usual_state).sum())
     found = dataclasses.replace(
         examples,
         latency_us=examples.latency_us / factor,
         whole_model_us=examples.whole_model_us / _of_models(examples, factor),
-        gauge_us=np.full_like(examples.gauge_us, np.nan),
+        reference_us=np.full_like(examples.reference_us, np.nan),
         steady_us=np.full_like(examples.steady_us, np.nan),
         left_out=examples.left_out | ({"the machine was in an unusual state": left} if left else {}),
     )
@@ -81,9 +81,9 @@ def _disturbed(examples: Examples) -> np.ndarray:
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(examples.latency_us / examples.steady_us)
-    found, told = np.zeros(len(examples)), np.isfinite(ratio) & ~_cached(examples)
+    found, comparable = np.zeros(len(examples)), np.isfinite(ratio) & ~_cached(examples)
     for count in np.unique(examples.threads):
-        mine = (examples.threads == count) & told
+        mine = (examples.threads == count) & comparable
         if mine.any():
             found[mine] = ratio[mine] - np.median(ratio[mine])
     return found
@@ -94,13 +94,13 @@ def _cached(examples: Examples) -> np.ndarray:
     return np.asarray(examples.working_set_bytes <= _CACHED_BYTES)
 
 
-def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
+def _parts(examples: Examples, slowdowns: np.ndarray) -> np.ndarray:
     """Return the part of each observation that is applied, 0 to 1, shape (2,).
 
     The parts are fitted by least squares to the times of each operator at one thread count around their mean.
 
     Args:
-        said: slow-down of each entry according to each observation, on a logarithmic scale, shape (entries, 2).
+        slowdowns: slow-down of each entry according to each observation, on a logarithmic scale, shape (entries, 2).
     """
     from scipy.optimize import lsq_linear
 
@@ -111,12 +111,12 @@ def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
     if several.sum() < _FEWEST_REPEATED:
         return np.array(_USUAL_PARTS)
 
-    def around_mean(values: np.ndarray) -> np.ndarray:
+    def deviations(values: np.ndarray) -> np.ndarray:
         return np.asarray((values - (np.bincount(group, values) / counts)[group])[several])
 
-    found = around_mean(np.log(examples.latency_us))
+    found = deviations(np.log(examples.latency_us))
     near = np.abs(found) < _FARTHEST_REPEATED
-    signs = np.stack([around_mean(one)[near] for one in said.T], axis=1)
+    signs = np.stack([deviations(one)[near] for one in slowdowns.T], axis=1)
     return np.asarray(lsq_linear(signs, found[near], bounds=(0.0, 1.0)).x)
 
 

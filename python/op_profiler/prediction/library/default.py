@@ -334,8 +334,8 @@ def parallel_units(table: Convolutions, roofline: TableRoofline) -> int:
     and fusion has coefficients of its own.
     """
     compute_us, memory_us = roofline.bounds_us(table)
-    told = (table.column("depthwise") == 0) & (compute_us > _COMPUTED * memory_us) & (table.latency_us > _SHORTEST_US)
-    table = table.where(told)
+    heavy = (table.column("depthwise") == 0) & (compute_us > _COMPUTED * memory_us) & (table.latency_us > _SHORTEST_US)
+    table = table.where(heavy)
     if len(table) < _FEWEST_UNITS:
         return 1
     rooflines_us = roofline.latency_us(table)

@@ -35,7 +35,7 @@ class TunedTime:
 
 
 @dataclasses.dataclass(frozen=True)
-class Searched:
+class SearchedAnchor:
     """An anchor whose search is known.
 
     Attributes:
@@ -58,7 +58,7 @@ class TuningGain:
         known: searches, `_FEWEST` at least.
     """
 
-    def __init__(self, known: Sequence[Searched]) -> None:
+    def __init__(self, known: Sequence[SearchedAnchor]) -> None:
         self.known = known
         self._features = np.array([_features(one.operator, one.cache, one.rate) for one in known])
         self._gains = np.array([one.gain for one in known])
@@ -103,7 +103,7 @@ class TuningGain:
         return np.exp(np.array(predicted) - self._gains)
 
 
-def searches(rows: Iterable[Mapping[str, Any]]) -> list[Searched]:
+def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
     """The searches among rows of trials: those where the default was timed too."""
     groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
@@ -120,7 +120,7 @@ def searches(rows: Iterable[Mapping[str, Any]]) -> list[Searched]:
     for name, row, best_us, default_us in timed:
         usual = float(np.quantile(attained[row["device_key"], row["threads"]], 0.75))
         rate, gain = row["flops"] / default_us / usual, math.log(default_us / min(best_us, default_us))
-        found.append(Searched(name, row, str(row["cache"]), rate, gain))
+        found.append(SearchedAnchor(name, row, str(row["cache"]), rate, gain))
     return found
 
 

@@ -222,15 +222,15 @@ class Ensemble:
         return np.concatenate([pooled, np.einsum("rp,pmr->mr", weights, own)])
 
 
-def _likeness(asked: Processor, known: list[Processor]) -> np.ndarray:
-    """Weights of known processors, by the distance of their data sheets; 1 for the asked one if it is known."""
-    same = np.array([float(processor.name == asked.name) for processor in known])
-    distance = np.array([np.linalg.norm(processor.description - asked.description) for processor in known])
+def _likeness(test: Processor, known: list[Processor]) -> np.ndarray:
+    """Weights of known processors, by the distance of their data sheets; 1 for the tested one if it is known."""
+    same = np.array([float(processor.name == test.name) for processor in known])
+    distance = np.array([np.linalg.norm(processor.description - test.description) for processor in known])
     weights: np.ndarray = same if same.any() else np.exp(-((distance - distance.min()) ** 2) / (2 * _SIMILAR**2))
     return np.asarray(weights / weights.sum())
 
 
-def _distances(asked: Kernels, known: Sequence[Processor]) -> np.ndarray:
+def _distances(test: Kernels, known: Sequence[Processor]) -> np.ndarray:
     """From the processor of each row to the nearest that is known, in the logarithms of data sheets; 0 if it is known.
 
     Processors of one data sheet differ in clocks and power limits: an unknown one is at least `_LEAST_DISTANCE` away.
@@ -241,9 +241,9 @@ def _distances(asked: Kernels, known: Sequence[Processor]) -> np.ndarray:
         0.0
         if processor.name in names
         else max(np.linalg.norm(there - processor.description, axis=1).min(), _LEAST_DISTANCE)
-        for processor in asked.processors
+        for processor in test.processors
     ]
-    return np.array(each)[asked.processor]
+    return np.array(each)[test.processor]
 
 
 def boost(columns: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Booster:

@@ -139,16 +139,16 @@ class TransferProblem:
         known: np.ndarray,
         sampled: np.ndarray,
         seen: np.ndarray,
-        asked: np.ndarray,
+        wanted: np.ndarray,
         noise: float,
         likeness: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the asked items' logarithms on a new device.
+        """Mean and standard deviation of the wanted items' logarithms on a new device.
 
         Args:
             known: shape (devices, items), logarithms, none missing.
             sampled, seen: items that are known of the new device, and their logarithms.
-            asked: items.
+            wanted: items.
             noise: standard deviation of a time next to what devices and items have in common.
             likeness: standard deviation of what items of equal features have in common.
         """
@@ -157,9 +157,9 @@ class TransferProblem:
         covariance = parts[:, sampled].T @ parts[:, sampled] + likeness**2 * self._alike(sampled, sampled)
         inverse = np.linalg.inv(covariance + noise**2 * np.eye(len(sampled)))
         level = (inverse @ (seen - mean[sampled])).sum() / inverse.sum()
-        cross = parts[:, asked].T @ parts[:, sampled] + likeness**2 * self._alike(asked, sampled)
-        centre = level + mean[asked] + cross @ inverse @ (seen - mean[sampled] - level)
-        own = (parts[:, asked] ** 2).sum(axis=0) + likeness**2 - np.einsum("as,st,at->a", cross, inverse, cross)
+        cross = parts[:, wanted].T @ parts[:, sampled] + likeness**2 * self._alike(wanted, sampled)
+        centre = level + mean[wanted] + cross @ inverse @ (seen - mean[sampled] - level)
+        own = (parts[:, wanted] ** 2).sum(axis=0) + likeness**2 - np.einsum("as,st,at->a", cross, inverse, cross)
         unknown_level = (1 - (cross @ inverse).sum(axis=1)) ** 2 / inverse.sum()
         return centre, np.sqrt(np.maximum(own, 0) + unknown_level + noise**2)
 

@@ -9,7 +9,7 @@ from op_profiler.report.comparison import between, method, only_one_side, verdic
 from op_profiler.report.page.several_models import ComparedLayer, ComparedRow, ComparedRun, ComparisonPart
 
 if TYPE_CHECKING:
-    from op_profiler.comparison.result import Compared, Comparison
+    from op_profiler.comparison.result import Comparison, RowComparison
 
 
 def comparison_part(found: Comparison) -> ComparisonPart:
@@ -35,7 +35,7 @@ def comparison_part(found: Comparison) -> ComparisonPart:
     )
 
 
-def _row(number: int, row: Compared) -> ComparedRow:
+def _row(number: int, row: RowComparison) -> ComparedRow:
     known = ComparedRow(
         model=number,
         name=row.title if row.name is not None else None,

@@ -126,7 +126,7 @@ class TurnaroundPart(Part):
     reason: str | None = None
 
 
-class Explained(Part):
+class ExplanationPart(Part):
     """The latest result of ``op-profiler explain`` for an operator."""
 
     at: str
@@ -165,7 +165,7 @@ class OperatorPart(Part):
     alone: list[Alone] = []
     turnaround: TurnaroundPart | None = None
     estimates: dict[str, EstimatePart] = {}
-    explained: Explained | None = None
+    explained: ExplanationPart | None = None
     tuning: int | None = None
 
 

@@ -11,19 +11,19 @@ import msgspec
 from op_profiler.analysis.explain.explanation import OperatorExplanation
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset.explanations import explanations_of
-from op_profiler.report.page.document import Explained
+from op_profiler.report.page.document import ExplanationPart
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.row import Model
 
 
-def explained_of(dataset: Dataset, model_key: str) -> dict[str, Explained]:
+def explained_of(dataset: Dataset, model_key: str) -> dict[str, ExplanationPart]:
     """Return the explanations of a model's operators, by workload key, except those in another version's format."""
     found = {}
     for key, (at, plain) in explanations_of(dataset, model_key).items():
         with contextlib.suppress(msgspec.ValidationError):
-            found[key] = Explained(at=at, found=msgspec.convert(plain, OperatorExplanation))
+            found[key] = ExplanationPart(at=at, found=msgspec.convert(plain, OperatorExplanation))
     return found
 
 

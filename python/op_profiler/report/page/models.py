@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from op_profiler.measure.measurement import Cache, Device
     from op_profiler.operators.operator import Operator
 
-Measured = Mapping[int, Mapping[str, "StoredMeasurement"]]
+RowsByThreads = Mapping[int, Mapping[str, "StoredMeasurement"]]
 """Measurements of a model's operators by thread count and workload key."""
 
 Called = Sequence[tuple["Operator", tuple[int, ...]]]
@@ -191,7 +191,9 @@ def _about(model: Model, timings: Mapping[int, StoredTiming]) -> list[tuple[str,
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _device(dataset: Dataset, model: Model, timings: Mapping[int, StoredTiming], measured: Measured) -> Device | None:
+def _device(
+    dataset: Dataset, model: Model, timings: Mapping[int, StoredTiming], measured: RowsByThreads
+) -> Device | None:
     keys = [t.device_key for t in timings.values()]
     keys += [m.device_key for rows in measured.values() for m in rows.values()]
     key = next(iter(keys), model.device_key)
@@ -217,8 +219,8 @@ def _device_part(device: Device | None, target: str) -> DevicePart:
         "virtual machine": "yes" if device.properties.get("hypervisor") else None,
         "device key": device.key,
     }
-    told = [(name, str(value)) for name, value in facts.items() if value]
-    return DevicePart(key=device.key, processor=device.processor, target=device.target, facts=told)
+    pairs = [(name, str(value)) for name, value in facts.items() if value]
+    return DevicePart(key=device.key, processor=device.processor, target=device.target, facts=pairs)
 
 
 def _run(

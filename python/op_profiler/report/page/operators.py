@@ -16,7 +16,7 @@ from op_profiler.measure.counters import EVENT_NAMES, GPU_SHARE_NAMES
 from op_profiler.operators.titles import title_of
 from op_profiler.report.page.document import (
     Alone,
-    Explained,
+    ExplanationPart,
     LoopPart,
     OperatorPart,
     SchedulePart,
@@ -92,7 +92,7 @@ def _part(
     alone: list[Alone],
     code: str | None,
     layers: list[list[str]],
-    explained: Explained | None,
+    explained: ExplanationPart | None,
 ) -> OperatorPart:
     schedule = next((row.schedule for row in rows.values()), None)
     return operator_part(

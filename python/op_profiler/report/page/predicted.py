@@ -19,7 +19,7 @@ from op_profiler.report.page.document import (
     Time,
 )
 from op_profiler.report.page.operators import operator_part
-from op_profiler.report.page.predictions import estimates_of, prediction_part, whose_sentence
+from op_profiler.report.page.predictions import estimates_of, prediction_part, predictor_sentence
 
 if TYPE_CHECKING:
     from op_profiler.prediction.latency.network import NetworkPrediction
@@ -29,17 +29,20 @@ _NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90
 
 
 def predicted_part(
-    predictions: Sequence[NetworkPrediction], predictor: OperatorPredictor, asked: str | None, target: str | None = None
+    predictions: Sequence[NetworkPrediction],
+    predictor: OperatorPredictor,
+    user_source: str | None,
+    target: str | None = None,
 ) -> ModelPart:
     """Return the predictions of one model, at one or several thread counts.
 
     Args:
-        asked, target: as in `whose_sentence`.
+        user_source, target: as in `predictor_sentence`.
     """
     network = predictions[0].network
     parts = [prediction_part(one) for one in predictions]
     estimates = {one.threads: estimates_of(one) for one in predictions}
-    device, whose = predictor.device, whose_sentence(predictor, asked, target=target)
+    device, sentence = predictor.device, predictor_sentence(predictor, user_source, target=target)
     return ModelPart(
         key="",
         name=network.name,
@@ -57,11 +60,11 @@ def predicted_part(
             facts=[("processor", device.processor), ("target", device.target), ("predictor", predictor.choice)],
         ),
         verdict=[_verdict(one) for one in parts],
-        warnings=[_NOT_MEASURED, whose, *(_missing(one) for one in parts if one.without_estimate)],
+        warnings=[_NOT_MEASURED, sentence, *(_missing(one) for one in parts if one.without_estimate)],
         notes=[],
         runs=[RunPart(threads=one.threads, whole=_time(one)) for one in parts],
         operators=_operators(predictions[0], estimates),
-        predictor=whose,
+        predictor=sentence,
         predictions=parts,
         rooflines=_rooflines(predictor),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import OpProfilerError
 from op_profiler.prediction.latency import PREDICTORS
-from op_profiler.prediction.latency.calibration import calibrated, whose_times
+from op_profiler.prediction.latency.calibration import calibrated, device_sentence
 from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.open_predictor import open_predictor
 from op_profiler.report.page.document import EstimatePart, Prediction
@@ -68,23 +68,24 @@ def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | N
         if name not in PREDICTORS:
             raise  # the user's own file
         return None, f"There is no prediction: {error}"
-    whose = whose_sentence(predictor, None if name in PREDICTORS else name, notes)
+    sentence = predictor_sentence(predictor, None if name in PREDICTORS else name, notes)
     if not f"{device} ".startswith(f"{predictor.device.processor} "):  # by its name alone where no more is known of it
-        whose += f" The model was measured on another machine ({device}), so expect large differences."
-    return predictor, whose
+        sentence += f" The model was measured on another machine ({device}), so expect large differences."
+    return predictor, sentence
 
 
-def whose_sentence(
-    predictor: OperatorPredictor, asked: str | None, notes: Sequence[str] = (), *, target: str | None = None
+def predictor_sentence(
+    predictor: OperatorPredictor, user_source: str | None, notes: Sequence[str] = (), *, target: str | None = None
 ) -> str:
     """Return a sentence that names the device whose times a predictor learned.
 
     Args:
-        asked: whether the user named a dataset, a device, a file or a calibration, and therefore wants its device.
+        user_source: dataset, device, file or calibration that the user named, whose device is then wanted.
         notes: notes on how the predictor was made.
         target: target of the requested times; None: this processor.
     """
-    return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked, target), *notes])}."
+    sentences = [device_sentence(predictor.device, user_source, target), *notes]
+    return f"By the predictor {predictor.choice}: {'; '.join(sentences)}."
 
 
 def prediction_part(found: NetworkPrediction) -> Prediction:

@@ -123,7 +123,7 @@ class _Times:
         self.finished: dict[tuple[Any, ...], Alone] = {}
         self.finalists: dict[_Place, float] = {}
         self.searches: dict[tuple[str, int], _SearchRows] = {}
-        self._compared: dict[_Place, _Compared] = {}
+        self._compared: dict[_Place, _ComparableTrials] = {}
 
     def note(self, row: _Row) -> None:
         """Add a row."""
@@ -132,7 +132,7 @@ class _Times:
         if row["schedules_origin"] == "trial":
             self.searches.setdefault(place[1:], _SearchRows(*place[1:])).note(row)
             if timed:
-                self._compared.setdefault(place, _Compared()).note(row)
+                self._compared.setdefault(place, _ComparableTrials()).note(row)
         elif timed:
             one = _alone(row)
             self.finished[one.what, one.origin, one.cache, one.threads] = one
@@ -189,7 +189,7 @@ class _SearchRows:
         return [*steps, (last, steps[-1][1])] if steps and steps[-1][0] != last else steps
 
 
-class _Compared:
+class _ComparableTrials:
     """Trials of one template under the same conditions; a random subset of `_MOST_COMPARED` is kept."""
 
     def __init__(self) -> None:

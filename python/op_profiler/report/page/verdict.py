@@ -60,8 +60,8 @@ def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list
 def _speeds(runs: Sequence[RunPart]) -> str:
     first, last = runs[0], runs[-1]
     assert first.whole.median_us is not None and last.whole.median_us is not None
-    told = [f"{_precise(run)} with {several(run.threads, 'thread')}" if run.threads else _precise(run) for run in runs]
-    text = f"One run takes {', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}"
+    parts = [f"{_precise(run)} with {several(run.threads, 'thread')}" if run.threads else _precise(run) for run in runs]
+    text = f"One run takes {', '.join(parts[:-1])}{' and ' if parts[:-1] else ''}{parts[-1]}"
     if first is last:
         return text + "."
     gain = first.whole.median_us / last.whole.median_us

@@ -21,14 +21,14 @@ class ArmBoard(TargetKind):
     """A board; the user's options of the target replace the default ones.
 
     Attributes:
-        usual_options: default options for LLVM.
-        usual_threads: default thread counts.
+        default_options: default options for LLVM.
+        default_threads: default thread counts.
     """
 
     is_board = True
     driving_cores = 0
-    usual_options: ClassVar[str]
-    usual_threads: ClassVar[tuple[int, ...]] = (1,)
+    default_options: ClassVar[str]
+    default_threads: ClassVar[tuple[int, ...]] = (1,)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
         """Raise UsageError unless the board is reached over RPC or nothing is measured."""
@@ -39,12 +39,12 @@ class ArmBoard(TargetKind):
             )
 
     def resolve(self, target: str) -> Target:
-        """Return a target of LLVM for ARM, with the user's options in place of `usual_options`."""
-        return checked(f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options_of(target) or self.usual_options}")
+        """Return a target of LLVM for ARM, with the user's options in place of `default_options`."""
+        return checked(f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options_of(target) or self.default_options}")
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
-        """Return `usual_threads`."""
-        return self.usual_threads
+        """Return `default_threads`."""
+        return self.default_threads
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """Raise MeasureError: a board is opened over RPC only."""
@@ -78,17 +78,17 @@ class Pynq(ArmBoard):
     """The Cortex-A9 of a PYNQ board, with hard floats."""
 
     name = "pynq"
-    usual_options = (
+    default_options = (
         "-model=pynq -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon -mfloat-abi=hard -num-cores=2"
     )
-    usual_threads = (1, 2)
+    default_threads = (1, 2)
 
 
 class ArmCpu(ArmBoard):
     """A 64-bit ARM processor, unless options name another one."""
 
     name = "arm_cpu"
-    usual_options = "-mtriple=aarch64-linux-gnu -mattr=+neon"
+    default_options = "-mtriple=aarch64-linux-gnu -mattr=+neon"
 
 
 PYNQ = Pynq()

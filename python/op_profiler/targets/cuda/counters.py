@@ -71,10 +71,10 @@ def count_kernels(program: Sequence[str]) -> list[Kernel]:
     return read_kernels(done.stdout)
 
 
-def read_kernels(told: str) -> list[Kernel]:
+def read_kernels(output: str) -> list[Kernel]:
     """Parse the output of ``ncu --csv``, which may contain lines of the program."""
     kernels: dict[int, Kernel] = {}
-    table = dropwhile(lambda line: not line.startswith('"ID"'), told.splitlines())
+    table = dropwhile(lambda line: not line.startswith('"ID"'), output.splitlines())
     for row in csv.DictReader(line for line in table if line.startswith('"')):
         kernel = kernels.setdefault(int(row["ID"]), {})
         text = row["Metric Value"].replace(",", "")
@@ -98,12 +98,12 @@ def shares_of(kernels: Sequence[Kernel]) -> Counts:
     return Counts(values, missing)
 
 
-def _problem(told: str) -> str:
+def _problem(output: str) -> str:
     """Return the first error that ncu prints; empty if there is none."""
-    if _NO_PERMISSION in told:
+    if _NO_PERMISSION in output:
         return (
             f"the driver forbids it ({_NO_PERMISSION}): its option NVreg_RestrictProfilingToAdminUsers=0, or the "
             "capability CAP_SYS_ADMIN, allows it"
         )
-    errors = (line.removeprefix(_ERROR).strip() for line in told.splitlines() if line.startswith(_ERROR))
+    errors = (line.removeprefix(_ERROR).strip() for line in output.splitlines() if line.startswith(_ERROR))
     return next(errors, "")

@@ -39,11 +39,11 @@ class GpuMeter:
         load = self._processor.cores()
         if load is None:
             return None
-        share, others = self._others()
+        share, others = self._other_processes()
         disturbs = others if share is None else share > _MOST_SHARE
         return ForeignLoad(share, disturbs or _no_core_is_left(load))
 
-    def _others(self) -> tuple[float | None, bool]:
+    def _other_processes(self) -> tuple[float | None, bool]:
         """Return the share of the SMs' time that other processes used, and whether there are any; None if unknown."""
         if self._library is None:
             return None, False

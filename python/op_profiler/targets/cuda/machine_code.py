@@ -64,12 +64,12 @@ class Nvrtc:
             raise RuntimeError("NVRTC cannot begin a program")
         try:
             if library.nvrtcCompileProgram(program, len(options), given):
-                raise RuntimeError(_refusal(self._told(program, "ProgramLog").rstrip(bytes(1)).decode(), architecture))
-            return self._told(program, "CUBIN")
+                raise RuntimeError(_refusal(self._fetch(program, "ProgramLog").rstrip(bytes(1)).decode(), architecture))
+            return self._fetch(program, "CUBIN")
         finally:
             library.nvrtcDestroyProgram(ctypes.byref(program))
 
-    def _told(self, program: ctypes.c_void_p, what: str) -> bytes:
+    def _fetch(self, program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
         failed = getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
         text = ctypes.create_string_buffer(size.value)

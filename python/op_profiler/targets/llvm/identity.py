@@ -87,10 +87,10 @@ def _cpu_info() -> dict[str, Any]:
     import cpuinfo
 
     names = ("brand_raw", "family", "model", "stepping", "flags")
-    told = {name: value for name, value in cpuinfo.get_cpu_info().items() if name in names}
+    fields = {name: value for name, value in cpuinfo.get_cpu_info().items() if name in names}
     with contextlib.suppress(OSError), atomic_file(file) as partial:
-        partial.write_text(json.dumps(told))
-    return told
+        partial.write_text(json.dumps(fields))
+    return fields
 
 
 def kept_until_boot(of: str = "") -> Path:

@@ -280,9 +280,9 @@ class BoardKernels:
 
     def _profiled(self) -> list[float]:
         with self._board.running("profiling the model"):
-            told = self._model.profile()
+            profile = self._model.profile()
         names = [name for name, _, _ in self._kernels]
-        calls = [call for call in told if call[0] in set(names)]
+        calls = [call for call in profile if call[0] in set(names)]
         if [name for name, _ in calls] != names:
             raise MeasureError(f"the profiler of {self._board.address} reports other kernels than the model has")
         return [time for _, time in calls]

@@ -142,8 +142,8 @@ def _serials(fields: dict[str, str], files: Probe, address: str) -> list[str]:
     number. Addresses repeat in different networks, so a board in such a network is identified by its memory card,
     otherwise by the machine that connects to it.
     """
-    told = [fields.get("Serial", ""), files.read(_SERIAL).rstrip("\0")]
-    serials = [serial for serial in told if serial.strip("0")]
+    candidates = [fields.get("Serial", ""), files.read(_SERIAL).rstrip("\0")]
+    serials = [serial for serial in candidates if serial.strip("0")]
     if serials:
         return serials
     network = files.read("/sys/class/net/eth0/address")

@@ -82,7 +82,7 @@ def is_tracker(host: str, port: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Listed:
+class TrackerMachine:
     """One machine of a tracker.
 
     Attributes:
@@ -95,7 +95,7 @@ class Listed:
     free: bool
 
 
-def list_machines(host: str, port: int) -> list[Listed]:
+def list_machines(host: str, port: int) -> list[TrackerMachine]:
     """Return the machines of a tracker.
 
     Raises:
@@ -114,7 +114,7 @@ def list_machines(host: str, port: int) -> list[Listed]:
         address = f"{place[0]}:{place[1]}" if place else "unknown"
         left = free.setdefault((key, ""), int(summary["queue_info"].get(key, {}).get("free", 0)))
         free[key, ""] = left - 1
-        found.append(Listed(key, address, left > 0))
+        found.append(TrackerMachine(key, address, left > 0))
     return sorted(found, key=lambda one: (one.key, one.address))
 
 

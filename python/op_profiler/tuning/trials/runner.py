@@ -122,7 +122,7 @@ class TrialRunner:
         self._log.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _turn_of_others(self) -> Iterator[None]:
+    def _without_turn(self) -> Iterator[None]:
         if self._turn is None:
             yield
             return
@@ -152,7 +152,7 @@ class TrialRunner:
             return worker
         raise MeasureError(f"no process for building and measuring could be started{self._last_words()}")
 
-    def _asked(self, slot: int, command: Callable[[WorkerProcess], tuple[Any, ...]]) -> WorkerProcess:
+    def _send_command(self, slot: int, command: Callable[[WorkerProcess], tuple[Any, ...]]) -> WorkerProcess:
         """The worker of a slot, which was handed a command; one that was killed while it was idle is replaced.
 
         Raises:
@@ -195,7 +195,7 @@ class TrialRunner:
 
     def settings(self) -> Settings:
         """Return requested and effective settings of kernels; only valid after a trial."""
-        answer = self._answer(self._asked(0, lambda _: ("read_back",)), self.limits.run_seconds, "reading back")
+        answer = self._answer(self._send_command(0, lambda _: ("read_back",)), self.limits.run_seconds, "reading back")
         if isinstance(answer, TrialResult):
             raise MeasureError(f"the settings could not be read back: {answer.error}")
         return self._setup.settings(answer, self._mechanism())
@@ -264,7 +264,7 @@ class TrialRunner:
                 return "build", number, candidate
             return "prepare", candidate.task
 
-        worker = self._asked(slot, command)
+        worker = self._send_command(slot, command)
         prepares = command(worker)[0] == "prepare"
         seconds = self.limits.preparing_seconds if prepares or candidate.index == VENDOR else self.limits.build_seconds
         return _Busy(number, worker, prepares, seconds, time.monotonic() + seconds)
@@ -291,7 +291,7 @@ class TrialRunner:
                 busy[free] = self._begun(free, number, candidates[number])
             connections = {one.worker.connection: s for s, one in busy.items()}
             seconds_left = max(min(one.end for one in busy.values()) - time.monotonic(), 0)
-            with self._turn_of_others():
+            with self._without_turn():
                 ready = wait(list(connections), seconds_left)
             late = [s for s, one in busy.items() if time.monotonic() >= one.end]
             for done in {*(connections[c] for c in ready), *late}:  # type: ignore[index]

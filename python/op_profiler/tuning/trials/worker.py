@@ -39,7 +39,7 @@ from op_profiler.tuning.task import BuiltPoint, InvalidPointError, Task
 from op_profiler.tuning.trials.vendor import vendor_kernels
 
 _PR_SET_PDEATHSIG = 1
-_SETTLING_SECONDS = 0.1
+_WARM_UP_SECONDS = 0.1
 _PAUSE_SECONDS = 0.005
 _SHORT_US = 300.0
 
@@ -177,7 +177,7 @@ class Worker:
         self.references: dict[TaskSpec, Reference | None] = {}
         self.inputs: dict[tuple[TaskSpec, tuple[Any, ...]], list[Any]] = {}
         self.built: dict[int, Built | BuiltByVendor] = {}
-        self._settling_seconds = _SETTLING_SECONDS
+        self._warm_up_seconds = _WARM_UP_SECONDS
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
         """The device that kernels run on, and its threads."""
@@ -290,7 +290,7 @@ class Worker:
             if wrong is not None:
                 return TrialResult(failure="wrong", error=wrong, checked=True)
             checked = built.reference is not None
-            self._settle(built)
+            self._warm_up(built)
             first = self._first(built, stop_factor * best_us)
             if first > stop_factor * best_us:
                 return TrialResult(samples_us=(first,), stopped_early=True, checked=checked)
@@ -314,13 +314,13 @@ class Worker:
             first = min(first, *built.timed(self.device, 1, 1))
         return first
 
-    def _settle(self, built: Built | BuiltByVendor) -> None:
+    def _warm_up(self, built: Built | BuiltByVendor) -> None:
         """Give a new thread pool the time to spread over its cores."""
         self.pool.use(self.setup.threads)
-        end = time.perf_counter() + self._settling_seconds
+        end = time.perf_counter() + self._warm_up_seconds
         while time.perf_counter() < end:
             built.call()
-        self._settling_seconds = 0.0
+        self._warm_up_seconds = 0.0
 
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
         """Return threads and cores reported by the runtime and the operating system, and the requested cores."""
@@ -333,7 +333,7 @@ class Worker:
         built = [self.built.pop(n) for n in numbers]
         for one in built:
             one.call()
-        self._settle(built[0])
+        self._warm_up(built[0])
         firsts = [min(one.timed(self.device, 1, 3)) for one in built]
         calls = [max(int(np.ceil(minimum_us / max(first, 0.1))), 1) for first in firsts]
         samples: list[list[float]] = [[] for _ in built]

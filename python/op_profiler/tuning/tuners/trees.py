@@ -54,7 +54,7 @@ class TreesTuner:
         Until 16 points have a time, the default and its neighbours take the place of the ranked points.
         """
         measured = sum(math.isfinite(us) for us in self._times.values())
-        ranked = self._ranked() if measured >= _FIRST else self._around_default()
+        ranked = self._ranked() if measured >= _FIRST else self._default_neighbours()
         chosen = list(itertools.islice(ranked, max(round(count * (1 - _RANDOM_SHARE)), 1)))
         self._proposed |= set(chosen)
         while len(chosen) < count and (fresh := self._take_fresh()) is not None:
@@ -78,7 +78,7 @@ class TreesTuner:
             self._proposed.add(point)
         return point
 
-    def _around_default(self) -> Iterable[int]:
+    def _default_neighbours(self) -> Iterable[int]:
         default = self._task.point(self._task.default().knobs)
         if default is None:
             return []
@@ -131,11 +131,11 @@ def trees(task: Task, seed: int) -> Tuner:
 
 
 def _features(task: Task, point: int) -> list[float]:
-    """The knobs, sizes as logarithms; the place of each loop in the order, where that is told; the size of the tile."""
+    """The knobs, sizes as logarithms; the place of each loop in the order, where it is known; the size of the tile."""
     schedule = task.schedule(point)
     numbers = [_number(value) for values in schedule.knobs.values() for value in _flat(values)]
-    told = schedule.factors.reorder or ""
-    order = told.split() if "|" in told else []  # of TVM's templates it lists some knobs of some points
+    reorder = schedule.factors.reorder or ""
+    order = reorder.split() if "|" in reorder else []  # of TVM's templates it lists some knobs of some points
     places = {name: float(place) for place, name in enumerate(order)}
     tile = math.prod((schedule.factors.tile or {}).values())
     return [*numbers, *(places[name] for name in sorted(places)), math.log2(max(tile, 1))]

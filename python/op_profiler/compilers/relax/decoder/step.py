@@ -143,17 +143,17 @@ def _check_structure(name: str, found: dict[str, Any], tokens: int) -> None:
         )
 
 
-def _number(name: str, found: dict[str, Any], field: str, usual: float) -> float:
+def _number(name: str, found: dict[str, Any], field: str, default: float) -> float:
     value = found.get(field)
-    value = usual if value is None else value
+    value = default if value is None else value
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
         raise ModelError(f"{name}: {field} is {value!r} in its config.json; a decoder needs a number above 0")
     return float(value)
 
 
-def _size(name: str, found: dict[str, Any], field: str, usual: int | None = None) -> int:
-    value = found.get(field, usual)
-    value = usual if value is None else value
+def _size(name: str, found: dict[str, Any], field: str, default: int | None = None) -> int:
+    value = found.get(field, default)
+    value = default if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ModelError(f"{name}: {field} is {value!r} in its config.json; a decoder needs a number of 1 or more")
     return value

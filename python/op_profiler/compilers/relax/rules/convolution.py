@@ -16,7 +16,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     name_of,
     spatial_count,
 )
-from op_profiler.compilers.relax.rules.nest import Anchored, nest_of, reduction_of
+from op_profiler.compilers.relax.rules.nest import AnchoredFunction, nest_of, reduction_of
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import divisor
 from op_profiler.compilers.vectors import Vectors
@@ -29,7 +29,7 @@ _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the re
 _OPERANDS = 4  # registers that are left free where several blocks of channels are summed, each with a weight of its own
 
 
-def blocked(schedule: Any, vectors: Vectors) -> Anchored:
+def blocked(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule a convolution over blocks of channels: output (n, channels, height, width, lanes).
 
     Raises:
@@ -64,10 +64,10 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
     nest = nest_of(
         axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=block, compute_at=feeds
     )
-    return Anchored(schedule, nest, anchor, last, padded)
+    return AnchoredFunction(schedule, nest, anchor, last, padded)
 
 
-def transposed(schedule: Any, vectors: Vectors) -> Anchored:
+def transposed(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
 
     Raises:
@@ -85,9 +85,9 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
         Axis("n", batch, tiled=False),
         Axis("oc", chunks),
         Axis("oh", height),
-        Axis("ph", down, tiled=False, moves=False),
+        Axis("ph", down, tiled=False, is_movable=False),
         Axis("ow", width),
-        Axis("pw", right, tiled=False, moves=False),
+        Axis("pw", right, tiled=False, is_movable=False),
         Axis("lane", block),
     )
     order = ("ph", "pw", "n", "oc", "oh", "ow")
@@ -103,10 +103,10 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
         vectorize=block,
         compute_at=ROOT if len(padded) == 1 else None,
     )
-    return Anchored(schedule, nest, anchor, copied, padded, following=after[-1:])
+    return AnchoredFunction(schedule, nest, anchor, copied, padded, following=after[-1:])
 
 
-def plain(schedule: Any, vectors: Vectors) -> Anchored:
+def plain(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule a convolution without blocks: output (n, channels, width) to (n, channels, depth, height, width), or
     with the channels last.
 
@@ -132,7 +132,7 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
     nest = nest_of(
         axes, names, tile, reduction, split, lanes=vectors.lanes, block=sizes[-1], vectorize=lanes, compute_at=feeds
     )
-    return Anchored(schedule, nest, anchor, last, padded)
+    return AnchoredFunction(schedule, nest, anchor, last, padded)
 
 
 def _axes(name: str, count: int) -> tuple[str, ...]:

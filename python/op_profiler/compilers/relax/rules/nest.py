@@ -21,7 +21,7 @@ _OTHER_SIZES = (14, 16, 28, 32)
 
 
 @dataclasses.dataclass(frozen=True)
-class Anchored:
+class AnchoredFunction:
     """A function whose anchor was found and whose loops are unchanged (a `Template`).
 
     Attributes:

@@ -14,7 +14,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     name_of,
     spatial_count,
 )
-from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
+from op_profiler.compilers.relax.rules.nest import AnchoredFunction, in_parts, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import divisor, lanes_of
 from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.nest import Axis
@@ -23,7 +23,7 @@ _VECTORS_OF_A_ROW = 4
 _DYNAMIC_ROWS = 4
 
 
-def product(schedule: Any, vectors: Vectors) -> Anchored:
+def product(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule a product: output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
 
     Raises:
@@ -53,7 +53,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     split = reduction[0][0] if reduction[0][1] > 1 else None
     tile = {"y": tall, "x": wide * lanes}
     nest = nest_of(axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=lanes)
-    return Anchored(schedule, in_parts(nest), anchor, last, before)
+    return AnchoredFunction(schedule, in_parts(nest), anchor, last, before)
 
 
 def _block_of_columns(schedule: Any, anchor: Any) -> int | None:

@@ -16,7 +16,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     spatial_count,
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
-from op_profiler.compilers.relax.rules.nest import Anchored, in_parts, nest_of, reduction_of
+from op_profiler.compilers.relax.rules.nest import AnchoredFunction, in_parts, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import divisor
 from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.nest import INLINE, ROOT, Axis
@@ -26,7 +26,7 @@ _MOST_PLACES, _MOST_VECTORS = 8, 4
 """Largest size of a tile: positions of a block of channels, or vectors of a row."""
 
 
-def reduction(schedule: Any, vectors: Vectors) -> Anchored:
+def reduction(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule one reduction of one tensor over axes other than the last axis of the output.
 
     Raises:
@@ -71,4 +71,4 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
         vectorize=lanes,
         compute_at=(INLINE if of_blocks else ROOT) if len(padded) == 1 else None,
     )
-    return Anchored(schedule, in_parts(nest), anchor, last, padded)
+    return AnchoredFunction(schedule, in_parts(nest), anchor, last, padded)

@@ -34,7 +34,7 @@ class KernelTask(FunctionTask):
     def __init__(self, spec: TaskSpec, target: Target) -> None:
         super().__init__(spec, target)
         self._vectors = vectors_of(target)
-        self._template = self._found()
+        self._template = self._find_template()
         self.knobs = self._template.knobs
 
     def is_valid(self, point: int) -> bool:
@@ -50,7 +50,7 @@ class KernelTask(FunctionTask):
         knobs = dict(self._template.default)
         return Schedule(self.spec.template, knobs, "trial", self._template.factors(knobs))
 
-    def _found(self) -> SchedulableFunction:
+    def _find_template(self) -> SchedulableFunction:
         name = self.spec.template.removesuffix(SUFFIX)
         found = template_of(self._module["main"], self._vectors, name)
         if found is None:
@@ -58,7 +58,7 @@ class KernelTask(FunctionTask):
         return found
 
     def _scheduled(self, knobs: Knobs) -> Any:
-        found = self._found()
+        found = self._find_template()
         try:
             found.apply(knobs, self._vectors)
         except TVM_ERRORS as error:

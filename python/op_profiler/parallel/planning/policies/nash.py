@@ -58,7 +58,7 @@ def nash_forks(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tupl
     return tuple(_Forks(graph, costs, cores).of((1 << len(graph)) - 1, {}))
 
 
-def told(forks: Sequence[Fork]) -> str:
+def games_sentence(forks: Sequence[Fork]) -> str:
     """Return a sentence about the games: how they were solved, and the cost of equilibria relative to the optimum."""
     games = [fork.outcome for fork in forks if fork.outcome is not None]
     if not games:

@@ -16,26 +16,26 @@ _TABLE = schema.failures
 
 
 @dataclasses.dataclass(frozen=True)
-class PutAside:
+class QuarantinedModel:
     """Why a model is quarantined, and since when: UTC, ISO 8601."""
 
     error: str
     failed_at: str
 
 
-def find_put_aside(dataset: Dataset) -> dict[str, PutAside]:
-    """Return all quarantined models, by `keys.put_aside_key`."""
+def find_quarantined(dataset: Dataset) -> dict[str, QuarantinedModel]:
+    """Return all quarantined models, by `keys.quarantine_key`."""
     query = select(_TABLE.c.measured_key, _TABLE.c.error, _TABLE.c.failed_at).where(
         _TABLE.c.model_key.is_(None), _TABLE.c.operator_key.is_(None)
     )
-    return {row["measured_key"]: PutAside(row["error"], row["failed_at"]) for row in dataset.rows(query)}
+    return {row["measured_key"]: QuarantinedModel(row["error"], row["failed_at"]) for row in dataset.rows(query)}
 
 
-def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device: Device) -> None:
+def quarantine(dataset: Dataset, key: str, error: str, settings: Settings, device: Device) -> None:
     """Quarantine a model; repeating it renews the time.
 
     Args:
-        key: `keys.put_aside_key` of the model.
+        key: `keys.quarantine_key` of the model.
         error: the reason, with the name of the model.
         device: one of the devices on which it should have been measured.
     """
@@ -54,7 +54,7 @@ def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device
         upsert(connection, _TABLE, [row], replace=("failed_at", "settings_key", "device_key"))
 
 
-def take_back(dataset: Dataset, key: str) -> None:
+def release(dataset: Dataset, key: str) -> None:
     """Release a model from quarantine."""
     with dataset.transaction(), dataset.read() as connection:
         connection.execute(delete(_TABLE).where(_TABLE.c.measured_key == key))
