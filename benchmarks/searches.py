@@ -284,9 +284,7 @@ def measured(text: str) -> dict[str, Any]:
     return {
         "operator": text,
         **{f"{name}_us": round(float(np.median(us)), 1) for name, us in times.items()},
-        **{
-            f"{name}_over_ours": round(float(np.median(times[name] / times[OURS])), 3) for name in times if name != OURS
-        },
+        **{f"{name}_over_ours": ratio for name, ratio in ratios.items()},
         **{f"{name}_per_minute": round(60 * trials / seconds) for name, (trials, seconds) in found.items()},
         **{f"{name}_trials": trials for name, (trials, _) in found.items()},
         "largest_difference": float(f"{largest / np.abs(outputs['default']).max():.1e}"),

@@ -11,6 +11,7 @@ import pytest
 from op_profiler.errors import DatasetError
 from op_profiler.prediction.latency import fit as fitting
 from op_profiler.prediction.latency import held_out
+from op_profiler.prediction.latency.base import Base
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.families import families_in
 from op_profiler.prediction.latency.held_out import (
@@ -148,12 +149,12 @@ def test_base_models_are_fitted_without_what_is_held_out(
     two_families: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted: list[int] = []
-    base_fit = fitting.Base.fit
+    base_fit = Base.fit
 
     def counted(roofline: Any, query: Any, *rest: Any) -> Any:
         fitted.append(len(query))
         return base_fit(roofline, query, *rest)
 
-    monkeypatch.setattr(fitting.Base, "fit", counted)
+    monkeypatch.setattr(Base, "fit", counted)
     fitting.fit(two_families, choice="xgboost", folds=2)
     assert fitted[0] == len(two_families) and len(fitted) == 3 and max(fitted[1:]) < len(two_families)
