@@ -69,6 +69,6 @@ def _check_control(request: BuildRequest, model: ImportedModel) -> None:
 
 
 def notes_of_control(model: ImportedModel) -> tuple[str, ...]:
-    """What the user should know of calls that were counted without a run."""
+    """Return a note for the user on calls that were counted without a run; empty if there are none."""
     what = " and ".join(compiler_in_use().open_control(model.mod))
-    return (f"calls in {what} are counted once: only a run tells how often they happen",) if what else ()
+    return (f"calls in {what} are counted once: their number is known only after a run",) if what else ()

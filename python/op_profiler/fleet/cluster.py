@@ -79,7 +79,7 @@ class Cluster:
         with _told("the connection to the scheduler did not end well"):
             self.client.close()
         if self._own is not None:
-            with _told("workers of this command could not be removed, and end by themselves when nobody asks them"):
+            with _told("workers of this command could not be removed; they end themselves when they get no requests"):
                 self._own.close()
 
     def _connect(self) -> Client:

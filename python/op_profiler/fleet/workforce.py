@@ -91,8 +91,8 @@ class Workforce:
         while not self.able(needs):
             if self.all() and not self._cluster.takes_others:
                 raise UsageError(
-                    f"no worker of this machine {told(needs)}, and no other machine can join a cluster local:N; ask "
-                    "for less with --needs, or name a scheduler that has others with --cluster"
+                    f"no worker of this machine {told(needs)}, and no other machine can join a cluster local:N; "
+                    "reduce --needs, or name a scheduler with other machines by --cluster"
                 )
             if not noted:
                 here = {machine.host_id: machine.host for machine, _ in self.all().values()}.values()

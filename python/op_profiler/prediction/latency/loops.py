@@ -117,7 +117,7 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
                 found[at] = row
         if compiler_in_use().only_calls_tell_loops:
             if unknown and not kind_of(target).on_gpu:
-                note(f"no loops are known here of {len(unknown)} operators: the collector keeps them where it measures")
+                note(f"the loops of {len(unknown)} operators are unknown here: only the collector stores them")
             return found
         if unknown and kind_of(target).on_gpu:
             try:

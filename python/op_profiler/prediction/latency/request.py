@@ -169,7 +169,7 @@ class PredictRequest:
 
         if self.db is not None and self.predictor not in PREDICTORS:
             check_choice(self.predictor)
-            raise UsageError(f"{self.predictor} was fitted before, and learns nothing from a dataset; leave out --db")
+            raise UsageError(f"{self.predictor} is a fitted predictor and is not fitted to --db; leave out --db")
         if self.kernels == "vendor":
             given = {
                 "--target": self.target,

@@ -228,7 +228,7 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     gone = draw.rest()
     rows = [one for one in rows if one["measurement_key"] not in gone]
     if of_unknown_threads:
-        warn(f"{of_unknown_threads:,} trials do not say on how many threads they ran; they are not used")
+        warn(f"{of_unknown_threads:,} trials without a thread count are not used")
     if not draw.left_out:
         return rows
     of_all = f"of {len(rows) + draw.left_out:,} trials {len(rows):,}"

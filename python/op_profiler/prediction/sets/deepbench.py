@@ -1,4 +1,4 @@
-"""DeepBench: convolutions of speech and vision on a V100, asked of a predictor that learned TinyNAS's V100"""
+"""DeepBench: convolutions of speech and vision on a V100, by a predictor fitted to TinyNAS's V100"""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _read(folder: Path, seed: int) -> Reading:
     reading, unused = Reading(), Reading()
     library = folder.parent / "tinynas" / tinynas_v100.FOLDER / tinynas_v100.FP32
     if not library.is_file():
-        raise DatasetError(f"deepbench learns from the set tinynas, which is absent; {tinynas_v100.SET.fetch}")
+        raise DatasetError(f"deepbench needs the set tinynas, which is absent; {tinynas_v100.SET.fetch}")
     table, train = convolutions(rows_of(folder / _BOOK), reading), tinynas_v100.usable(library, unused)
     answer = tinynas_v100.answers(train, table, seed)
     sampled = np.random.default_rng(seed).permutation(len(table))[:_SAMPLES]
