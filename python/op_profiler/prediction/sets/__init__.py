@@ -1,4 +1,4 @@
-"""Measurements that others published: a reader for each set, and the methods that are judged on it."""
+"""Measurements that others published: a reader for each set, and the methods that are evaluated on it."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ _MS = 1e3  # microseconds
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The cells of the first sheet of a workbook, a row each, by the letters of their columns.
+    """Return the cells of the first sheet of a workbook, one row each, by the letters of their columns.
 
     Raises:
-        DatasetError: the file is no workbook.
+        DatasetError: the file is not a workbook.
     """
     try:
         with zipfile.ZipFile(path) as book:
@@ -54,7 +54,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def convolutions(rows: list[dict[str, str]], reading: Reading) -> Convolutions:
-    """The convolutions that the predictor has words for: square, padded to keep the size."""
+    """Return the convolutions that the predictor supports: square, with padding that keeps the size."""
     found, times, inside = [], [], False
     for cells in rows:
         if "A" in cells:
