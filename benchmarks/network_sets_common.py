@@ -65,7 +65,9 @@ def spent_seeds(folder: Path = RESULTS, script: str = SHOWN_BY, *, before: str |
     """
     rows = stored_tables(script, folder=folder).get(SPENT, [])
     kept = before is not None and not before.endswith("-dirty")
-    return frozenset(int(seed) for row in rows if not (kept and row["commit"] == before) for seed in row["seeds"].split())
+    return frozenset(
+        int(seed) for row in rows if not (kept and row["commit"] == before) for seed in row["seeds"].split()
+    )
 
 
 def sets_of(parts: Sequence[Examples], spent: frozenset[int]) -> dict[str, str]:

@@ -95,7 +95,7 @@ def calibrate(
 
 
 def _shared(dataset: Dataset, done: Calibrated, path: Path, *, show: bool) -> dict[str, Any]:
-    """What was written for others, as plain values; shown before it is written."""
+    """Print the content of the file to share, write it, and return it as plain values."""
     from op_profiler.dataset.formats.shared import shared_rows, write_shared
     from op_profiler.report.shared import about, show_rows
 
@@ -124,6 +124,6 @@ def _sentence(done: Calibrated, db: str) -> str:
 
 
 def _exit_of(found: Sequence[Calibrated]) -> None:
-    """As `sample`: raises typer.Exit where something failed, though predictions can be made."""
+    """Raise typer.Exit as `sample` does if something failed, although predictions can be made."""
     if any(one.failed or one.errors for one in found):
         raise typer.Exit(EXIT_FAILURES_RECORDED)

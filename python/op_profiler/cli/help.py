@@ -26,7 +26,7 @@ _REMOVED = {
     ("worker", "--builds"): "workers no longer build for other machines; leave it out",
     ("worker", "--only-builds"): "workers no longer build for other machines; start workers that measure",
 }
-"""What replaces an option of a command that was removed."""
+"""Replacements of removed options."""
 
 
 class Command(TyperCommand):
@@ -64,5 +64,5 @@ class MeasuringCommand(Command):
 
 
 def filled(text: str) -> str:
-    """A text with names in place of kinds."""
+    """Return a text with the names of registries in place of their kinds."""
     return _KIND.sub(lambda kind: ", ".join(registry_of(kind[1])), text)

@@ -112,7 +112,7 @@ def _warn(text: str) -> None:
 
 
 def _silent(text: str) -> None:
-    """In place of `_warn`."""
+    """Ignore a warning; used in place of `_warn`."""
 
 
 def _taught(query: ScheduleQuery, answers: list[Answer]) -> str:

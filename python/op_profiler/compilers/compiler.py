@@ -203,10 +203,10 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import and set up what it needs of the TVM that was just imported.
+        """Import and set up the parts of the newly imported TVM that it needs.
 
         Raises:
-            ImportError: this TVM has no such thing.
+            ImportError: this TVM lacks a part.
         """
 
     def target(self, text: str) -> Target:

@@ -120,8 +120,7 @@ class Rearranged(Point):
     added: bool = False
 
     def expression(self, scope: Scope) -> Node:
-        """Return a reshape to `parts`, a transposition and a reshape to `result`; `added` and `block` add further ops.
-        """
+        """Return a reshape to `parts`, a transposition and a reshape to `result`; `added` and `block` add more ops."""
         relay = scope.relay
         if self.from_blocked:
             _, channels, height, width = self.shape
@@ -209,7 +208,7 @@ class TurnedPositions(Point):
     transposed: bool
 
     def expression(self, scope: Scope) -> Node:
-        """Return x * cosines + turned(x) * sines, without the batch axis; both tables are weights [1, 1, rows, width]."""
+        """Return x * cosines + turned(x) * sines, without the batch axis; both tables are [1, 1, rows, width]."""
         relay, shape = scope.relay, (1, self.heads, self.rows, self.width)
         x = scope.input(*shape)
         cosines, sines = (scope.weight(1, 1, self.rows, self.width) for _ in range(2))

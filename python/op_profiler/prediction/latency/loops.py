@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
 
 _DESCRIPTION = 12
-"""Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
+"""Version of the description of loops; if it changes, cached loops are read again by the compiler."""
 _SAID_FROM, _SAID_EACH = 40, 200
-"""Operators whose lowering takes seconds, and ten seconds or so."""
+"""Numbers of operators whose lowering takes seconds, and about ten seconds."""
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
@@ -66,7 +66,7 @@ def columns_of(target: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
-    """By workload key, what ships for the operators that ship, all of Relay; nothing for another target."""
+    """Return the included loops by workload key, all from Relay; empty for another target."""
     known: dict[str, np.ndarray] = {}
     for processor in (*shipped_processors(), *shipped_gpus()):
         if processor.loops is None:
@@ -78,7 +78,7 @@ def _shipped(target: str) -> Mapping[str, np.ndarray]:
 
 
 def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
-    """Whether what ships was read and described as loops are now."""
+    """Return whether included loops were read and described in the current way."""
     alike = file["names"].tolist() == list(columns_of(target))
     return alike and "description" in file and int(file["description"]) == _DESCRIPTION
 
@@ -98,7 +98,8 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
 
 
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
-    """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
+    """Return loops from the cache folder; the compiler reads missing ones, which are then cached unless the disk is
+    full."""
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
         kept: sqlite3.Connection | None = None
