@@ -163,8 +163,8 @@ def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", help="a processor that ships, or a device of --db")
-    parser.add_argument("--db", help="a dataset in place of what ships")
+    parser.add_argument("--device", help="a processor with included data, or a device of --db")
+    parser.add_argument("--db", help="a dataset in place of the included data")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # a group of families a core
     from op_profiler.prediction.latency.open_predictor import examples_for

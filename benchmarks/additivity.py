@@ -140,7 +140,7 @@ def main() -> None:
         far.append({"sum_of": label, "median_percent": round(100 * median, 1), "worst_percent": round(100 * worst, 1)})
     apart = "by {median_percent} % (median) and {worst_percent} % (worst)"
     headline = f"the sum of the operators differs from the time of the whole model {apart.format_map(far[0])}"
-    theirs = f"the sum of TVM's debug executor {apart.format_map(far[1])}"
+    theirs = f"and the sum that TVM's debug executor reports differs {apart.format_map(far[1])}"
     tables = {"models": rows, "distance_from_1": far}
     store(__file__, f"{headline}, {theirs}", tables, whole=not arguments.models)
 

@@ -60,10 +60,10 @@ def predictors(db: str) -> dict[str, OperatorPredictor]:
 
 @contextlib.contextmanager
 def without_this_processor(folder: Path) -> Iterator[None]:
-    """What ships of it is not there for this process, as on a machine whose processor does not ship.
+    """Hide the included data of the processor from this process, as on a processor without included data.
 
     Args:
-        folder: to put links to what else ships into.
+        folder: folder for links to the other included data.
     """
     from op_profiler import shipped
     from op_profiler.schedules.records import slug

@@ -1,4 +1,4 @@
-"""Datasets of any number of rows, made of the measurements that ship."""
+"""Datasets of any number of rows, made of the included measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def say(text: str) -> None:
 
 
 def imported(folder: Path, *, trials: bool = False) -> str:
-    """The address of the first dataset that ships, its samples cut; also with the trials."""
+    """The address of the first included dataset, its samples cut; also with the trials."""
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset, import_table

@@ -83,7 +83,7 @@ def causes() -> list[dict[str, Any]]:
 
 
 def searched_operators() -> list[tuple[str, Any]]:
-    """Small anchors of the models, with the model's name, each once; none that the trials which ship hold."""
+    """Small anchors of the models, with the model's name, each once; none that is in the included trials."""
     from op_profiler.collection.studies.tune import tunables_of
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.dataset import read_parquet
@@ -119,7 +119,7 @@ def gain_of(name: str, item: Any, gain: Any, target: Any, peak: float, threads: 
     with TrialRunner(str(target), threads) as runner:
         (before,) = runner.compare([Candidate(item.default, None)], _ROUNDS)
         promised = gain.predict(dataclasses.asdict(item.anchor), "hot", before.median_us, peak)
-        assert promised is not None  # those that are searched are as large as what ships
+        assert promised is not None  # the searched operators are as large as those of the included trials
         search = OperatorSearch(
             item.tasks, target, runner, tuner="xgb_knob", trials=TRIALS, defaults=(item.default,)
         ).run()
@@ -147,7 +147,7 @@ def gains(keep: Path | None) -> list[dict[str, Any]]:
     target = resolve_target("llvm")
     peaks = open_machine("llvm", target, None).device.properties["peaks"]
     gain = KnownSchedules.read(None, shipped=True, threads=1).gain
-    assert gain is not None, "the trials that ship are missing"
+    assert gain is not None, "the included trials are missing"
     lines = keep.read_text().splitlines() if keep is not None and keep.exists() else []
     known = {row["operator"]: row for row in map(json.loads, lines)}
     rows = []

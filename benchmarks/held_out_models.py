@@ -295,8 +295,8 @@ def _print_now(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--final", action="store_true", help="also the test set, whose seeds are spent by that")
-    parser.add_argument("--device", nargs="+", help="processors that ship, or a device of --db; default: all that ship")
-    parser.add_argument("--db", help="a dataset in place of what ships")
+    parser.add_argument("--device", nargs="+", help="processors with included data, or a device of --db; default: all")
+    parser.add_argument("--db", help="a dataset in place of the included data")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="results of processors, which a later run reuses")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -91,7 +91,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     wanted, weight = of_networks(others)
     device = others[0].devices[int(others[0].device[0])]
     kernels = open_predictor(device=device.key).base.kernels
-    assert kernels is not None, "what ships has loops"
+    assert kernels is not None, "the included data has loops"
     taken = most_informative(candidates.take(known), wanted, weight, kernels, count)
     return pool.where(np.isin(pool.operator, used[known][taken]))
 

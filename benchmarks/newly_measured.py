@@ -102,14 +102,14 @@ def main() -> None:
     examples = with_loops(examples, device.target, print)
     file = shipped_processor(device.processor).predictor
     if file is None:
-        sys.exit(f"no predictor ships of {device.processor}")
+        sys.exit(f"no predictor is included for {device.processor}")
     fitted = predictor_files.load(file)
     spend(device.processor, (name for name, sampled in zip(examples.models, examples.sampled) if not sampled))
     rows = [network_row(found) for found in predicted_networks(fitted, examples)]
     rows.sort(key=lambda row: -abs(row["error_percent"]))
     peaks = [
         {"machine": name, **{kind: round(found[kind][0]) for kind in ("flops_per_us", "bytes_per_us")}}
-        for name, found in (("of what ships", fitted.device.peaks), ("now", device.peaks))
+        for name, found in (("of the included data", fitted.device.peaks), ("now", device.peaks))
         if found
     ]
     for row in (*rows, *summaries(rows), *peaks):
@@ -120,7 +120,7 @@ def main() -> None:
         f"{one['inside_interval_percent']} %"
         for one in summaries(rows)
     ]
-    headline = f"{device.processor}, drawn networks measured after what ships was fitted: {'; '.join(parts)}"
+    headline = f"{device.processor}, networks drawn after the included predictor was fitted: {'; '.join(parts)}"
     print(headline)
     tables = {"by_threads": summaries(rows), "networks": rows, "peaks_at_one_thread": peaks}
     store(__file__, headline, tables, whole=True, inputs=[str(arguments.db)])

@@ -138,7 +138,7 @@ def serve(predictor: str | None) -> None:
 
 
 def processor_here() -> str:
-    """Of what ships, as ``--device`` names it."""
+    """Return the name of this processor, as for ``--device``."""
     from op_profiler.targets.llvm.identity import processor_name
 
     return processor_name()
@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument("--final", action="store_true", help="also the test set, whose seeds are spent by that")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="measured times of earlier runs")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further operator after this time")
-    parser.add_argument("--predictor", metavar="FILE", help="one in place of what ships")
+    parser.add_argument("--predictor", metavar="FILE", help="a predictor in place of the included one")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

@@ -56,7 +56,7 @@ def answer(what: str, unit: str, median: float, ends: tuple[float, float], digit
 
 
 def loading() -> dict[str, Any]:
-    """What it takes to load the predictor that ships, in processes of their own."""
+    """Measure how long loading the included predictor takes, in separate processes."""
     loads = sorted(
         float(subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=True,
                              env={"PYTHONPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}).stdout)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Choose what `op-profiler calibrate` measures first: writes telling_points.json beside `telling.py`.
+"""Choose the operators that `op-profiler calibrate` measures first: writes telling_points.json next to `telling.py`.
 
     python collector/choose_telling.py
 
-Forty minutes the first time, of which lowering and reading loops take most; nothing is measured. Taken are the random
-operators that tell most about those of the networks that ship (`op_profiler.prediction.latency.design`). Run it again
-where what is drawn, what loops are described by, or what ships has changed; what nobody changed is chosen again.
+The first run takes forty minutes, most of them for lowering and reading loops; nothing is measured. The script selects
+the random operators that are most informative about those of the included networks
+(`op_profiler.prediction.latency.design`). Run it again if the drawn operators, the description of loops or the included
+data has changed; without a change, the same operators are selected again.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ def main() -> None:
 
     ships = shipped_examples()
     wanted, weight = of_networks(ships)
-    print(f"{len(wanted)} operators of the networks that ship", flush=True)
+    print(f"{len(wanted)} operators of the included networks", flush=True)
     largest = max(ships, key=len)
     device = largest.devices[int(largest.device[0])]
     kernels = open_predictor(device=device.key).base.kernels
-    assert kernels is not None, "what ships has loops"
+    assert kernels is not None, "the included data has loops"
     points = list(itertools.islice(pool(), _POOL))
     places, operators = lowered(points, device.target)
     loops = loops_of(operators, device.target, print)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Make what ships of a processor: its folder in results/, with a dataset, what the loops of its operators do, and the
-predictor that is fitted to both.
+"""Create the included data of a processor: its folder in results/, with a dataset, the features of its operators'
+loops, and the predictor that is fitted to both.
 
     python collector/ship_processor.py DB [DB ...]       datasets of one processor: files, Parquet too, or addresses
-    python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
-    python collector/ship_processor.py --refit           predictors of all that ships, for another way to fit
+    python collector/ship_processor.py --again           loops and predictors of all included data, for other features
+    python collector/ship_processor.py --refit           predictors of all included data, for another way to fit
 
-Ten minutes or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it
-was interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an
-older one when it is whole: interrupted, all three files stay as they were.
+The command takes about ten minutes for ten thousand operators. Loops are stored in the cache folder, so the same
+command resumes after an interruption, and after an addition of data it reads only new loops. Nothing is measured. The
+folder replaces an older one only when it is complete: after an interruption, all three files are unchanged.
 
-Several machines of a kind (equal `host_fingerprint`; of GPUs the name) are one device here; the rows keep what tells
-them apart. The steadiness probe tells how much slower one is than another
+Several machines of one hardware model (equal `host_fingerprint`; for GPUs the name) are one device here; the rows still
+identify the machine. The reference kernels show how much slower one machine is than another
 (`op_profiler.prediction.latency.steady_times`). GPUs have their folders in results/cuda/. Then:
 
     python benchmarks/shipped_dataset.py                 what is in it, for its data card in results/README.md
@@ -129,7 +129,7 @@ def kinds_of_machines(merged: str) -> dict[str, tuple[str, str]]:
 
 
 def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
-    """One Parquet file of what ships of a processor, without the times of single rounds."""
+    """Write one Parquet file with the included data of a processor, without the times of single rounds."""
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset
@@ -178,8 +178,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("db", nargs="*", help="datasets of one processor")
     parser.add_argument("--device", help="key or part of the processor's name, where the datasets hold several")
-    parser.add_argument("--again", action="store_true", help="loops and predictors of all that ships")
-    parser.add_argument("--refit", action="store_true", help="predictors of all that ships, with the loops there are")
+    parser.add_argument("--again", action="store_true", help="loops and predictors of all included data")
+    parser.add_argument("--refit", action="store_true", help="predictors of all included data, with the stored loops")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the processors' folders")
     arguments = parser.parse_args()
     if bool(arguments.db) + arguments.again + arguments.refit != 1:

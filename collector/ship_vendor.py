@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the predictor of vendor kernels that ships: results/cuda/vendor/kernels.zip, from public sets.
+"""Create the included predictor of vendor kernels, results/cuda/vendor/kernels.zip, from public sets.
 
     python collector/ship_vendor.py SETS        folder with neusight and aiconfigurator, which the commands fetch that
                                                 `op-profiler evaluate --set all` prints

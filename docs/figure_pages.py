@@ -46,8 +46,7 @@ def figure_pages() -> Iterator[tuple[Path, str]]:
     results = {script.stem: _result(script) for script in _scripts()}
     rows = []
     for section in sections:
-        question, _, body = section.partition("\n")
-        slug = slug_of(question)
+        question, slug, body = _parts(section)
         yield DOCS / "figures" / f"{slug}.md", f"# {question}\n{_MADE}\n{_filled(body, results).rstrip()}\n"
         names = [found[2] for found in _BLOCK.finditer(section)]
         rows += [_verdict(name, f'<a id="{slug}"></a>' if at == 0 else "", slug) for at, name in enumerate(names)]
@@ -56,6 +55,16 @@ def figure_pages() -> Iterator[tuple[Path, str]]:
     readme = {"trust": _trust(), "peers": _peers()}
     for page, blocks in ((ROOT / "README.md", readme), (BENCHMARKS / "README.md", {"all": _index()})):
         yield page, _filled(page.read_text(encoding="utf-8"), blocks)
+
+
+def _parts(section: str) -> tuple[str, str, str]:
+    """Return the question of a section, the name of its page, and the text.
+
+    ``<!-- page: NAME -->`` behind a question keeps the name of a page whose question was rewritten, and thus its links.
+    """
+    heading, _, body = section.partition("\n")
+    question, _, name = heading.partition(" <!-- page: ")
+    return question, name.removesuffix(" -->") or slug_of(question), body
 
 
 def slug_of(heading: str) -> str:

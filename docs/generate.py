@@ -58,8 +58,8 @@ def _commands() -> Iterator[str]:
 
     root = typer.main.get_command(application())
     yield (
-        "Every command has `--help` (`-h`), which says the same. All of them share their "
-        "[exit codes](environment.md). `op_performance_collector.py` is `op-profiler collect` under its older name."
+        "Every command prints this text with `--help` (`-h`). All commands have the same "
+        "[exit codes](environment.md). `op_performance_collector.py` is the older name of `op-profiler collect`."
     )
     commands = list(walk(root, "op-profiler"))
     yield "\n".join(
@@ -131,8 +131,8 @@ def _columns() -> Iterator[str]:
 
     yield (
         "These are the columns of `op-profiler export`, of its `--where`, and of `op_profiler.dataset.flat_rows`. "
-        "Units are in the names. `json` is a nested value, as JSON text where a format has none. `samples` is a list "
-        "of lists."
+        "The name of a column contains its unit. Type `json`: a nested value; formats without nested values contain "
+        "it as JSON text. Type `samples`: a list of lists."
     )
     for name, table in TABLES.items():
         yield f"## {name}"
@@ -145,11 +145,11 @@ def _formats() -> Iterator[str]:
     from op_profiler.dataset.formats import FORMATS
 
     yield (
-        "`op-profiler import --format NAME` reads a file, `op-profiler export --format NAME` writes one. Units are "
-        "converted at this border. What a format has no words for is counted, never dropped in silence."
+        "`op-profiler import --format NAME` reads a file, `op-profiler export --format NAME` writes one. Both "
+        "commands convert units, and print the number of values that the format cannot express."
     )
     yield markdown_table(
-        ["format", "what it is", "import reads it", "takes --device", "takes --precision"],
+        ["format", "content", "import reads it", "--device applies", "--precision applies"],
         [
             [
                 f"[`{name}`](#{name})",
@@ -190,17 +190,17 @@ def _names() -> Iterator[str]:
     from op_profiler.registry import registries
 
     yield (
-        "Each kind below has a registry. A package of yours adds to it with an entry point of the group "
-        "`op_profiler.KIND` in its `pyproject.toml`: [recipes](../contributing.md) tell what one has to do. The name "
-        "can then be used as those below."
+        "Each section below lists the names of one registry. Your own package can add names to a registry with an "
+        "entry point of the group `op_profiler.KIND` in its `pyproject.toml`; the [recipes](../contributing.md) list "
+        "the steps. Options then accept the added name like a name below."
     )
     for kind, registry in registries().items():
         yield f"## {kind}"
         yield f"Entry points: `op_profiler.{kind}`. Contract: `{registry.contract}`."
         rows = [[f"`{name}`", entry.help, f"`{entry.path}`"] for name, entry in registry.built_in.items()]
-        yield markdown_table([registry.noun, "what it is", "where"], rows)
+        yield markdown_table([registry.noun, "meaning", "object"], rows)
     yield "## kinds of sampled operators"
-    yield "Names for `op-profiler sample --kinds`. Without that option the usual kinds are drawn."
+    yield "Names for `op-profiler sample --kinds`. Without that option, operators of the usual kinds are drawn."
     kinds = [[f"`{name}`", _yes(name in USUAL), what] for name, what in described_names().items()]
     yield markdown_table(["kind", "usual", "operators"], kinds)
 
@@ -212,8 +212,8 @@ def _python() -> Iterator[str]:
     import op_profiler
 
     yield (
-        "These names are imported from `op_profiler`; each is loaded when it is first used. The examples run in the "
-        "tests. A function has the options of its [command](commands.md) that decide what is measured, as arguments."
+        "Import these names from `op_profiler`; each is loaded at its first use. The tests run the examples. The "
+        "arguments of a function are those options of its [command](commands.md) that decide what is measured."
     )
     for name in op_profiler.__all__:
         public = inspect.unwrap(getattr(op_profiler, name))  # predict is a folder, too

@@ -22,7 +22,7 @@ def main() -> None:
         "--describe",
         action="store_true",
         help="lower the networks, print kind, operators and GFLOP of each, and the share of each kind of operator "
-        "next to that of the networks that ship; exit code 1 if one does not lower",
+        "next to that of the included networks; exit code 1 if a network cannot be lowered",
     )
     arguments = parser.parse_args()
     found = names(arguments.first, arguments.end, tuple(arguments.kinds))
@@ -56,9 +56,9 @@ def describe(drawn: Iterable[str]) -> None:
         kind = kind_of_seed(seed_of(name) or 0)
         print(f"{name:46} {kind:12} {len(operators):5} operators {work:8.3f} GFLOP", flush=True)
     ships = shares_that_ship()
-    print(f"{'share of calls, percent':24}{'drawn':>8}{'ships':>8}")
+    print(f"{'share of calls, percent':24}{'drawn':>8}{'included':>9}")
     for operator_kind in KINDS_OF_OPERATORS:
-        print(f"{operator_kind:24}{100 * calls[operator_kind] / calls.total():8.1f}{ships[operator_kind]:8.1f}")
+        print(f"{operator_kind:24}{100 * calls[operator_kind] / calls.total():8.1f}{ships[operator_kind]:9.1f}")
     if failed:
         raise SystemExit(f"{len(failed)} networks do not lower: {' '.join(failed)}")
 
@@ -80,7 +80,7 @@ def lowered(name: str) -> list[Operator]:
 
 
 def shares_that_ship() -> Counter[str]:
-    """Calls of each kind of operator in the networks of all processors that ship, at one thread, in percent."""
+    """Return the percentage of calls of each kind of operator in the included networks, at one thread."""
     import numpy as np
 
     from op_profiler.prediction.latency.features import kind_of

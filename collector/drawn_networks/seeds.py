@@ -40,8 +40,8 @@ WEIGHTS = {
     "recommender": 4,
     "recurrent": 3,
 }
-"""How often a family is drawn. Chosen so that shares of kinds of operators come near those of the networks that ship
-(``python -m drawn_networks FROM TO --describe`` prints both)."""
+"""Relative frequency of each family, chosen so that the shares of kinds of operators are similar to those of the
+included networks (``python -m drawn_networks FROM TO --describe`` prints both)."""
 
 _NAME = re.compile(rf"{MODULE}:[a-z_]+_(\d+)")
 

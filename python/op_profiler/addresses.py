@@ -9,7 +9,7 @@ _QUERY = re.compile(r"(://[^?]*)\?.*")  # it may hold a password or a key, too
 
 
 def without_password(text: str) -> str:
-    """A word of a command line; an address in it has neither a password nor what stands behind a question mark.
+    """Return a word of a command line without the password and the query part of an address in it.
 
     >>> without_password("--db=postgresql://me:secret@host/times?sslpassword=secret")
     '--db=postgresql://me@host/times'

@@ -14,8 +14,8 @@ _FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
 
 
 def compiler(needed_for: str = "running a plan") -> list[str]:
-    """The command of a C compiler and its flags for a shared library: ``CC``, which may hold arguments
-    (``ccache gcc``), else the first there is.
+    """Return the command of a C compiler and its flags for a shared library: ``CC``, which may contain arguments
+    (``ccache gcc``), otherwise the first compiler that is installed.
 
     Raises:
         MeasureError: there is none.
@@ -33,7 +33,7 @@ def compiler(needed_for: str = "running a plan") -> list[str]:
 
 
 def check_cpp_compiler(needed_for: str) -> None:
-    """Refuse where torch finds no C++ compiler: ``CXX``, else g++.
+    """Check that torch finds a C++ compiler: ``CXX``, otherwise g++.
 
     Raises:
         MeasureError: there is none.
@@ -46,7 +46,7 @@ def check_cpp_compiler(needed_for: str) -> None:
 def make_library(
     path: str, files: Sequence[str], options: Sequence[str] = (), *, needed_for: str = "running a plan"
 ) -> None:
-    """A shared library of C sources or object files; TVM calls it to export kernels.
+    """Create a shared library from C sources or object files; TVM calls this function to export kernels.
 
     Raises:
         MeasureError: there is no C compiler, or it fails.

@@ -41,13 +41,13 @@ KINDS = {
     "lanes": "the runtime of plans",
     "driver-stub": "the stand-in for NVIDIA's driver",
 }
-"""Folders in the cache folder, and what they hold."""
+"""Folders in the cache folder, with a description of their contents."""
 _DEPTHS = {"built": 2, "relay": 2}
-"""Folders that an entry lies below, where that is not one."""
+"""Depth of the entries below the folder of a kind, if it is not one."""
 LIMITED = ("built", "relay")
-"""Kinds that are limited together; the others stay small, or cannot be made again without the network."""
+"""Kinds with a common size limit; the other kinds stay small, or cannot be created again without the network."""
 MODELS = (*LIMITED, "networks")
-"""Built and lowered models, which are made again when they are needed."""
+"""Built and lowered models, which are created again when they are needed."""
 _LIMIT_VARIABLE = "OP_PROFILER_CACHE_GIB"
 _DEFAULT_LIMIT_GIB = 8.0
 _ABANDONED_SECONDS = 24 * 3600.0
@@ -144,7 +144,8 @@ def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[CacheEntry]:
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """What lies so deep in a folder; nothing of a folder that another process takes away meanwhile."""
+    """Yield the paths at a depth below a folder; paths in a folder that another process removes meanwhile are left
+    out."""
     try:
         found = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -157,7 +158,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _entry(kind: str, path: Path) -> CacheEntry | None:
-    """None for what went away meanwhile."""
+    """Return the entry of a path; None if it was removed meanwhile."""
     try:
         files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
         about = path / ABOUT

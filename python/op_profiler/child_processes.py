@@ -28,20 +28,21 @@ _Task = TypeVar("_Task")
 
 
 def python_path() -> str:
-    """A ``PYTHONPATH`` with which they import this very package, whether it is installed or lies in a source tree."""
+    """Return a ``PYTHONPATH`` with which child processes import this very package, from an installation or a source
+    tree."""
     ours = str(Path(op_profiler.__file__).resolve().parent.parent)
     others = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return os.pathsep.join(dict.fromkeys([ours, *others]))
 
 
 def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """A process that is killed takes this one along; ends this one where that happens meanwhile. On Linux only.
+    """End this process if its parent is killed. On Linux only.
 
-    One that was killed before has left closed pipes, at which whoever it started ends. Process 1 is a parent like any
-    other: a container may run nothing but us.
+    If the parent was killed before this call, its pipes are closed, and this process ends at its next access to them.
+    Process 1 is a parent like any other, because a container may run nothing else.
 
     Args:
-        by: the signal that this one gets then.
+        by: signal that this process then receives.
     """
     if sys.platform == "linux":
         parent = os.getppid()
@@ -51,8 +52,9 @@ def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def public_command() -> str:
-    """The command that this process works for, for those who wait for it: every user may read it, so addresses are
-    without their passwords."""
+    """Return the command that this process works for, to be shown to processes that wait for it. Every user may read
+    it, so addresses have no passwords.
+    """
     words = map(without_password, sys.argv[1:])
     return os.environ.get(_COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
 
@@ -63,19 +65,20 @@ def _program(module: str) -> str:
 
 
 class Child:
-    """A process that carries out one task, from its start. As a context it is killed at the end.
+    """A process that carries out one task. As a context manager, it kills the process at the end.
 
-    The task is written to its standard input, as JSON; its events come through a pipe of its own, one JSON object a
-    line, each written before the next step begins, so that the last one tells what a crash interrupted.
+    The task is written to the standard input of the process, as JSON. Its events come through a separate pipe, one JSON
+    object per line, each written before the next step begins, so the last event names the step that a crash
+    interrupted.
 
     Args:
-        module: whose `main` calls `carry_out`.
+        module: module whose `main` calls `carry_out`.
         task: of a type that msgspec encodes.
-        log: takes whatever it and its libraries print; None discards that, errors excepted.
+        log: gets the output of the process and its libraries; None discards the output, except errors.
         path: its ``PYTHONPATH``; by default `python_path`.
 
     Attributes:
-        process: to ask for its exit code.
+        process: the process, with its exit code.
     """
 
     def __init__(self, module: str, task: object, log: IO[str] | None = None, *, path: str | None = None) -> None:
@@ -124,15 +127,16 @@ class KeptChild(Child):
     """A process that carries out one task after the other, so that its imports are made once.
 
     Args:
-        module: whose `main` calls `serve`.
-        log: as of `Child`.
+        module: module whose `main` calls `serve`.
+        log: as in `Child`.
     """
 
     def __init__(self, module: str, log: IO[str]) -> None:
         self._begin(module, log)
 
     def ask(self, task: object) -> dict[str, Any] | None:
-        """Have a task carried out. Return its result; with ``error`` and ``code`` after an error, None after a crash.
+        """Carry out a task in the process and return its result; after an error with ``error`` and ``code``, None after
+        a crash.
 
         Args:
             task: of a type that msgspec encodes.
@@ -156,7 +160,7 @@ def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int
     """Carry out the tasks of a `KeptChild` until there are no more. Each has one event: its result, or its error.
 
     Args:
-        of: the type of the tasks.
+        of: type of the tasks.
         work: called with each task.
 
     Returns:
@@ -177,7 +181,7 @@ def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int
 
 
 def failure_of(event: Mapping[str, Any]) -> OpProfilerError:
-    """The error that an event with ``error`` and ``code`` is of."""
+    """Return the error of an event with ``error`` and ``code``."""
     if event["code"] == EXIT_MODEL:
         return ModelError(event["error"])
     error = OpProfilerError(event["error"])
@@ -186,7 +190,7 @@ def failure_of(event: Mapping[str, Any]) -> OpProfilerError:
 
 
 def _done(work: Callable[[], Mapping[str, object] | None]) -> Mapping[str, object]:
-    """What came of some work: its result, or its ``error`` and the exit ``code``."""
+    """Return the result of some work, or its ``error`` and the exit ``code``."""
     try:
         return work() or {}
     except OpProfilerError as error:
@@ -199,11 +203,11 @@ def _done(work: Callable[[], Mapping[str, object] | None]) -> Mapping[str, objec
 
 
 def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], object]) -> int:
-    """Read the task in a `Child` and carry it out. After an error the last event has ``error`` and its exit ``code``.
+    """Read the task of a `Child` and carry it out. After an error, the last event has ``error`` and its exit ``code``.
 
     Args:
-        of: the type of the task.
-        work: called with the task, and with what sends an event.
+        of: type of the task.
+        work: called with the task, and with a function that sends an event.
 
     Returns:
         The exit code.

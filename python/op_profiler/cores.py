@@ -90,7 +90,8 @@ def parse_core_list(text: str) -> set[int]:
 
 
 def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
-    """Larger of a faster core: its capacity, then its highest clock; zeros where the kernel does not say."""
+    """Return a value that is larger for a faster core: its capacity, then its highest clock; zeros if the kernel
+    reports none."""
     files = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
     return tuple(int(text_in(sysfs / f"devices/system/cpu/cpu{core}" / file) or 0) for file in files)
 

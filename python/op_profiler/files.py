@@ -15,14 +15,14 @@ from op_profiler.errors import OpProfilerError, UsageError
 
 
 def check_writable(files: Mapping[str, Path | None]) -> None:
-    """Refuse files that cannot be written, before minutes of measuring go into them. Leaves nothing behind.
+    """Reject files that cannot be written, before minutes are spent on a measurement. The check leaves nothing behind.
 
     Args:
-        files: by the option that names each; None and ``-`` are no files.
+        files: files by the option that names each; None and ``-`` are not files.
 
     Raises:
         UsageError: two options name the same file.
-        OpProfilerError: a file cannot be written; names the option.
+        OpProfilerError: a file cannot be written; the message names the option.
     """
     options: dict[str, str] = {}
     for option, path in files.items():
@@ -38,10 +38,10 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
 
 
 def check_folder(option: str, folder: Path) -> None:
-    """Refuse a folder that files cannot be put into, be it there or to be made. Leaves nothing behind.
+    """Reject a folder, existing or not, in which files cannot be created. The check leaves nothing behind.
 
     Raises:
-        OpProfilerError: nothing can be written there; names the option.
+        OpProfilerError: nothing can be written there; the message names the option.
     """
     with explained(f"{option} {folder}"):
         wanted = Path(os.path.realpath(folder))
@@ -73,8 +73,8 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder next to `path`, which is renamed at the end and removed after an error.
 
     Args:
-        replace: it takes the place of a folder that is there, which stays until the new one is whole, and where a link
-            points to. Else what is there, or what another process made meanwhile, stays.
+        replace: whether the folder replaces an existing one, which stays until the new one is complete, also at the
+            target of a link. Otherwise an existing folder stays, also one that another process created meanwhile.
 
     Raises:
         OSError: the folder cannot be written.
@@ -97,7 +97,7 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def _exchange(path: Path, partial: Path) -> None:
-    """Two folders, each under the name of the other. No name is free in between for longer than two renames take."""
+    """Exchange the names of two folders. Between the two renames, `path` does not exist for a moment."""
     older = partial.with_suffix(".old")
     path.rename(older)
     try:
@@ -146,7 +146,8 @@ def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
 
 
 def _held(lock: Path, waiting: Callable[[], None]) -> int:
-    """The descriptor of a lock that has its name still: who held it before took that away."""
+    """Return the descriptor of a lock file that still has its name; the process that had the lock may have removed the
+    name."""
     while True:
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -163,16 +164,16 @@ def _held(lock: Path, waiting: Callable[[], None]) -> int:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The text, in UTF-8, as the whole content of a file; for errors see `whole_file`."""
+    """Write a text, in UTF-8, as the whole content of a file; for errors see `whole_file`."""
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def _beside(path: Path) -> Path:
-    """A free name in the folder of a file, where the file can be replaced.
+    """Return an unused name in the folder of a file, if the file can be replaced.
 
     Raises:
-        OSError: it cannot.
+        OSError: it cannot be replaced.
     """
     file = Path(os.path.realpath(path))
     if file.exists() and not file.is_file():  # renaming over /dev/null would replace it

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _MOST_LINES, _MOST_ENTRIES, _LONGEST = 17, 8, 100
-"""Of a `repr`: lines beside its first and last ones, entries of a value, and characters of it."""
+"""Limits of a `repr`: lines between its first and last one, entries of a value, and characters of a value."""
 
 
 def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
@@ -60,7 +60,7 @@ def finite(value: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """Of what JSON has no type for: values that may be objects again."""
+    """Return a replacement for a value for which JSON has no type; it may contain further objects."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, datetime.datetime):

@@ -12,13 +12,13 @@ from types import ModuleType
 
 
 def hidden(module: str) -> contextlib.AbstractContextManager[None]:
-    """Meanwhile a module cannot be imported, as if it were not installed; unless it was imported before."""
+    """Make a module look as if it were not installed inside the block, unless it was imported before."""
     return standing_in(module, None)  # what Python's import looks for to refuse
 
 
 @contextlib.contextmanager
 def standing_in(module: str, other: ModuleType | None) -> Iterator[None]:
-    """Meanwhile another module is imported in place of this one; unless it was imported before."""
+    """Import another module in place of this one inside the block, unless this one was imported before."""
     if module in sys.modules:
         yield
         return
@@ -31,10 +31,11 @@ def standing_in(module: str, other: ModuleType | None) -> Iterator[None]:
 
 @functools.cache
 def load_xgboost() -> ModuleType:
-    """The module `xgboost`.
+    """Return the module `xgboost`.
 
-    Its import pulls in scikit-learn, and with it pandas and scipy.stats, for wrapper classes that nothing here uses:
-    most of a second, where loading a predictor takes a tenth. Where scikit-learn cannot be imported it does without.
+    Its import would also import scikit-learn, pandas and scipy.stats, for wrapper classes that this package does not
+    use. That takes most of a second, while loading a predictor takes a tenth of a second. xgboost does without them if
+    scikit-learn cannot be imported.
     """
     with hidden("sklearn") if "xgboost" not in sys.modules else contextlib.nullcontext():
         import xgboost
@@ -43,7 +44,7 @@ def load_xgboost() -> ModuleType:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings of tracing and importing, which are about the model's source and not for its user."""
+    """Suppress warnings of tracing and importing, which concern the model's source and not the user."""
     previous = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

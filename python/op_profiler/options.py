@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MODEL, MEASURING, TUNING, DEVICE, OUTPUT = "Model", "Measuring", "Tuning", "Device", "Output"
-"""Panels of a help."""
+"""Panels of a help text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """The flag that messages show."""
+        """Flag for messages."""
         return self.option.flags[0] if self.option.flags else "--" + self.name.replace("_", "-")
 
 
@@ -104,13 +104,13 @@ def options_of(request: type) -> Mapping[str, Field]:
 
 
 def _optional(field: Field) -> Field:
-    """What is left to the request, or makes none of it, where it is not given: None."""
+    """Return None for an option that is not given, so that the request uses its default, or has no nested request."""
     return dataclasses.replace(field, type=field.type | None, default=None)
 
 
 @functools.cache
 def _fields(request: type) -> tuple[tuple[dataclasses.Field[Any], Option | None, type | None, Any], ...]:
-    """Each field with its option, the request that it is, and its type."""
+    """Yield each field with its option, its nested request, and its type."""
     found = []
     hints = typing.get_type_hints(request, include_extras=True)
     for field in dataclasses.fields(request):
@@ -122,7 +122,7 @@ def _fields(request: type) -> tuple[tuple[dataclasses.Field[Any], Option | None,
 
 
 def _parted(hint: object) -> tuple[Any, tuple[Any, ...]]:
-    """A type, and what marks it."""
+    """Return a type without its annotations, and the annotations."""
     if typing.get_origin(hint) is typing.Annotated:
         return hint.__origin__, hint.__metadata__  # type: ignore[attr-defined]
     return hint, ()
@@ -190,7 +190,7 @@ def with_options(
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """With the types of the parameters; one that is imported for type checkers only stays as it is written."""
+    """Return the signature with the types of the parameters; types imported for type checkers only stay texts."""
     signature, names = inspect.signature(function), inspect.unwrap(function).__globals__
     found = []
     for one in signature.parameters.values():
@@ -201,5 +201,5 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _ordered(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """As a signature has them: by their kinds, and those without a default first."""
+    """Return parameters in the order of a signature: by kind, and those without a default first."""
     return sorted(parameters, key=lambda one: (one.kind, one.kind < 3 and one.default is not one.empty))

@@ -31,7 +31,7 @@ _GROUP = "op_profiler."
 _LOG = logging.getLogger(__name__)
 
 DEFAULT_COMPILER = "relay"
-"""The compiler that is taken where none is named; keys and older rows name none."""
+"""Compiler that is used by default; keys and older rows do not contain its name."""
 
 REGISTRIES = {
     "frontends": "op_profiler.frontends:FRONTENDS",
@@ -47,7 +47,7 @@ REGISTRIES = {
     "library_predictors": "op_profiler.prediction.library:PREDICTORS",
     "public_sets": "op_profiler.prediction.sets:SETS",
 }
-"""Every kind, which is also the end of its entry points' group, and where its registry is."""
+"""Every kind, which is also the suffix of the group of its entry points, and the location of its registry."""
 
 
 class Entry(NamedTuple):
@@ -168,7 +168,7 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def _plugins(self) -> dict[str, _Plugin]:
-        """What other packages offer by names that are free; what they offer by others is logged, once."""
+        """Return the entry points of other packages with unused names; those with used names are logged once."""
         plugins: dict[str, _Plugin] = {}
         for plugin in sorted(_plugins_by_kind().get(self.kind, ()), key=lambda plugin: plugin.package):
             name = plugin.point.name
@@ -197,7 +197,7 @@ def registries() -> dict[str, Registry[Any]]:
 
 @functools.cache
 def _plugins_by_kind() -> dict[str, list[_Plugin]]:
-    """The entry points of all packages that are installed. A package that cannot be read is logged and left out."""
+    """Return the entry points of all installed packages. A package that cannot be read is logged and left out."""
     from importlib import metadata
 
     found: dict[str, list[_Plugin]] = {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LINES = 20
-"""Of the text of a run; its page in a notebook is whole."""
+"""Largest number of lines in the text of a run; its page in a notebook is complete."""
 
 
 class Run(ModelReport):

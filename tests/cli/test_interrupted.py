@@ -31,7 +31,7 @@ before, Layers._number = Layers._number, number
 sys.argv[0] = "op-profiler"
 main()
 """
-_KEPT = "interrupted; what was measured is kept, the same command goes on from there"
+_KEPT = "interrupted; stored measurements are kept, the same command resumes"
 
 
 @pytest.fixture(autouse=True)

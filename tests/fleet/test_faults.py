@@ -105,7 +105,7 @@ class Deadly(Listening):
     """Signals a worker's process with its children when it says that it carries a model out, each process once.
 
     On a busy machine a signal can come when the model is done already, which costs it nothing. So signals go on until
-    the run has told of `enough` workers that were told to end; without that, until it is over.
+    the run has reported `enough` stopped workers; without `enough`, until it is over.
     """
 
     def __init__(self, address: str, number: signal.Signals, enough: int | None = None) -> None:
@@ -116,7 +116,7 @@ class Deadly(Listening):
     @property
     def ended(self) -> int:
         """Workers that the run says were told to end while they had the model."""
-        return sum("was told to end while it had mlp" in text for text in self.told)
+        return sum("was stopped while it had mlp" in text for text in self.told)
 
     def step(self, description: str, done_models: float) -> None:
         super().step(description, done_models)
@@ -138,7 +138,7 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
         deadly = Deadly(address, signal.SIGKILL)
         asked = [request(sqlite_url), dataclasses.replace(request(sqlite_url, "nothing-of-this-name"))]
         first, second = runs.collect(cluster, asked, deadly)
-        assert len(deadly.signalled) >= 3 and "workers died of it" in str(first.error) and first.exit_code == 5
+        assert len(deadly.signalled) >= 3 and "died during this request" in str(first.error) and first.exit_code == 5
         assert "unknown" in str(second.error)  # it stood in line on the worker, and is not blamed
         (aside,) = [index for index, text in enumerate(deadly.told) if "2 workers died while they measured mlp" in text]
         assert deadly.told.index("nothing-of-this-name") > 0 and aside > 0
@@ -177,7 +177,7 @@ def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(
         (put_aside,) = runs.collect(cluster, [again], Deadly(address, signal.SIGTERM))
     assert report.error is None and ending.ended >= 2
     assert not any("2 workers died" in text for text in ending.told)
-    assert str(put_aside.error).startswith("quarantined: 1 workers were told to end while they had it")
+    assert str(put_aside.error).startswith("quarantined: 1 workers were stopped during this request")
 
 
 def test_what_a_machine_measured_while_it_drifted_is_measured_on_another_one(tmp_path: Path, postgres_url: str) -> None:

@@ -106,10 +106,10 @@ def test_a_job_whose_time_is_over_did_not_die_of_what_it_measured(
         found = runs.reports(cluster, [dataclasses.replace(one, label=f"run{n}") for n in range(200)], listening)
         for _, report in found:
             assert report.error is None
-            if any("was told to end while it had mlp" in text for text in listening.told):
+            if any("was stopped while it had mlp" in text for text in listening.told):
                 break
 
-    assert any("was told to end while it had mlp" in text for text in listening.told)
+    assert any("was stopped while it had mlp" in text for text in listening.told)
     assert not any("workers down" in text for text in listening.told)
 
 

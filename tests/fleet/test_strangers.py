@@ -53,6 +53,6 @@ def test_a_worker_of_whoever_is_no_scheduler_says_so_and_can_be_ended(tmp_path: 
         threading.Thread(target=answer, daemon=True).start()
         log = tmp_path / "worker.log"
         with running("worker", f"tcp://127.0.0.1:{server.getsockname()[1]}", log=log) as process:
-            said(log, "waiting for the scheduler at .*: what answers there is something else")
+            said(log, "waiting for the scheduler at .*: another program answers at this address")
             psutil.Process(process.pid).terminate()
             process.wait()

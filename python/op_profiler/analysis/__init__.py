@@ -1,1 +1,2 @@
-"""Factors that decide the latency of operators: correlations, and turnaround points, beyond which more does not pay."""
+"""Factors that determine the latency of operators: correlations, and turnaround points beyond which more does not
+help."""

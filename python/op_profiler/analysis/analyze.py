@@ -20,8 +20,8 @@ class FactorAnalysis:
     """Results of an analysis of factors.
 
     Attributes:
-        predictions: one a factor that can be swept.
-        measurements_not_drawn: usable rows that are not in it, `FactorTable.not_drawn`.
+        predictions: one for each factor that can be swept.
+        measurements_not_drawn: number of usable rows that were left out at random, `FactorTable.not_drawn`.
     """
 
     correlations: list[Correlation]
@@ -36,7 +36,7 @@ def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> 
     """Analyze measurements.
 
     Args:
-        threshold: share of the latency that more of a factor has to save to pay.
+        threshold: share of the latency that a larger value of a factor must save.
 
     Raises:
         MissingPackageError: scikit-learn or SciPy is not installed.

@@ -1,29 +1,29 @@
 """Correlations between the latency of operators and each factor.
 
-**Factors of an operator** (sizes, FLOPs, bytes) are compared between operators: one sample an operator, the fastest of
-its measured schedules, in the one combination of device and settings that most operators of the anchor were measured in
-(`Correlation.under`). Hundreds of trials of one operator are one sample here, since they would make any p-value small.
-Pearson's r is taken between the logarithms of latency and factor, so that 1 is a power law; a factor that can be 0 is
-taken as it is.
+**Factors of an operator** (sizes, FLOPs, bytes) are compared between operators. Each operator is one sample: the
+fastest of its measured schedules, in the combination of device and settings in which most operators of the anchor were
+measured (`Correlation.under`). Hundreds of trials of one operator are one sample, because otherwise any p-value would
+be small. Pearson's r is computed from the logarithms of latency and factor, so that 1 is a power law; a factor that can
+be 0 is used without logarithm.
 
 **Factors of a schedule or a setting** are compared within an operator, where differences between operators cannot hide
-them: a group is one operator on one device under the same settings (for a setting: also of the same schedule). Groups
-in which the factor does not vary say nothing and are left out. Latency is relative to the group's median (not to its
-best: the least of many noisy times is too small). Pearson's r is between the logarithms of latency and factor, each
-less its mean in the group (the "within estimator" of panel data, Wooldridge, Econometric Analysis, 10.5); Spearman and
-Kendall are between the ranks within the group, so that a factor that orders every group perfectly has 1.
+them. A group is one operator on one device under the same settings (for a setting: also with the same schedule). Groups
+in which the factor does not vary are left out. Latency is relative to the median of the group, because the smallest of
+many noisy times is too small. Pearson's r is computed from the logarithms of latency and factor, each minus its mean in
+the group (the "within estimator" of panel data, Wooldridge, Econometric Analysis, 10.5). Spearman and Kendall are
+computed from the ranks within the group, so that a factor that orders every group perfectly has 1.
 
-**Mutual information** (nats) is estimated from nearest neighbours (Kraskov et al. 2004; Ross 2014 where the factor has
-few values), by scikit-learn. It also sees what goes up and down again, and is never negative.
+**Mutual information** (nats) is estimated from nearest neighbours (Kraskov et al. 2004; Ross 2014 if the factor has few
+values), by scikit-learn. It also detects relations that are not monotonic, and is never negative.
 
-**Categories** have no order, hence no r: they have mutual information, and eta (the correlation ratio: the root of the
-share of the variance of log latency that lies between the categories, 0 to 1). Their p-value is that of Kruskal and
-Wallis' test. eta rises with the number of categories even by chance; read it beside p and the count.
+**Categories** have no order and therefore no r. They have mutual information, and eta (the correlation ratio: the root
+of the share of the variance of log latency that lies between the categories, 0 to 1). Their p-value is that of Kruskal
+and Wallis' test. eta increases with the number of categories even by chance: consider p and the count too.
 
-p-values are not corrected for the number of factors, and take samples as independent: the trials of a search are not
-quite, as a tuner goes where it was fast. Within operators every group's mean took one degree of freedom (Wooldridge,
-10.5): of two samples a group one tells nothing new. They say whether there is anything, not how much. Schedules that
-failed have no latency and are in none of this.
+p-values are not corrected for the number of factors, and assume independent samples. The trials of a search are not
+fully independent, because a tuner continues where it was fast. Within operators, the mean of each group uses one degree
+of freedom (Wooldridge, 10.5). p-values show whether there is a relation, not how strong it is. Failed schedules have no
+latency and are not included.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import pandas
 
 MINIMUM = 10
-"""Samples below which nothing is said: with 9, a rank correlation of 0.66 still has p = 0.05."""
+"""Smallest number of samples for a result: with 9, a rank correlation of 0.66 still has p = 0.05."""
 
 _FEW_VALUES = 0.2
-"""A number with fewer different values than this share of the samples counts as discrete for mutual information."""
+"""A number with fewer distinct values than this share of the samples counts as discrete for mutual information."""
 
 _COMBINATION = ["device_key", *SETTINGS]
 _SEED = 0
@@ -58,16 +58,16 @@ class Correlation:
 
     Attributes:
         compared: ``between operators`` or ``within operators``.
-        samples: that the figures rest on.
-        operators: that these samples come from.
-        levels: different values of the factor.
-        under: of several devices and settings, those that operators were compared under; empty where there is one only,
-            or within operators.
+        samples: number of samples.
+        operators: number of operators that the samples belong to.
+        levels: number of distinct values of the factor.
+        under: device and settings under which operators were compared; empty if there is only one combination, or
+            within operators.
         pearson, spearman, kendall: -1 to 1 (Kendall's tau-b), each with its two-sided p-value.
         mutual_information: nats.
-        eta: of a category, 0 to 1; see the module.
-        eta_p: of Kruskal and Wallis' test.
-        not_enough: why there are no figures; None where there are.
+        eta: for a category, 0 to 1; see the module.
+        eta_p: p-value of Kruskal and Wallis' test.
+        not_enough: reason why there are no results; None if there are.
     """
 
     anchor: str
@@ -91,10 +91,10 @@ class Correlation:
 
 
 def correlations(table: FactorTable, factors: Sequence[str]) -> list[Correlation]:
-    """One entry an anchor and factor, in this order.
+    """Return one entry for each anchor and factor, in this order.
 
     Raises:
-        UnknownNameError: there is no such factor; tells the nearest.
+        UnknownNameError: there is no such factor; the message names the most similar one.
         MissingPackageError: scikit-learn is not installed.
     """
     chosen = table.choose(factors)
@@ -106,14 +106,15 @@ def correlations(table: FactorTable, factors: Sequence[str]) -> list[Correlation
 
 
 def _group_columns(factor: Factor) -> list[str]:
-    """What is the same among measurements that are compared with each other for a factor of a schedule or setting."""
+    """Return the columns whose values must be equal in a group for a factor of a schedule or setting."""
     schedule = ["schedule_key"] if factor.level == "setting" else []
     return ["operator_key", *schedule, *PLACE, *(name for name in SETTINGS if name != factor.name)]
 
 
 def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
-    """The samples for a factor: ``operator_key``, ``x`` (its value), ``y`` (log of the latency in microseconds, or of
-    the latency over its group's median) and ``group``."""
+    """Return the samples for a factor: ``operator_key``, ``x`` (its value), ``y`` (logarithm of the latency in
+    microseconds, or of the latency divided by the median of its group) and ``group``.
+    """
     known = frame[frame[factor.name].notna()]
     if factor.level == "operator":
         same = _in_one_combination(known)
@@ -129,7 +130,8 @@ def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
 
 
 def _in_one_combination(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The measurements under the device and settings that most operators have; of several such the first by value."""
+    """Return the measurements under the device and settings that most operators have; of several, the first by
+    value."""
     if frame.empty:
         return frame
     combinations = frame.groupby(_COMBINATION, dropna=False)
@@ -138,7 +140,7 @@ def _in_one_combination(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _under(frame: pandas.DataFrame, factor: Factor) -> dict[str, Any]:
-    """See `Correlation.under`."""
+    """Return `Correlation.under`."""
     known = frame[frame[factor.name].notna()]
     chosen = _in_one_combination(known).head(1)
     several = [name for name in _COMBINATION if known[name].nunique(dropna=False) > 1]
@@ -215,12 +217,12 @@ def _of_numbers(samples: pandas.DataFrame, *, between: bool) -> dict[str, float 
 
 
 def _free(samples: pandas.DataFrame) -> float:
-    """Share of the samples that is left when each group's mean is taken off."""
+    """Return the share of degrees of freedom that remains after the mean of each group is subtracted."""
     return 1.0 - samples["group"].nunique() / len(samples)
 
 
 def _p_value(name: str, result: Any, samples: int, free: float) -> float:
-    """Of a correlation between deviations from the means of groups, by the degrees of freedom that are left."""
+    """Return the p-value of a correlation between deviations from group means, for the remaining degrees of freedom."""
     from scipy import stats
 
     if name == "kendall":  # the variance of tau falls with the number of samples

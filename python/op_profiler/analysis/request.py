@@ -55,7 +55,7 @@ class AnalyzeRequest:
     ] = 0.05
 
     def check(self) -> None:
-        """Refuse what does not go together or is out of range; raises UsageError."""
+        """Reject options that exclude each other or are out of range; raises UsageError."""
         if self.db is not None and self.file is not None:
             raise UsageError("give --db or --file, not both")
         if not 0 <= self.threshold < 1:

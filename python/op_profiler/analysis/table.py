@@ -1,4 +1,4 @@
-"""`FactorTable`: measurements with the factors that may decide their latency, one row each."""
+"""`FactorTable`: measurements with the factors that may determine their latency, one row each."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import pandas
 
 SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "streams", *RESOURCE_FIELDS)
-"""Settings that are held while something else is looked at."""
+"""Settings that are kept fixed while another factor is analyzed."""
 
 PLACE = ("device_key", "model_key")
-"""Where it ran: the device, and the model around it (empty outside a model)."""
+"""Where a measurement ran: the device, and the model (empty outside a model)."""
 
 _DISTURBED = "disturbed"
 
 MOST_ROWS = 50_000
-"""Of more measurements, operators are drawn."""
+"""Largest number of measurements; of more, operators are drawn at random."""
 
 _KEYS = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)
 _COLUMNS = (
@@ -44,13 +44,13 @@ _COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """One thing that may decide the latency.
+    """A property that may determine the latency.
 
     Attributes:
         level: ``operator``: differs between operators only; ``schedule``: between schedules of one operator;
             ``setting``: between measurements of one schedule.
-        kind: ``number`` is ordered; ``category`` is not, so that no line can be drawn through it.
-        unit: of a number.
+        kind: ``number`` is ordered; ``category`` is not, so it has no linear relation.
+        unit: unit of a number.
     """
 
     name: str
@@ -91,13 +91,13 @@ class FactorTable:
     """Usable measurements.
 
     Attributes:
-        frame: one row a measurement: its keys, ``latency_us`` (median), its 95 % interval ``low_us``, ``high_us`` (NaN
-            where unknown), ``work`` (FLOPs, or bytes of operators without), `SETTINGS`, and a column a factor (NaN or
-            None where a schedule does not have it).
-        factors: by name; besides the fixed ones a ``tile.<axis>`` and a ``split.<axis>`` for every axis found.
-        left_out: rows that were not used, by the reason.
-        not_drawn: usable rows beyond `MOST_ROWS`: all of an operator are in the frame, or none; the first of a single
-            one.
+        frame: one row per measurement: its keys, ``latency_us`` (median), its 95 % interval ``low_us``, ``high_us``
+            (NaN if unknown), ``work`` (FLOPs, or bytes for operators without), `SETTINGS`, and a column per factor (NaN
+            or None if a schedule does not have it).
+        factors: factors by name; besides the fixed ones, a ``tile.<axis>`` and a ``split.<axis>`` for every axis.
+        left_out: number of rows that were not used, by reason.
+        not_drawn: number of usable rows beyond `MOST_ROWS`. Either all rows of an operator are in the frame, or none;
+            if there is only one operator, its first rows.
     """
 
     frame: pandas.DataFrame
@@ -107,7 +107,7 @@ class FactorTable:
 
     @property
     def drawn(self) -> str:
-        """A sentence if the frame is a sample of the usable measurements; else empty."""
+        """A sentence if the frame is a sample of the usable measurements; otherwise empty."""
         if not self.not_drawn:
             return ""
         return (
@@ -116,10 +116,10 @@ class FactorTable:
         )
 
     def choose(self, names: Sequence[str]) -> list[Factor]:
-        """The factors of these names.
+        """Return the factors of these names.
 
         Raises:
-            UnknownNameError: there is none of a name; tells the nearest.
+            UnknownNameError: there is no factor of a name; the message names the most similar one.
         """
         for name in names:
             if name not in self.factors:
@@ -130,7 +130,7 @@ class FactorTable:
         """Return the operators of one anchor, by the compiler's name or the plain one (``nn.conv2d``).
 
         Raises:
-            UnknownNameError: no operator has it; tells the nearest.
+            UnknownNameError: no operator has it; the message names the most similar one.
         """
         found = [name for name in self.frame["anchor"].unique() if anchor in (name, plain_anchor(name))]
         if not found:
@@ -139,7 +139,8 @@ class FactorTable:
 
 
 def plain_anchor(name: str) -> str:
-    """An op's name without what altering its layout added: ``nn.contrib_conv2d_NCHWc`` is ``nn.conv2d``."""
+    """Return an op's name without the parts that a change of its layout adds: ``nn.conv2d`` for
+    ``nn.contrib_conv2d_NCHWc``."""
     return re.sub(r"contrib_|_NCHWc|_pack$", "", name)
 
 
@@ -149,10 +150,10 @@ def load_rows(
     """Yield the rows for `factor_table`, from a dataset, a Parquet file of ``op-profiler export``, or both.
 
     Args:
-        optional_db: a dataset that cannot be opened is told to `warn`, and left out.
+        optional_db: a dataset that is left out if it cannot be opened; `warn` is called with the reason.
 
     Raises:
-        DatasetError: one of them cannot be read.
+        DatasetError: one of the others cannot be read.
     """
     from op_profiler.dataset.formats.parquet import parquet_rows
 
@@ -171,10 +172,10 @@ def load_rows(
 
 
 def factor_table(rows: Iterable[Mapping[str, Any]], *, noisy: bool = False) -> FactorTable:
-    """The measurements among rows of the flat table (`op_profiler.dataset.COLUMNS`) that have a time to rely on.
+    """Return the usable measurements among rows of the flat table (`op_profiler.dataset.COLUMNS`).
 
     Args:
-        noisy: also those that were disturbed.
+        noisy: whether to use disturbed times too.
 
     Raises:
         DatasetError: there is none.
@@ -213,10 +214,10 @@ def factor_table(rows: Iterable[Mapping[str, Any]], *, noisy: bool = False) -> F
 
 
 class _Columns:
-    """Records as columns: dicts, each with texts of its own, take ten times as much memory.
+    """Records as columns; dicts with separate texts would need ten times as much memory.
 
     Attributes:
-        values: by name, one a record; None where a record has none of the name.
+        values: by name, one value per record; None if a record has no value of the name.
     """
 
     def __init__(self) -> None:
@@ -234,19 +235,19 @@ class _Columns:
         self._count += 1
 
     def forget(self, operators: Collection[str]) -> None:
-        """Let go of the records of operators."""
+        """Remove the records of operators."""
         left = [key not in operators for key in self.values["operator_key"]]
         self.values = {name: list(itertools.compress(column, left)) for name, column in self.values.items()}
         self._texts, self._count = {}, sum(left)
 
 
 def reasons_text(left_out: Mapping[str, int]) -> str:
-    """Counts by reason in words, the most frequent first."""
+    """Return counts by reason as text, the most frequent first."""
     return ", ".join(f"{count} {reason}" for reason, count in Counter(left_out).most_common())
 
 
 def _reason_against(row: Mapping[str, Any], *, noisy: bool) -> str | None:
-    """Why a row is not used; None for one that is."""
+    """Return why a row is not used; None if it is used."""
     latency = row["median_us"]
     if row["error"] is not None or latency is None or not math.isfinite(latency) or latency <= 0:
         return "failed"
@@ -269,7 +270,7 @@ def _record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(row: Mapping[str, Any]) -> tuple[float, float]:
-    """The 95 % interval, microseconds: as stored, else by Student's t from two rounds on, else unknown (NaN)."""
+    """Return the 95 % interval in microseconds: the stored one, or Student's t for two rounds or more, or NaN."""
     if row["ci_low_us"] is not None and row["ci_high_us"] is not None:
         return float(row["ci_low_us"]), float(row["ci_high_us"])
     rounds, spread = row["rounds"] or 0, row["std_us"]
@@ -282,7 +283,7 @@ def _interval(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _shapes(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Factors of the operator, and which operators differ from it in its batch or its extents alone (families)."""
+    """Return the factors of the operator, and keys of its families: operators that differ only in batch or extents."""
     inputs, outputs, layouts = row["inputs"] or [], row["outputs"] or [], row["layouts"] or {}
     shapes = [[int(d) for d in tensor["shape"]] for tensor in inputs]
     first = shapes[0] if shapes else []
@@ -310,7 +311,8 @@ def _shapes(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_past(attrs: Sequence[Mapping[str, Any]]) -> tuple[int | None, list[dict[str, Any]]]:
-    """The tokens in a decoder's cache that an operator looks at, and the attributes without them."""
+    """Return the number of tokens in a decoder's cache that an operator reads, and its attributes without that
+    number."""
     past = next((int(one["past"]) for one in attrs if one.get("past") is not None), None)
     return past, [{name: value for name, value in one.items() if name != "past"} for one in attrs]
 

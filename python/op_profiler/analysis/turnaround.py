@@ -1,29 +1,29 @@
 """Turnaround points: the smallest value of a factor beyond which no larger value pays, for each operator.
 
-**The rule.** cost(x) is the median latency at the value x; for the batch and the input size it is the latency per unit
-of work (FLOP; byte for operators without FLOPs), since larger inputs take longer anyway. A larger value x' *pays* over
-x if both
+**The rule.** cost(x) is the median latency at the value x. For the batch and the input size, it is the latency per unit
+of work (FLOP; byte for operators without FLOPs), because larger inputs always take longer. A larger value x' *pays*
+over x if both conditions are true:
 
-1. cost(x') < (1 - threshold) cost(x), the threshold being 5 % unless asked otherwise, and
-2. the 95 % intervals of the two do not touch: high(x') < low(x).
+1. cost(x') < (1 - threshold) cost(x); the threshold is 5 % by default.
+2. The 95 % intervals of the two do not overlap: high(x') < low(x).
 
-The turnaround point is the smallest measured value over which no larger one pays. All larger values are asked, not the
-next one alone, so a plateau before a further fall, or a slow fall in many small steps, is not taken for the end. If it
-is the largest value measured, the end was not seen and there is no turnaround point, with that as the reason; if it is
-the smallest, more never paid within what was measured. Intervals that do not touch are a stricter demand than a test at
-5 % (Schenker & Gentleman 2001, The American Statistician 55, 182), which suits, as several values are compared. A
-measurement without an interval (of one round) is judged by the first condition alone and counted in
-`Turnaround.without_interval`.
+The turnaround point is the smallest measured value over which no larger one pays. All larger values are compared, not
+only the next one, so that a plateau before a further decrease, or a slow decrease in many small steps, is not mistaken
+for the end. If the turnaround point would be the largest measured value, the end was not measured, and there is no
+turnaround point. If it is the smallest, no larger measured value paid. Intervals that do not overlap are a stricter
+condition than a test at 5 % (Schenker & Gentleman 2001, The American Statistician 55, 182), which is appropriate
+because several values are compared. A measurement without an interval (of one round) is judged by the first condition
+only and counted in `Turnaround.without_interval`.
 
-**Why not a knee detector.** Kneedle (Satopää et al. 2011, "Finding a Kneedle in a Haystack"; package kneed) looks for
-the point farthest from the chord after scaling both axes to their range. Its answer therefore moves when larger values
-are measured on the same plateau, it finds a knee in a gain of 1 % as well as of 90 %, and it does not know how well
-each point is measured. Segmented regression (Muggeo 2003; tested by Davies 1987) estimates where a slope changes, and
-needs more points than the two to eight of a sweep over threads. Both ask for a shape; whoever sets threads or a batch
-asks whether more is worth it, which is the rule above: it depends on no range, and its threshold has a meaning.
+**Why not a knee detector.** Kneedle (Satopää et al. 2011, "Finding a Kneedle in a Haystack"; package kneed) finds the
+point farthest from the chord after scaling both axes to their range. Its result therefore changes if larger values are
+measured on the same plateau, it finds a knee in a gain of 1 % as well as of 90 %, and it ignores the uncertainty of the
+points. Segmented regression (Muggeo 2003; tested by Davies 1987) estimates where a slope changes, and needs more points
+than the two to eight of a sweep over threads. Both detect a shape. A user who sets threads or a batch needs to know
+whether a larger value pays, which is the rule above: it does not depend on the range, and its threshold has a meaning.
 
-On an Amdahl curve with the serial share s, T(n) = s + (1 - s) / n, the rule gives the least n for which
-T(n) (1 - threshold) <= T(largest), which the tests check.
+On an Amdahl curve with the serial share s, T(n) = s + (1 - s) / n, the rule returns the smallest n for which T(n) (1 -
+threshold) <= T(largest), which the tests check.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _THRESHOLD = 0.05
-"""Share of the cost that a larger value has to save."""
+"""Share of the cost that a larger value must save."""
 
 SIZES = ("batch", "input_size", "past")
 """Factors of the operator that can be swept: operators that differ in nothing else are one family."""
@@ -53,8 +53,8 @@ class Knee:
     """The turnaround point of one curve.
 
     Attributes:
-        value: the turnaround point; None where there is none.
-        reason: why there is none, or what it means that it is the smallest value measured.
+        value: the turnaround point; None if there is none.
+        reason: why there is none, or what it means if it is the smallest measured value.
     """
 
     value: float | None
@@ -67,13 +67,13 @@ class Turnaround:
 
     Attributes:
         operator_key: workload key; for `SIZES` that of the family's smallest member.
-        members: workload keys of all operators that the curve comes from; one, but for `SIZES`.
-        context: device, model and settings that were held.
-        values: measured, rising.
+        members: workload keys of all operators of the curve; a single one except for `SIZES`.
+        context: device, model and settings, which are the same for all values.
+        values: measured values, increasing.
         cost: microseconds; for `SIZES` nanoseconds per FLOP (per byte for operators without FLOPs).
-        low, high: 95 % interval of each cost; None where unknown.
+        low, high: 95 % interval of each cost; None if unknown.
         per_work: whether the cost is per unit of work.
-        without_interval: how many of the costs have none.
+        without_interval: number of costs without an interval.
         value, reason: see `Knee`.
     """
 
@@ -101,16 +101,16 @@ def find_knee(
     high: ArrayLike | None = None,
     threshold: float = _THRESHOLD,
 ) -> Knee:
-    """The turnaround point of one curve, by the rule of this module.
+    """Return the turnaround point of one curve, by the rule of this module.
 
     Args:
-        values: of the factor, in rising order, each once.
-        cost: one a value, positive; any unit.
-        low, high: ends of the interval of each cost; NaN, or left out, where unknown.
-        threshold: share of the cost that a larger value has to save.
+        values: values of the factor, in increasing order, each once.
+        cost: one positive cost per value, in any unit.
+        low, high: ends of the interval of each cost; NaN or left out if unknown.
+        threshold: share of the cost that a larger value must save.
 
     Raises:
-        ValueError: the values do not rise, or there is not one cost a value.
+        ValueError: the values do not increase, or there is not one cost per value.
     """
     x, y = np.asarray(values, dtype=float), np.asarray(cost, dtype=float)
     if len(x) != len(y) or (np.diff(x) <= 0).any():
@@ -129,14 +129,14 @@ def find_knee(
 
 
 def turnarounds(table: FactorTable, factor: str, *, threshold: float = _THRESHOLD) -> list[Turnaround]:
-    """The turnaround points of all operators that were measured at two values of a factor or more.
+    """Return the turnaround points of all operators that were measured at two values of a factor or more.
 
-    Threads (and other settings) are compared within one schedule; sizes between operators that differ in nothing else,
-    with schedules of one origin; a factor of the schedule (a tile) within one operator, where the cost at a value is
-    the least over all schedules that have it: what the best use of the value gives.
+    Threads and other settings are compared within one schedule. Sizes are compared between operators that differ in
+    nothing else, with schedules of one origin. A factor of the schedule (a tile) is compared within one operator; the
+    cost at a value is the lowest over all schedules with that value.
 
     Raises:
-        UnknownNameError: there is no such factor; tells the nearest.
+        UnknownNameError: there is no such factor; the message names the most similar one.
         UsageError: the factor has no order, or cannot be swept.
     """
     (chosen,) = table.choose([factor])
@@ -147,12 +147,13 @@ def turnarounds(table: FactorTable, factor: str, *, threshold: float = _THRESHOL
 
 
 def can_turn(factor: Factor) -> bool:
-    """Whether a factor has an order and can be swept while all else stays the same."""
+    """Return whether a factor has an order and can be swept while everything else stays the same."""
     return factor.kind == "number" and (factor.level != "operator" or factor.name in SIZES)
 
 
 def _series(frame: pandas.DataFrame, factor: Factor) -> Iterator[pandas.DataFrame]:
-    """Measurements that differ in the factor alone, the fastest at each value, by rising value."""
+    """Return measurements that differ in the factor only, the fastest at each value, in increasing order of the
+    value."""
     known = frame[frame[factor.name].notna() & frame["work"].notna()]
     subject = {
         "operator": [f"family.{factor.name}", "anchor", "origin"],

@@ -1,10 +1,10 @@
 """Predicted turnaround points of operators that were not swept.
 
-The classes are the values at which operators turned, and ``> n`` for those to which more still paid at the largest
-value n. A random forest (scikit-learn) learns them from the operators' sizes, FLOPs, bytes, window and anchor. How good
-that is, is measured by cross-validation with all sweeps of an operator in the same fold, beside what the most frequent
-class gives in the same folds, and with the p-value of McNemar's exact test between the two (Dietterich 1998): a model
-that is not better than the most frequent class is of no use, and the score says so.
+The classes are the turnaround points, and ``> n`` for operators whose latency still decreased at the largest value n. A
+random forest (scikit-learn) is fitted to the operators' sizes, FLOPs, bytes, window and anchor. Its accuracy is
+measured by cross-validation, with all sweeps of an operator in the same fold, and compared with always answering the
+most frequent class, by the p-value of McNemar's exact test (Dietterich 1998). A model that is not better than the most
+frequent class is useless, and the score reports this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
 
 MINIMUM_OPERATORS = 20
-"""Swept operators below which nothing is predicted: four a fold."""
+"""Smallest number of swept operators for a prediction: four per fold."""
 
 _FOLDS = 5
 _SIGNIFICANT = 0.05
@@ -40,15 +40,15 @@ class TurnaroundPrediction:
     """Predicted turnaround points of operators that were not swept, and the accuracy of the prediction.
 
     Attributes:
-        operators: that were swept.
-        sweeps: of them; an operator may be swept under several settings.
-        classes: turnaround point to how many sweeps have it.
-        accuracy: share of held-out sweeps whose turnaround point is predicted; None where refused.
-        baseline: the same for the most frequent class.
+        operators: number of swept operators.
+        sweeps: number of their sweeps; an operator may be swept under several settings.
+        classes: number of sweeps by turnaround point.
+        accuracy: share of held-out sweeps whose turnaround point is predicted; None if refused.
+        baseline: accuracy of always answering the most frequent class.
         p_value: of McNemar's exact test between the two, two-sided.
-        better: accuracy above the baseline with a p-value below 0.05.
-        predicted: workload key of each operator that was never swept to its predicted turnaround point.
-        refused: why nothing is predicted; None where something is.
+        better: whether the accuracy is above the baseline with a p-value below 0.05.
+        predicted: predicted turnaround point of each operator that was not swept, by workload key.
+        refused: reason why nothing is predicted; None if something is.
     """
 
     factor: str
@@ -64,10 +64,10 @@ class TurnaroundPrediction:
 
 
 def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]) -> TurnaroundPrediction:
-    """Learn from the sweeps over one factor, score that, and predict the operators of the table without one.
+    """Fit a model to the sweeps over one factor, evaluate it, and predict the operators of the table without a sweep.
 
     Args:
-        swept: what `turnarounds` found for this factor in this table.
+        swept: result of `turnarounds` for this factor and this table.
 
     Raises:
         MissingPackageError: scikit-learn is not installed.
@@ -104,7 +104,7 @@ def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]
 
 
 def _features(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """One row an operator: logarithms of its sizes (-1 where it has none), and a column an anchor."""
+    """Return one row per operator: logarithms of its sizes (-1 if it has none), and a column per anchor."""
     import pandas
 
     one = frame.drop_duplicates("operator_key").set_index("operator_key")
@@ -114,7 +114,8 @@ def _features(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _held_out(features: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the model, and the most frequent class, gave each sweep when its operator was held out."""
+    """Return whether the model, and the most frequent class, were right for each sweep when its operator was held
+    out."""
     try:
         from sklearn.dummy import DummyClassifier
         from sklearn.model_selection import GroupKFold, cross_val_predict

@@ -44,7 +44,8 @@ def from_python(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def _value(field: Field, given: object) -> object:
-    """A text is read as on the command line; raises UsageError for a number out of range."""
+    """Return the value of an argument; a text is parsed as on the command line. Raises UsageError for a number out of
+    range."""
     least, most = field.option.least, field.option.most
     if isinstance(given, int) and ((least is not None and given < least) or (most is not None and given > most)):
         limits = f"{least} or more" if most is None else f"{least} to {most}"
@@ -57,7 +58,7 @@ def _value(field: Field, given: object) -> object:
 
 
 def _described(field: Field) -> str:
-    """A line of a docstring."""
+    """Return a line of a docstring for an option."""
     text = re.sub(r"\{(\w+)\}", r"one of the \1", field.option.help)
     return textwrap.fill(f"{field.name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
 

@@ -1,8 +1,8 @@
-"""Whether an imported model computes what its own framework computes.
+"""Checks whether an imported model computes the same as its own framework.
 
-An importer that overlooks an option, or takes an operator for another, makes another model, and nothing else would show
-it. So the outputs of a model are compared once with those of its own framework, and the result is kept in the cache
-folder by the content of the model.
+An importer that ignores an option or mistakes one operator for another creates a different model, and no other check
+detects this. The outputs of a model are therefore compared once with those of its own framework. The result is stored
+in the cache folder by the content of the model.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _DEPENDS_ENOUGH = 0.01
-"""Outputs that move by this part of their size when the inputs are others need no larger inputs."""
+"""Relative change of the outputs under other inputs from which on larger inputs are not needed."""
 
 
 class OutputsDifferError(ModelError):
-    """An imported model computes something else than its own framework.
+    """The outputs of an imported model differ from those of its own framework.
 
     Args:
-        agreement: what is known of it.
+        agreement: result of the comparison.
     """
 
     def __init__(self, message: str, agreement: Agreement) -> None:
@@ -66,16 +66,17 @@ def with_agreement(
     announce: Callable[..., None],
     compared_kinds: set[str] | None = None,
 ) -> ImportedModel:
-    """The model with what is known of its outputs, and without its reference, which may hold its weights again.
+    """Return the model with the result of the comparison, and without its reference, which may contain the weights
+    again.
 
     Args:
-        given: inputs of the user's; empty: random ones.
-        announce: told the stage before it begins.
-        compared_kinds: kinds of nodes in models that were compared before, to which those of this one are added. A
-            model that has no other ones is not compared. None: each model is.
+        given: the user's inputs; empty for random ones.
+        announce: called with the stage before it begins.
+        compared_kinds: kinds of nodes in models that were compared before; the kinds of this model are added. A model
+            without new kinds is not compared. None: each model is compared.
 
     Raises:
-        OutputsDifferError: it computes something else, and the request does not take that.
+        OutputsDifferError: the outputs differ, and the request does not accept that.
     """
     kept = _StoredAgreement(model)
     agreement = kept.read() if request.check_outputs != "always" else None
@@ -134,7 +135,7 @@ def _compared(request: BuildRequest, model: ImportedModel, given: Mapping[str, n
 def _runs(
     reference: FrameworkReference, specs: Sequence[InputSpec], given: Mapping[str, np.ndarray]
 ) -> tuple[list[dict[str, np.ndarray]], list[list[np.ndarray]]]:
-    """Batches of inputs on which the outputs depend, and these outputs."""
+    """Return batches of inputs on which the outputs depend, and these outputs."""
     best, strongest = None, -1.0
     for scale in SCALES if any(spec.dtype.startswith("float") and spec.name not in given for spec in specs) else (1.0,):
         batches = batches_of(specs, given, scale)
@@ -149,7 +150,7 @@ def _runs(
 
 
 def _reference(request: BuildRequest, model: ImportedModel) -> FrameworkReference | None:
-    """A model from the cache has left its own behind."""
+    """Return the reference of a model; a model from the cache has none, so it is loaded again."""
     source = FRONTENDS.get(request.model.source)
     if model.reference is not None or not model.content_is_source or not source.has_framework(request.model):
         return model.reference
@@ -159,7 +160,7 @@ def _reference(request: BuildRequest, model: ImportedModel) -> FrameworkReferenc
 def _sized(
     request: BuildRequest, model: ImportedModel, reference: FrameworkReference, names: Mapping[str, str]
 ) -> list[InputSpec]:
-    """The reference's inputs in the sizes that are measured."""
+    """Return the reference's inputs in the sizes that are measured."""
     shapes = {names[spec.name]: spec.shape for spec in static_inputs(model, request)}
     sized = [dataclasses.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in reference.inputs]
     open_ones = [spec.name for spec in sized if None in spec.shape]
@@ -169,10 +170,10 @@ def _sized(
 
 
 class _Ours:
-    """What this project makes of a model, on this machine's processor.
+    """Runs a model as this project builds it, on this machine's processor.
 
     Args:
-        names: of the reference's inputs, by those of the imported model.
+        names: names of the reference's inputs, by names of the imported model.
     """
 
     def __init__(self, request: BuildRequest, names: Mapping[str, str]) -> None:
@@ -191,7 +192,7 @@ class _Ours:
     def differences(
         self, model: ImportedModel, batches: Sequence[Mapping[str, np.ndarray]], theirs: Sequence[Sequence[np.ndarray]]
     ) -> list[Difference]:
-        """Of each output the larger one over the inputs.
+        """Return the difference of each output, the largest over all inputs.
 
         Args:
             theirs: outputs for `batches_of` inputs.
@@ -244,7 +245,7 @@ def _sentence(name: str, framework: str, place: int, found: Difference, node: st
 
 
 class _StoredAgreement:
-    """The result of an earlier comparison, in the cache folder, by the content of the model."""
+    """Result of an earlier comparison, stored in the cache folder by the content of the model."""
 
     def __init__(self, model: ImportedModel) -> None:
         code = cache.code_digest("compilers", "frontends")
@@ -254,14 +255,14 @@ class _StoredAgreement:
         self._path = cache.cache_folder() / "agreements" / f"{digest}.json"
 
     def read(self) -> Agreement | None:
-        """None where there is none, or a damaged one."""
+        """Return the stored result; None if there is none, or if it is damaged."""
         try:
             return Agreement(**self._content()["agreement"]) if self._is_kept else None
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def why(self) -> str:
-        """The sentence that the model was refused with."""
+        """Message with which the model was refused."""
         return str(self._content()["why"])
 
     def _content(self) -> dict[str, Any]:
@@ -269,7 +270,7 @@ class _StoredAgreement:
         return found
 
     def write(self, agreement: Agreement, why: str = "") -> None:
-        """A full disk costs the entry, no more."""
+        """Store the result; if the disk is full, it is not stored."""
         if self._is_kept:
             with contextlib.suppress(OSError), atomic_file(self._path) as partial:
                 partial.write_text(json.dumps({"agreement": dataclasses.asdict(agreement), "why": why}))

@@ -1,8 +1,9 @@
-"""Inputs with which an imported model is compared with its own framework, and when two outputs are the same.
+"""Inputs with which an imported model is compared with its own framework, and the decision whether two outputs agree.
 
-Both add in another order, so outputs differ by rounding, and a deep or badly conditioned network makes more of it. How
-much more is measured: the framework runs on inputs that are off in their last digit, too, and what that changes is what
-rounding may change (the condition of a problem; Higham, Accuracy and Stability of Numerical Algorithms, 2002, 1.6).
+The two sides add in different orders, so their outputs differ by rounding, and a deep or badly conditioned network
+amplifies the difference. The amplification is measured: the framework also runs on inputs whose last digit is changed,
+and rounding may change outputs as much as that does (the condition of a problem; Higham, Accuracy and Stability of
+Numerical Algorithms, 2002, 1.6).
 """
 
 from __future__ import annotations
@@ -16,31 +17,33 @@ import numpy as np
 from op_profiler.compilers.imported_model import InputSpec
 
 _ROUNDINGS = 80
-"""What sums of some thousand products may lose, in units of the last digit. Chosen with room: errors of resnet18,
-squeezenet1_1 and bert were at most 4 % of what this allows (by hand); a planted fault is beyond it by far."""
+"""Allowed error of sums of some thousand products, in units of the last digit. Generous: errors of resnet18,
+squeezenet1_1 and bert were at most 4 % of the limit (by hand); an artificial fault exceeds it by far.
+"""
 _CONDITION = 8
-"""How much more rounding in each layer may change than rounding of the inputs alone."""
+"""Factor between the effect of rounding in each layer and the effect of rounding of the inputs alone."""
 _QUANTIZED_STEP = 0.02
-"""A step of a number of eight bits, by which frameworks round differently, beside the values of a usual tensor."""
+"""Step of an 8-bit number, by which roundings of frameworks differ, relative to the values of a usual tensor."""
 _WHOLE_SHARE = 1e-3
-"""Of whole numbers, such as places of the largest, the share that ties may move."""
+"""For integers, such as positions of the largest value: the share of elements that ties may change."""
 _UNDECIDED = 0.2
-"""Errors that rounding may cause beyond this decide nothing."""
+"""If rounding may cause errors above this limit, the comparison decides nothing."""
 _DEPENDS = 1e-3
-"""Outputs that move by less of their size when all inputs are others show little of what was computed."""
+"""If outputs change relatively less than this when all inputs change, they show little of what was computed."""
 SCALES = (1.0, 1e3, 1e6, 1e9)
-"""Of the inputs: networks with untrained weights may make signals smaller by layer, until only biases are left."""
+"""Scales of the inputs: networks with untrained weights may shrink signals layer by layer until only biases remain."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Two outputs beside each other.
+    """Comparison of two outputs.
 
     Attributes:
-        why: what is of another kind: count, shape or type; empty where only values may differ.
-        error: largest difference over the size of a value and of a usual one; of whole numbers the share that differs.
-        allowed: error that rounding explains; infinite where rounding decides the values.
-        shows: whether agreement shows that the same was computed: not so where the values hardly depend on the inputs.
+        why: what differs in kind: count, shape or type; empty if only values may differ.
+        error: largest difference, divided by the size of a value and of a usual value; for integers the share that
+            differs.
+        allowed: error that rounding explains; infinite if rounding decides the values.
+        shows: whether agreement proves that both compute the same; False if the values hardly depend on the inputs.
     """
 
     why: str = ""
@@ -50,7 +53,7 @@ class Difference:
 
     @property
     def agrees(self) -> bool:
-        """Whether both are of one kind and the error is at most what rounding explains."""
+        """Whether both outputs have the same kind and the error is at most what rounding explains."""
         return not self.why and self.error <= self.allowed
 
     @property
@@ -62,13 +65,13 @@ class Difference:
 def batches_of(
     specs: Sequence[InputSpec], given: Mapping[str, np.ndarray], scale: float = 1.0
 ) -> list[dict[str, np.ndarray]]:
-    """Two batches of inputs that differ in every element, and each of them off in its last digit.
+    """Return two batches of inputs that differ in every element, each also with its last digit changed.
 
-    The second is the mirror of the first: conditions on a sign, flags and counts are other ones there.
+    In the second batch, numbers have the opposite sign, so conditions, booleans and counts differ.
 
     Args:
-        given: inputs of the user's, which are then turned around instead.
-        scale: of the numbers that are no whole ones.
+        given: the user's inputs, whose elements are reversed for the second batch.
+        scale: scale of the numbers that are not integers.
     """
     rng = np.random.default_rng(0)
     drawn = {s.name: s.random(rng) for s in specs}
@@ -95,8 +98,9 @@ def _moved(batch: Mapping[str, np.ndarray], rng: np.random.Generator) -> dict[st
 
 
 def dependence(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> float:
-    """By how much of their size outputs move when all inputs are others: of the one that moves least; infinite where
-    there is none of floating point numbers, NaN where some are not finite."""
+    """Return the relative change of the outputs when all inputs change, the smallest over the outputs; infinite if no
+    output is floating point, NaN if some are not finite.
+    """
     pairs = [(a, b) for a, b in zip(first, second) if a.dtype.kind == "f" and a.shape == b.shape and a.size]
     shares = [_rms(a.astype(np.float64) - b) / (_rms(a) or 1.0) for a, b in pairs]
     return math.nan if any(map(math.isnan, shares)) else min(shares, default=math.inf)
@@ -109,7 +113,8 @@ def _rms(values: np.ndarray) -> float:
 
 
 def depth_of(calls: int) -> float:
-    """By how much errors of the layers of a model add up: independent ones by the root of their number."""
+    """Return the factor by which errors of the layers of a model add up: the root of their number, if they are
+    independent."""
     return math.sqrt(max(calls, 1))
 
 
@@ -126,8 +131,8 @@ def difference(
     """Compare an output.
 
     Args:
-        moved: theirs for inputs that are off in their last digit.
-        other: theirs for other inputs.
+        moved: the framework's output for inputs whose last digit is changed.
+        other: the framework's output for other inputs.
         depth: `depth_of` the model.
         digits: type of the model's least exact numbers, such as ``float16``.
         quantized: whether the model computes in integers of few bits.
@@ -153,13 +158,14 @@ def difference(
 
 
 def _eps(digits: str) -> float:
-    """The distance from 1 to the next number; halves add up in float32 in most frameworks, and in TVM they do not."""
+    """Return the distance from 1 to the next number; most frameworks add float16 in float32, TVM does not."""
     return {"float16": 2.0**-14, "bfloat16": 2.0**-11}.get(digits, 2.0**-23)
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray, typical: float) -> float:
-    """Return the largest difference over the size of the value and a typical one; infinite where one of them is not
-    finite and the other is, or has another sign."""
+    """Return the largest difference, divided by the size of the value and of a usual value; infinite if only one of the
+    two values is finite, or if they are infinite with different signs.
+    """
     a, b = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):

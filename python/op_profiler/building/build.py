@@ -1,4 +1,4 @@
-"""Builds models and operators with the schedule records that a request asks for; an earlier build is reused."""
+"""Builds models and operators with the schedule records of a request; an earlier build is reused."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> BuiltModel:
-    """Build a model, or read what an earlier build of the same left behind.
+    """Build a model, or read an earlier build of the same model.
 
     Args:
-        request: says for which conditions and for which executor.
-        model: in its precision; what was made of it (`Compiler.merge_parallel`) is part of its name.
+        request: gives the conditions and the executor.
+        model: in its precision; changes to it (`Compiler.merge_parallel`) are part of its name.
         target: `tvm.target.Target`.
 
     Raises:
@@ -48,7 +48,7 @@ def _by_rule(built: BuiltModel) -> tuple[str, ...]:
 
 
 def outputs_of(compiled: CompiledModel, target: Target, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What a built model computes on the device of this machine that it was built for."""
+    """Return the outputs of a built model on the device of this machine that it was built for."""
     device, compiler = runtime_device(target), compiler_in_use()
     if compiled.executor == "vm":
         return compiler.load_dynamic(compiled, device, inputs)[0].output_arrays()
@@ -65,7 +65,7 @@ def build_operator(occurrence: Occurrence, target: Target, records: UsableRecord
 
 
 def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> FusedOperators:
-    """The operators of a model, without building it.
+    """Return the operators of a model, without building it.
 
     Raises:
         ModelError: the compiler refuses it.
@@ -75,6 +75,6 @@ def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> F
 
 
 def fuse_operators(records: UsableRecords, target: Target, lower: Callable[[], Sequence[Occurrence]]) -> FusedOperators:
-    """What lowering gives under schedule records."""
+    """Lower a model under schedule records, and return its operators."""
     fused = compiler_in_use().fuse(lower, target, records)
     return dataclasses.replace(fused, notes=records.notes(fused.asked))

@@ -1,5 +1,4 @@
-"""Models that were built before, kept in the cache folder: a run that was killed and one at other thread counts go on
-with the same build."""
+"""Built models in the cache folder. A repeated run, and a run at other thread counts, use the same build."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.usable_records import UsableRecords
 
 BUILDS_GO_THROUGH = ("compilers", "operators", "schedules")
-"""Parts of this package: a build of other code is not used again."""
+"""Parts of this package that affect builds: a build of other code is not reused."""
 _FORMAT = 1
 _PLACE = re.compile(r"[0-9a-f]{32}/(default|[0-9a-f]{16})")
 _DEFAULT = "default"  # the name of a build that no schedule record had a part in
@@ -39,18 +38,18 @@ _handed_over: dict[Path, BuiltModel] = {}
 
 
 def hand_over(built: BuiltModel) -> None:
-    """Spare the next request of this process for the same kept build to read it, and LLVM to compile it once more."""
+    """Hand a build to the next request of this process for it, which then need not read and compile it again."""
     _handed_over.clear()
     if built.kept:
         _handed_over[folder_of(built.kept).parent] = built
 
 
 class BuildCache:
-    """The builds of one model for one request: a folder, with one in it for each set of schedule records.
+    """The builds of one model for one request: a folder, with a subfolder for each set of schedule records.
 
     Args:
         target: `tvm.target.Target`.
-        records: that a build finds today.
+        records: records that a build would use today.
     """
 
     def __init__(self, request: BuildRequest, model: ImportedModel, target: Target, records: UsableRecords) -> None:
@@ -60,7 +59,7 @@ class BuildCache:
         self._records = records
 
     def find(self) -> BuiltModel | None:
-        """The kept build whose records are those that it would find today; None where none can be used."""
+        """Return the stored build whose records are those that it would use today; None if there is none."""
         handed_over = _handed_over.pop(self._folder, None)
         if handed_over is not None and self.place(handed_over.asked) == handed_over.kept:
             return handed_over
@@ -73,7 +72,7 @@ class BuildCache:
         return None
 
     def place(self, asked: frozenset[str]) -> str:
-        """Where the build with today's records lies, for `read_kept`; empty where it is not kept."""
+        """Return the path of the build with today's records, for `read_kept`; empty if it is not stored."""
         name = self._name(asked)
         return f"{self._folder.name}/{name}" if (self._folder / name).is_dir() else ""
 
@@ -104,10 +103,10 @@ class BuildCache:
 
 
 def read_kept(place: str) -> BuiltModel | None:
-    """The build that lies there, whatever it was made by; None where it is gone or not as it was written.
+    """Return the build at a path, whatever request created it; None if it is missing or changed.
 
     Args:
-        place: as `BuildCache.place` told it.
+        place: result of `BuildCache.place`.
     """
     try:
         folder = folder_of(place)
@@ -124,19 +123,19 @@ def read_kept(place: str) -> BuiltModel | None:
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Finish the folder of a build with what it is, and the digests of its files."""
+    """Complete the folder of a build with a description and the digests of its files."""
     fields = about | {"files": {path.name: _hash(path) for path in sorted(folder.iterdir())}}
     (folder / cache.ABOUT).write_text(json.dumps(fields | {"digest": _digest(fields)}))
 
 
 def folder_of(place: str) -> Path:
-    """Where a build lies.
+    """Return the folder of a build.
 
     Args:
-        place: as `BuildCache.place` told it.
+        place: result of `BuildCache.place`.
 
     Raises:
-        ValueError: it is none; a path that leads elsewhere is not followed.
+        ValueError: it is not such a result; a path that leads elsewhere is not followed.
     """
     if not _PLACE.fullmatch(place):
         raise ValueError(f"{place!r} is no place of a build")
@@ -148,7 +147,8 @@ def _builds() -> Path:
 
 
 def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
-    """Of all that decides a build but the records: the model, the target, TVM, and this package's own part in it."""
+    """Return everything that determines a build except the records: model, target, TVM, and the parts of this
+    package."""
     parts = [
         _FORMAT,
         model.content,
@@ -170,7 +170,7 @@ def _schedule(fields: dict[str, Any]) -> Schedule:
 
 
 def is_whole(place: Path, about: dict[str, Any]) -> bool:
-    """Whether every file is as it was written."""
+    """Return whether every file is unchanged."""
     return _digest(about) == about["digest"] and all(_hash(place / name) == h for name, h in about["files"].items())
 
 

@@ -16,11 +16,10 @@ _MOST_BYTES = 4 << 30  # unpacked: a few kB of a zip archive may claim to be any
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file by name; no pickle is read.
+    """Return all arrays of an .npz file by name; pickles are not read.
 
     Raises:
-        UsageError: there is no such file, it is damaged or something else (a single .npy too), or an array is none of
-            numbers.
+        UsageError: the file does not exist, is damaged or not an .npz file, or an array does not consist of numbers.
     """
     import numpy as np
 
@@ -48,4 +47,4 @@ _DAMAGES = (
     *(OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError, OverflowError, MemoryError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, NotImplementedError),
 )
-"""What numpy and zipfile raise over files that are no archives of arrays."""
+"""Exceptions of numpy and zipfile for files that are not archives of arrays."""

@@ -1,4 +1,4 @@
-"""A request with its model, its build and its machine, each of which is made on first use."""
+"""A request with its model, its build and its machine, each of which is created at its first use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 
 def in_words(say: Callable[[str], None], *, stages: bool = True) -> Callable[..., None]:
-    """Announcements as texts: of what begins (``stage``), or of what the user should read (``note``).
+    """Return a function that receives announcements and passes texts on: of a stage that begins, or of a note for the
+    user.
 
     Args:
-        stages: say which stage begins, too.
+        stages: whether to pass on stages too.
     """
 
     def announce(*, stage: str = "", note: str = "", **_: object) -> None:
@@ -42,18 +43,18 @@ def in_words(say: Callable[[str], None], *, stages: bool = True) -> Callable[...
 
 
 class PreparedModel(contextlib.ExitStack):
-    """A request on its way: its model, what is built of it, and the machine that it runs on.
+    """A request with its model, its build, and the machine that the model runs on.
 
-    While it compiles nobody measures on the processor, and while it measures nobody does either; at the end, or when it
-    is closed, both are over and the machine is given back.
+    While a model compiles, no process measures on the processor, and while it is measured, no other process measures.
+    Both end when the object is closed, and the machine is released.
 
     Args:
-        announce: told what begins, and for whom this process waits.
-        cores: of this machine's processor, those that threads may be bound to; None for all.
+        announce: called with each stage that begins, and with the process for which this process waits.
+        cores: cores of this machine's processor that threads may be bound to; None for all.
 
     Attributes:
-        model: in its precision; without its weights once it is built.
-        given: inputs of the user's; empty where there are none.
+        model: the model in its precision; without its weights after the build.
+        given: the user's inputs; empty if there are none.
         target: `tvm.target.Target` that the model is compiled for.
         merged: kinds of operators that were merged.
     """
@@ -76,7 +77,7 @@ class PreparedModel(contextlib.ExitStack):
         self._announce(note=text)
 
     def begin_compiling(self) -> None:
-        """Wait until nobody measures on the processor, and compile until the machine is asked for."""
+        """Wait until no process measures on the processor, then compile until the machine is opened."""
         self.close()
         self.enter_context(compiling(self._say))
 
@@ -84,7 +85,7 @@ class PreparedModel(contextlib.ExitStack):
         """Lower the model.
 
         Args:
-            merge: merge parallel operators into one kernel where the compiler can.
+            merge: merge parallel operators into one kernel if the compiler supports it.
 
         Raises:
             OpProfilerError: as `load_model`.
@@ -95,12 +96,12 @@ class PreparedModel(contextlib.ExitStack):
 
     @functools.cached_property
     def inputs(self) -> dict[str, np.ndarray]:
-        """The user's, or random ones; raises ModelError where sizes are missing."""
+        """The user's inputs, or random ones; raises ModelError if sizes are missing."""
         return self.given or random_inputs(static_inputs(self.model, self.request))
 
     @functools.cached_property
     def built(self) -> BuiltModel:
-        """The model's kernels; raises ModelError where the compiler refuses it."""
+        """The model's kernels; raises ModelError if the compiler refuses the model."""
         self._announce(stage="compiling")
         built = build_model(self.request, self.model, self.target)
         self.model = dataclasses.replace(self.model, params={})  # the build has its own
@@ -108,8 +109,8 @@ class PreparedModel(contextlib.ExitStack):
 
     @property
     def machine(self) -> Machine:
-        """The machine, opened when first asked for, and from then on for this process alone. It is the same one in
-        every precision, also where models in int8 are compiled for fewer of its instructions.
+        """The machine, opened at first use and then reserved for this process. It is the same machine in every
+        precision, even if int8 models are compiled for fewer of its instructions.
 
         Raises:
             MeasureError: there is no such machine, or it does not answer.
@@ -124,6 +125,6 @@ class PreparedModel(contextlib.ExitStack):
         return self._machine
 
     def close(self) -> None:
-        """Give the machine back; of a board another one may answer when it is asked for again."""
+        """Release the machine; for a board, the tracker may return another board at the next use."""
         self._machine = None
         super().close()

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All that the kernels of a built model follow from.
+    """Everything that determines the kernels of a built model.
 
     Attributes:
-        request: what was built; where its schedule records lie is not part of it, since they may change there.
+        request: the build request, without the path of the schedule records, whose content may change.
         content: fingerprint of the model (`ImportedModel.content`).
-        inputs: the model's inputs as they were run, a name, a shape, a dtype and a range each (`InputSpec`).
-        schedules: the records that the build took, as lines.
-        kept: where the cache keeps the build; empty where it does not.
+        inputs: name, shape, dtype and range of each input as it was run (`InputSpec`).
+        schedules: records that the build used, as lines.
+        kept: path of the build in the cache; empty if it is not stored.
     """
 
     request: BuildRequest
@@ -51,7 +51,7 @@ class Recipe:
 
     @classmethod
     def of(cls, request: BuildRequest, content: str, inputs: Sequence[InputSpec], built: BuiltModel) -> Recipe:
-        """The recipe of a build that was made just now."""
+        """Return the recipe of a new build."""
         version = str(load_tvm().__version__)
         chosen = request.usable_records().chosen
         used = [chosen[computation].to_json(version) for computation in sorted(built.asked & chosen.keys())]
@@ -84,16 +84,16 @@ class Recipe:
         """Build the same kernels again.
 
         Args:
-            announce: told what takes long.
+            announce: called before each step that takes long.
 
         Raises:
-            ModelError: neither the kept build nor the model of that content is there any more.
+            ModelError: neither the cached build nor a model with the same content exists any more.
         """
         found = read_kept(self.kept) if self.kept else None
         return found if found is not None else self._built_again(announce)
 
     def input_arrays(self) -> dict[str, np.ndarray]:
-        """The inputs as they were given, or the same random ones."""
+        """Return the user's inputs, or the same random ones."""
         specs = [InputSpec(**(spec | {"shape": tuple(spec["shape"])})) for spec in self.inputs]
         if self.request.input_data is None:
             return random_inputs(specs)

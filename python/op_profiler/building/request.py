@@ -185,7 +185,7 @@ class BuildRequest:
 
     @property
     def kind(self) -> TargetKind:
-        """Of the target; raises UsageError where there is none of its name."""
+        """Kind of the target; raises UsageError if there is none of its name."""
         return kind_of(self.target)
 
     @property
@@ -249,7 +249,8 @@ class BuildRequest:
 
 
 def _in_words(target: str) -> str:
-    """A target whose options stay apart in the name of a file, where neither plus nor minus can stand."""
+    """Return a target as a part of a file name in which its options stay distinguishable, without plus and minus
+    signs."""
     return re.sub(r"(?<=[=,])[+-]", lambda sign: " plus " if sign[0] == "+" else " minus ", target)
 
 

@@ -1,4 +1,4 @@
-"""From a request to the inputs of its model: their sizes, and the arrays that the user gave or random ones."""
+"""Inputs of the model of a request: their sizes, and the user's arrays or random ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def static_inputs(model: ImportedModel, request: BuildRequest) -> list[Any]:
-    """The model's inputs with every dynamic dimension replaced by the size that the user gave.
+    """Return the model's inputs with every dynamic dimension replaced by the size that the user gave.
 
     Raises:
-        ModelError: there are dynamic dimensions, and no sizes for them or not the executor that can run them.
+        ModelError: sizes of dynamic dimensions are missing, and the executor cannot run the model without them.
     """
     if all(None not in spec.shape for spec in model.inputs):
         return list(model.inputs)
@@ -42,10 +42,10 @@ def static_inputs(model: ImportedModel, request: BuildRequest) -> list[Any]:
 
 
 def given_inputs(request: BuildRequest, model: ImportedModel) -> dict[str, np.ndarray]:
-    """The arrays of ``--inputdata``; empty where none were given.
+    """Return the arrays of ``--inputdata``; empty if none were given.
 
     Raises:
-        UsageError: the file does not hold an array of the right shape for every input.
+        UsageError: the file does not contain an array of the right shape for every input.
     """
     if request.input_data is None:
         return {}
@@ -63,6 +63,6 @@ def given_inputs(request: BuildRequest, model: ImportedModel) -> dict[str, np.nd
 
 
 def random_inputs(specs: list[InputSpec]) -> dict[str, np.ndarray]:
-    """The same arrays in every process."""
+    """Return random arrays, the same in every process."""
     rng = np.random.default_rng(0)
     return {spec.name: spec.random(rng) for spec in specs}

@@ -1,4 +1,4 @@
-"""From a request to the model that is compiled: loaded, in its precision, with its inputs."""
+"""The model of a request as it is compiled: loaded, in its precision, with its inputs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 def load_model(
     request: BuildRequest, announce: Callable[..., None] = silent, compared_kinds: set[str] | None = None
 ) -> tuple[ImportedModel, dict[str, np.ndarray], Any]:
-    """The model in its precision, the inputs that the user gave (or none), and the target to compile for.
+    """Return the model in its precision, the user's inputs (or none), and the target to compile for.
 
     Args:
-        announce: told the stage before it begins.
-        compared_kinds: as of `with_agreement`.
+        announce: called with the stage before it begins.
+        compared_kinds: as in `with_agreement`.
 
     Raises:
-        ModelError: it cannot be lowered, or computes something else than in its own framework.
+        ModelError: it cannot be lowered, or its outputs differ from those of its own framework.
     """
     COMPILERS.get(request.compiler).expect_model(request.model)
     target = load_target(request, announce)
@@ -54,10 +54,10 @@ def load_model(
 
 
 def _check_control(request: BuildRequest, model: ImportedModel) -> None:
-    """Refuse what the graph executor does not run, and whose calls cannot be counted before it runs.
+    """Reject models that the graph executor cannot run, and whose calls cannot be counted before a run.
 
     Raises:
-        ModelError: names the executor that runs it.
+        ModelError: the message names the executor that can run it.
     """
     open_ones = compiler_in_use().open_control(model.mod) if request.executor != "vm" else ()
     if open_ones:
@@ -69,6 +69,6 @@ def _check_control(request: BuildRequest, model: ImportedModel) -> None:
 
 
 def notes_of_control(model: ImportedModel) -> tuple[str, ...]:
-    """What the user should know of calls that were counted without a run."""
+    """Return a note for the user on calls that were counted without a run; empty if there are none."""
     what = " and ".join(compiler_in_use().open_control(model.mod))
-    return (f"calls in {what} are counted once: only a run tells how often they happen",) if what else ()
+    return (f"calls in {what} are counted once: their number is known only after a run",) if what else ()

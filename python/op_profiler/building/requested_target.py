@@ -1,4 +1,4 @@
-"""From a request to the target that its model is compiled for."""
+"""The target that the model of a request is compiled for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def silent(**event: object) -> None:
-    """In place of an announcement."""
+    """Ignore an announcement."""
 
 
 def load_target(request: BuildRequest, announce: Callable[..., None] = silent) -> Target:
-    """What a request is compiled for, once this process has the TVM of its compiler.
+    """Return the target of a request; this process then uses the TVM of the request's compiler.
 
     Args:
-        announce: told the stage before it begins.
+        announce: called with the stage before it begins.
     """
     announce(stage="loading TVM")
     use_build_for(request.target, compiler=request.compiler)
@@ -34,17 +34,18 @@ def load_target(request: BuildRequest, announce: Callable[..., None] = silent) -
 
 
 def compiled_for(kind: TargetKind, precision: Precision, target: Target) -> Target:
-    """The target that a model in a precision is compiled for."""
+    """Return the target for which a model in a precision is compiled."""
     return kind.for_int8(target) if precision == "int8" else target
 
 
 def target_for(model: ImportedModel, kind: TargetKind, precision: Precision, target: Target) -> Target:
-    """The target that a loaded model is compiled for: one that came quantized is as one that was asked for in int8."""
+    """Return the target for which a loaded model is compiled; a model that is already quantized is treated like
+    int8."""
     return compiled_for(kind, "int8" if _came_quantized(model) else precision, target)
 
 
 def _came_quantized(model: ImportedModel) -> bool:
-    """Whether a model has heavy operators of eight bits by itself, as files of quantizers have."""
+    """Return whether a model already has heavy 8-bit operators, as files of quantizers have."""
     relay, found = getattr(load_tvm(), "relay", None), False
     main = model.mod["main"]
     if relay is None:  # today's TVM converts nothing to int8

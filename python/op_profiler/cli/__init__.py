@@ -1,4 +1,4 @@
-"""The commands. Each is thin: it reads its options, calls one function of the package, and prints what that returns."""
+"""The commands. Each command reads its options, calls one function of the package, and prints the result."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _MODULES = (
     ),
     *("analyze", "report", "explain", "corun", "cache", "devices"),
 )
-"""In the order of the help; a command has the name of its module, but for those of a cluster."""
+"""Modules of commands in the order of the help; a command has the name of its module, except for those of a cluster."""
 _OF_CLUSTERS = ("scheduler", "worker", "fleet", "certificates")
-"""Their processes inherit the screen and print to it by themselves."""
+"""Commands of a cluster; their processes inherit the terminal and print to it themselves."""
 _COMMANDS = {
     **{name.rstrip("_"): (name, name) for name in _MODULES},
     **{name: ("fleet", name) for name in _OF_CLUSTERS},
 }
-"""The module of each command, and its function there."""
+"""Module and function of each command."""
 _MEASURING = ("collect", "sample", "calibrate")
 
 
 def application(command: str = "") -> typer.Typer:
-    """The command line.
+    """Return the command line.
 
     Args:
-        command: the command that is called, if any: it is built alone then, since building all takes 0.2 s.
+        asked: the command that is called, if any; only this command is then built, because building all takes 0.2 s.
     """
     app = typer.Typer(
         name="op-profiler",
@@ -93,7 +93,7 @@ def _options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and the commit."),
     ] = False,
 ) -> None:
-    """What holds for every command; its text stands in `application`."""
+    """Define the options of every command; `application` contains the help text."""
 
 
 def _collector() -> typer.Typer:
@@ -105,7 +105,7 @@ def _collector() -> typer.Typer:
 
 
 def _run(application: Callable[[], typer.Typer]) -> None:
-    """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
+    """Run a command; for an error that a user can resolve, print one sentence to stderr and return its exit code."""
     protect_streams()
     of_cluster = sys.argv[1:2] in [[name] for name in _OF_CLUSTERS]
     with contextlib.nullcontext() if of_cluster else native_output_in_log():
@@ -136,10 +136,10 @@ def _exit_code(application: Callable[[], typer.Typer]) -> str | int | None:
 
 
 def main() -> None:
-    """Entry point of ``op-profiler``."""
+    """Run ``op-profiler``."""
     _run(lambda: application(*sys.argv[1:2]))
 
 
 def collector_main() -> None:
-    """Entry point of ``op_performance_collector.py``: the same as ``op-profiler collect``."""
+    """Run ``op_performance_collector.py``, which is the same as ``op-profiler collect``."""
     _run(_collector)

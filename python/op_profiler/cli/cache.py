@@ -35,7 +35,7 @@ def cache(
     from op_profiler.cache import cache_folder
 
     if everything and not clear:
-        raise UsageError("--all says what to remove; add --clear")
+        raise UsageError("--all needs --clear")
     limit = kept.limit_bytes()
     removed = kept.entries(kept.KINDS if everything else kept.MODELS) if clear else []
     for entry in removed:

@@ -31,7 +31,7 @@ op-profiler calibrate --budget 10m --threads 1,2
 
 op-profiler calibrate --target pynq --host 127.0.0.1 --device-key pynq     (a board)
 
-op-profiler calibrate --share mine.parquet               (also writes what others may learn from; sends nothing)
+op-profiler calibrate --share mine.parquet               (also writes a file for others; sends nothing)
 
 op-profiler calibrate --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times     (every machine of a cluster)
 
@@ -50,8 +50,9 @@ def calibrate(
     share: Annotated[
         Path | None,
         typer.Option(
-            help="Also write this Parquet file for others to learn from: operators, times, processor and versions, "
-            "without names of hosts, users, paths and models. What it contains is printed first; nothing is sent.",
+            help="Also write the calibration to this Parquet file, to which others can fit predictors: operators, "
+            "times, processor and versions, without names of hosts, users, paths and models. The command first prints "
+            "the content of the file, and sends nothing.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -94,7 +95,7 @@ def calibrate(
 
 
 def _shared(dataset: Dataset, done: CalibrationResult, path: Path, *, show: bool) -> dict[str, Any]:
-    """What was written for others, as plain values; shown before it is written."""
+    """Print the content of the file to share, write it, and return it as plain values."""
     from op_profiler.dataset.formats.shared import shared_rows, write_shared
     from op_profiler.report.shared import about, show_rows
 
@@ -110,8 +111,8 @@ def _shared(dataset: Dataset, done: CalibrationResult, path: Path, *, show: bool
 def _sentence(done: CalibrationResult, db: str) -> str:
     place = without_password(db)
     text = (
-        f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
-        f"for this machine from now on, and learn from what is collected into {place}. {done.note} says so"
+        f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are now "
+        f"for this machine, and also use later results in {place}. {done.note} has the dataset's address"
     )
     if done.failed:
         text += f". {done.failed} measurements failed"
@@ -123,6 +124,6 @@ def _sentence(done: CalibrationResult, db: str) -> str:
 
 
 def _exit_of(found: Sequence[CalibrationResult]) -> None:
-    """As `sample`: raises typer.Exit where something failed, though predictions can be made."""
+    """Raise typer.Exit as `sample` does if something failed, although predictions can be made."""
     if any(one.failed or one.errors for one in found):
         raise typer.Exit(EXIT_FAILURES_RECORDED)

@@ -210,7 +210,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         _refetch(source, name or "")
     if steps:
         if asked.sequence_length is not None:
-            raise UsageError("--prefill and --decode say how many tokens; leave out --sequence-length")
+            raise UsageError("--prefill and --decode set the number of tokens; leave out --sequence-length")
         named = [dataclasses.replace(asked, name=one) for one in names]
         models = [dataclasses.replace(one, sequence_length=n, past=past) for one in named for n, past in steps]
     else:

@@ -13,7 +13,7 @@ from op_profiler.options import Field, with_options
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """What typer makes a command of: options in place of requests."""
+    """Return a function for typer in which options replace requests."""
     return with_options(function, _parameter, _value)
 
 

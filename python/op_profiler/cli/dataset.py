@@ -185,7 +185,7 @@ def remove(
             print(f"{model.key} {model.source}:{model.name}, {model.measured} measurements", file=sys.stderr)
         if not yes:
             if not sys.stdin.isatty():
-                raise UsageError("nobody can be asked here; --yes removes them without asking")
+                raise UsageError("no terminal to confirm the removal; --yes removes the models without confirmation")
             if not typer.confirm(f"remove these {len(chosen)} models from {without_password(db)}?", err=True):
                 raise typer.Exit(2)
         removed = remove_models(dataset, [model.key for model in chosen])
@@ -218,7 +218,7 @@ def allow(
 
 
 def _chosen(held: Contents, words: list[str]) -> list[ModelContents]:
-    """The models of these names or keys, each once."""
+    """Return the models with these names or keys, each once."""
     found: dict[str, ModelContents] = {}
     for word in words:
         these = [m for m in held.models if word in (m.key, m.name, f"{m.source}:{m.name}")]

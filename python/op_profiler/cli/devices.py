@@ -94,7 +94,7 @@ def _local(as_json: bool, probe: bool) -> None:
 
 
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
-    """What a tracker lists; each machine of the target's key that is free is asked what it is."""
+    """Return the machines of a tracker; free machines with the key of the target report their properties."""
     from op_profiler.report.resources import show_properties
     from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
 
@@ -117,7 +117,8 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
 
 
 def _board_properties(machine: TrackerMachine, place: Place, target: str) -> dict[str, Any]:
-    """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
+    """Return the properties of a machine; empty if it has another key or is in use, and its error if it does not
+    answer."""
     from op_profiler.targets.remote.board import Board
 
     if machine.key != place.key or not machine.free:

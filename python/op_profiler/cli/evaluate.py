@@ -117,5 +117,5 @@ def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:
 
 
 def _percent(share: float | None, sign: str = "") -> str:
-    """A dash where no entry has an estimate, so that there is nothing to tell."""
+    """Return a percentage; a dash if no entry has an estimate."""
     return "-" if share is None or math.isnan(share) else f"{share:{sign}.1%}"

@@ -1,7 +1,7 @@
 """`Command`, the base of all commands: Ctrl-C, removed options, and help texts with names of registries.
 
-``{tuners}`` in a help text stands for the names of the registry of tuners. They are filled in when a help is shown. To
-know what other packages offer takes a look at all that are installed, which no command should wait for.
+``{tuners}`` in a help text stands for the names of the registry of tuners. The names are filled in when the help is
+shown. Finding the names that other packages add requires a scan of all installed packages, which only the help needs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _REMOVED = {
     (
         "predict",
         "--adapt",
-    ): "run op-profiler calibrate on the new device; predict then answers for that device",
-    ("worker", "--builds"): "no worker builds for other machines any more; leave it out",
-    ("worker", "--only-builds"): "no worker builds for other machines any more; start workers that measure",
+    ): "run op-profiler calibrate on the new device; predict then reports times of that device",
+    ("worker", "--builds"): "workers no longer build for other machines; leave it out",
+    ("worker", "--only-builds"): "workers no longer build for other machines; start workers that measure",
 }
-"""What replaces an option of a command that was removed."""
+"""Replacements of removed options."""
 
 
 class Command(TyperCommand):
@@ -60,9 +60,9 @@ class Command(TyperCommand):
 class MeasuringCommand(Command):
     """A command that stores each measurement when it is made."""
 
-    interrupted = "interrupted; what was measured is kept, the same command goes on from there"
+    interrupted = "interrupted; stored measurements are kept, the same command resumes"
 
 
 def filled(text: str) -> str:
-    """A text with names in place of kinds."""
+    """Return a text with the names of registries in place of their kinds."""
     return _KIND.sub(lambda kind: ", ".join(registry_of(kind[1])), text)

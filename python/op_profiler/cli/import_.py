@@ -53,9 +53,9 @@ def _print(done: Imported, file: Path, format: str) -> None:
     if done.known:
         print(f"left as they were: {done.known} that the dataset has already")
     if done.merged:
-        print(f"merged: {done.merged} rows that measure the same as another became further samples of it")
+        print(f"merged: {done.merged} rows of measurements that another row also has; their samples were added to it")
     if done.failed_beside:
-        print(f"left out: {done.failed_beside} failed rows of operators that another row has a time of")
+        print(f"left out: {done.failed_beside} failed rows of operators for which another row has a time")
     if done.unreadable:
         what = "AutoTVM records" if format == "autotvm" else f"rows of the format {format}"
         print(f"skipped: {done.unreadable} lines that are no {what}")

@@ -30,11 +30,11 @@ _TAKEN = {
     "summary_json",
     "quiet",
 }
-"""Parameters of ``collect`` that a function is timed by; the others are of models, or of many machines."""
+"""Parameters of ``collect`` that apply to timing a function; the others apply to models or to several machines."""
 
 
 def refuse_beside_module(context: typer.Context) -> None:
-    """Raises UsageError for options that would have no effect; their defaults may be given."""
+    """Raise UsageError for options that would have no effect, except for default values."""
     others = [one for one in context.command.params if one.name is not None and one.name not in _TAKEN]
     given = [
         one.opts[0]
@@ -57,11 +57,11 @@ def time_module(
     *,
     quiet: bool,
 ) -> None:
-    """Time the function, store it and tell.
+    """Time the function, store the result and print it.
 
     Raises:
         UsageError: an option that it needs is missing.
-        typer.Exit: with code 1 where it failed.
+        typer.Exit: it failed; with code 1.
     """
     from op_profiler.collection.user_module import measure_module
 

@@ -1,4 +1,4 @@
-"""Output to standard streams that does not stop a command where a stream is closed or cannot be written."""
+"""Output to standard streams, in which a closed or unwritable stream does not stop a command."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_READER = (errno.EPIPE, errno.EBADF)
 
 
 class _Descriptor(io.FileIO):
-    """A file descriptor that drops what is written after its first failure.
+    """A file descriptor that drops all output after its first failure.
 
     Attributes:
-        failure: what the operating system answered then.
+        failure: error of the operating system at that failure.
     """
 
     failure: OSError | None = None

@@ -228,7 +228,7 @@ def _predict_each(
 
 
 def _dims(text: str) -> dict[str, tuple[int, ...]]:
-    """Shapes by the names of inputs, of ``--input_dims``."""
+    """Return the shapes by the names of inputs from ``--input_dims``."""
     try:
         found = {name: tuple(shape) for name, shape in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError, RecursionError):

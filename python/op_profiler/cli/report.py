@@ -72,7 +72,7 @@ def report(
         write_report(wanted, found)
     for model in found.models:
         if not model.runs:
-            print(f"note: {model.title}: no times of it are in the dataset, so the page has none", file=sys.stderr)
+            print(f"note: the dataset has no times of {model.title}, so the page has none", file=sys.stderr)
     if as_json:
         print(json_text.dumps(digest(found), indent=1))
     elif not quiet:

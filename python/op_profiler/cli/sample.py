@@ -123,7 +123,7 @@ def _list(*, kinds: bool, as_json: bool) -> None:
 
 
 def _what(wanted: SampleRequest, draw: Draw) -> dict[str, Any]:
-    """What would be measured, in plain values; refuses kinds that do not exist."""
+    """Return a description of what would be measured, as plain values; reject kinds that do not exist."""
     if draw.grid is not None:
         what: dict[str, Any] = {"convolutions": len(draw.points()), "rules_left_out": wanted.skip_rule}
     elif draw.models:
@@ -135,7 +135,7 @@ def _what(wanted: SampleRequest, draw: Draw) -> dict[str, Any]:
 
 
 def _plan_text(what: dict[str, Any]) -> str:
-    """What would be measured, in words."""
+    """Return a description of what would be measured, as text."""
     if "convolutions" in what:
         lines = [f"{what['convolutions']} convolutions; rules left out: {', '.join(what['rules_left_out']) or 'none'}"]
     elif "models" in what:

@@ -112,11 +112,11 @@ def _warn(text: str) -> None:
 
 
 def _silent(text: str) -> None:
-    """In place of `_warn`."""
+    """Ignore a warning; used in place of `_warn`."""
 
 
 def _trial_sources(query: ScheduleQuery, answers: list[Answer]) -> str:
-    """Whose trials predictions come from: these may be none of the machine that they are for."""
+    """Return a text with the processors whose trials the predictions come from; empty if nothing is predicted."""
     if not any(one.source == "predicted" for answer in answers for one in answer.suggestions):
         return ""
     return f"; predicted from trials of {', '.join(query.processors)}"

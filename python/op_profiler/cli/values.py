@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user gave a parameter of the command, be it the default."""
+    """Return whether the user gave a parameter of the command, even with its default value."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def for_machines(context: typer.Context, request: CollectRequest, machines: ClusterRequest) -> CollectRequest:
-    """A request for a cluster, whose machines have their own usual thread counts unless some are given."""
+    """Return a request for a cluster, whose machines use their own default thread counts unless thread counts are
+    given."""
     return request.of(threads=()) if machines.cluster and not is_given(context, "threads") else request
 
 
 def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> list[int | None]:
-    """The sequence length for each of several models; None for those that have no sequence.
+    """Return the sequence length for each of several models; None for models without sequences.
 
     Raises:
         UsageError: none of them has one.
@@ -58,7 +59,7 @@ def parse_steps(prefill: str | None, decode: str | None, past: str | None) -> li
 
 
 def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, ...]:
-    """Several models that are given alike but for their names; for names see `source_and_name`.
+    """Return several models with the same options, given by names (`source_and_name`).
 
     Raises:
         UsageError: a length is given, and none of them has a sequence.
@@ -74,7 +75,7 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
 
 
 def list_devices(device: str | None, db: str | None, kernels: str = "tvm") -> bool:
-    """Print the devices that a predictor can answer for if ``--device`` is 'list'; return whether it is.
+    """Print the devices that a predictor supports if ``--device`` is 'list'; return whether it is.
 
     Args:
         kernels: ``tvm``, or ``vendor`` for the GPUs of the predictor of NVIDIA's kernels.

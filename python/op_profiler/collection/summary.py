@@ -119,7 +119,8 @@ class ModelReport:
         return EXIT_FAILURES_RECORDED if failed else EXIT_OK
 
     def share(self, key: str) -> float | None:
-        """Share of an operator in the sum of operators, at the largest thread count with times; None without one."""
+        """Return the share of an operator in the sum of operators, at the largest thread count with times; None without
+        a time."""
         if not self.threads:
             return None
         report = self.threads[max((n for n, t in self.threads.items() if t.measurements), default=max(self.threads))]
@@ -135,7 +136,8 @@ class ModelReport:
         return time_by_layer(self.threads[threads].measurements, calls, self.layers, depth)
 
     def ranked(self) -> list[tuple[Operator, int]]:
-        """Operators by falling share of the time; operators without a time come last, by falling FLOPs."""
+        """Return the operators by decreasing share of the time; operators without a time come last, by decreasing
+        FLOPs."""
 
         def rank(item: tuple[Operator, int]) -> tuple[float, float]:
             share = self.share(item[0].key)
@@ -144,7 +146,7 @@ class ModelReport:
         return sorted(self.operators, key=rank, reverse=True)
 
     def heavy(self) -> list[tuple[Operator, int]]:
-        """The operators that make up the requested coverage of the time."""
+        """Return the operators that make up the requested coverage of the time."""
         chosen: list[tuple[Operator, int]] = []
         reached = 0.0
         for operator, count in self.ranked():

@@ -32,12 +32,13 @@ from collections.abc import Sequence
 import numpy as np
 
 FALSE_SHARE = 0.02
-"""Of the changes that are called real, how many may be none."""
+"""Largest expected share of changes called real that are not real."""
 _RESOLUTION_US = 0.001
-"""Of the clock; a difference of one tick is none."""
+"""Resolution of the clock; a difference of one tick is not a change."""
 _TRIMMED = 0.2
-"""Of each end of what is averaged: a neighbour on the machine may spoil a fifth of it without effect (Tukey and
-McLaughlin, Sankhya A 25, 1963)."""
+"""Share of values that is left out at each end of a mean: other virtual machines may disturb a fifth of the values
+without effect (Tukey and McLaughlin, Sankhya A 25, 1963).
+"""
 
 
 @dataclasses.dataclass(frozen=True)

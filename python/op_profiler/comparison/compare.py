@@ -14,7 +14,7 @@ from op_profiler.comparison.stored import compare_stored
 from op_profiler.dataset.draw import GroupDraw
 
 MOST_ROWS = 50_000
-"""That are compared: what is held of one is about two kilobytes."""
+"""Largest number of rows to compare; each needs about two kilobytes of memory."""
 
 
 def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Comparison:

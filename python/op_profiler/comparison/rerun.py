@@ -119,10 +119,10 @@ def _measured(
 
 
 def _numbers(run: TimedRun, built: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Those of operators in the model as it was built here.
+    """Return the numbers of operators in the model as it was built here.
 
     Raises:
-        UsageError: it has not got one of them.
+        UsageError: the model does not have one of them.
     """
     number = {key: place for place, key in enumerate(built)}
     missing = [key for key in wanted if key not in number]
@@ -155,10 +155,10 @@ def _recipe(run: TimedRun) -> Recipe:
 
 
 def _doubt(run: TimedRun, recipe: Recipe, built: BuiltModel) -> str:
-    """Why its kernels may not be those of the run; empty where they are.
+    """Return why its kernels may differ from those of the run; empty if they are the same.
 
     Raises:
-        ModelError: they are not: op_profiler or TVM is not what it was.
+        ModelError: they differ, because op_profiler or TVM has changed.
     """
     then, now = (place.split("/")[0] for place in (recipe.kept, built.kept))  # the digest of all that a build is of
     if then and then == now:
@@ -173,9 +173,9 @@ def _doubt(run: TimedRun, recipe: Recipe, built: BuiltModel) -> str:
 
 
 def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> MeasuredSide:
-    """A model that is loaded anew each time, from files of its own.
+    """Load a model anew each time, from separate files.
 
-    A file that is open is not mapped a second time: its code would lie where that of the pair before lies.
+    A file that is open is not mapped a second time, so its code would have the same addresses as in the previous pair.
     """
     compiler, inputs = compiler_in_use(), recipe.input_arrays()
     folder.mkdir()

@@ -199,7 +199,7 @@ class Comparison:
 
 
 def _run_fields(run: KnownRun) -> dict[str, Any]:
-    """Which run it is."""
+    """Return a text that identifies a run."""
     return {
         "dataset": without_password(run.where),
         "label": run.model.label,

@@ -152,7 +152,7 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
     wanted = [run for run in found if only is None or only in _names(run.model)]
     if not wanted:
         what = "no run that was measured to its end" if only is None else f"no run of {only!r}"
-        raise UsageError(f"{without_password(text)} holds {what}; 'op-profiler dataset' lists what there is")
+        raise UsageError(f"{without_password(text)} contains {what}; 'op-profiler dataset' lists its content")
     return sorted(wanted, key=lambda run: run.measured_at, reverse=True)
 
 

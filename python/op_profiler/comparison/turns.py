@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.targets.machine import LoadedModel, Machine
 
 COPIES = 4
-"""Of the tensors of a library that was loaded."""
+"""Number of copies of the tensors of a loaded library."""
 MOST_PAIRS = 64
 FEWEST_PAIRS = 8
 _ALIVE = 2  # pairs before this one, so that it does not get their memory
@@ -40,7 +40,7 @@ _SMALL = 0.05
 
 Pair = tuple["LoadedModel", "LoadedModel"]
 Times = dict[int, tuple[np.ndarray, np.ndarray]]
-"""By thread count, of both sides: the whole model, then its operators, microseconds."""
+"""Microseconds of the whole model and of its operators, for both sides, by thread count."""
 
 
 @dataclasses.dataclass(frozen=True)

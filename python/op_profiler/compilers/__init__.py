@@ -19,6 +19,6 @@ COMPILERS: Registry[Compiler] = Registry(
         "relay": Entry(
             "op_profiler.compilers.relay.relay_compiler:RELAY", "Relay and AutoTVM's schedules, of TVM 0.8 to 0.19"
         ),
-        "relax": Entry("op_profiler.compilers.relax.relax_compiler:RELAX", "Relax of TVM 0.27, installed beside it"),
+        "relax": Entry("op_profiler.compilers.relax.relax_compiler:RELAX", "Relax of TVM 0.27, installed next to it"),
     },
 )

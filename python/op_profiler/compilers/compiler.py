@@ -203,10 +203,10 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import and set up what it needs of the TVM that was just imported.
+        """Import and set up the parts of the newly imported TVM that it needs.
 
         Raises:
-            ImportError: this TVM has no such thing.
+            ImportError: this TVM lacks a part.
         """
 
     def target(self, text: str) -> Target:
@@ -372,7 +372,7 @@ class Compiler(RuntimeContract, TuningContract):
         Raises:
             ModelError: this compiler does not support this, for this operator or at all.
         """
-        raise ModelError(f"{self.name} does not tell the loops of {operator.name}")
+        raise ModelError(f"{self.name} cannot describe the loops of {operator.name}")
 
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
         """Return `read_kernel` of an operator in a lowered model, which may contain more than its description."""

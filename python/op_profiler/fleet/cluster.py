@@ -80,7 +80,7 @@ class Cluster:
             self.client.close()
         if self._own is not None:
             with _errors_as_notes(
-                "workers of this command could not be removed, and end by themselves when nobody asks them"
+                "workers of this command could not be removed; they end themselves when they get no requests"
             ):
                 self._own.close()
 

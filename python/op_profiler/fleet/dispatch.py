@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LOG_SECONDS = 1.0
 _HANDED_OUT = 2  # tasks a worker, so that none waits for the client
 _DEATHS = 2  # of workers, from which on a task is suspected
-_MOST_LOST = 20  # workers that died, or were told to end, while they had a task, though none may have begun it
+_MOST_LOST = 20  # workers that died or were stopped while they had a task, though none may have begun it
 
 
 class Dispatch:
@@ -202,16 +202,16 @@ class Dispatch:
             self._suspected.append(job)
             return None
         died = max(job.deaths, job.lost)
-        reason = f"quarantined: {died} workers died of it; measure it with the same command without --cluster"
+        reason = f"quarantined: {died} workers died during this request; repeat the command without --cluster"
         return self._given_up(job, reason)
 
     def _handed_on(self, job: Job) -> EndedTask | None:
         """Return the outcome of a job whose worker was ended on request, no crash; None if it must be repeated."""
         job.ended_workers += 1
         if job.ended_workers == _MOST_LOST:
-            reason = f"quarantined: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
+            reason = f"quarantined: {_MOST_LOST} workers were stopped during this request; give jobs more time"
             return self._given_up(job, reason)
-        self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
+        self._progress.note(f"a worker was stopped while it had {job.task.name}; another worker gets the request")
         (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)
         return None
 

@@ -182,7 +182,7 @@ def _listens(address: str) -> dict[str, Any]:
     host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     if not _is_loopback(host):
         raise UsageError(
-            f"{address} is on another machine, which would have to reach this worker, and so could anybody. Make "
+            f"{address} is on another machine, so this worker would accept connections from everybody. Make "
             "certificates with 'op-profiler certificates FOLDER', and give tls:// in place of tcp://"
         )
     return {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
@@ -233,7 +233,7 @@ def check_scheduler(address: str, patience_seconds: float) -> None:
     except ConnectionRefusedError:  # Dask waits for one that is about to start
         return
     if not 0 < size < _LONGEST_GREETING:
-        raise OSError("what answers there is something else")
+        raise OSError("another program answers at this address")
 
 
 def machine_of(worker: dict[str, object]) -> FleetMachine:

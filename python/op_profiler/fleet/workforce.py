@@ -92,7 +92,7 @@ class Workforce:
             if self.all() and not self._cluster.accepts_workers:
                 raise UsageError(
                     f"no worker of this machine {needs_text(needs)}, and no other machine can join a cluster local:N; "
-                    "ask for less with --needs, or name a scheduler that has others with --cluster"
+                    "reduce --needs, or name a scheduler with other machines by --cluster"
                 )
             if not noted:
                 here = {machine.host_id: machine.host for machine, _ in self.all().values()}.values()

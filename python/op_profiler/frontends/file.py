@@ -114,7 +114,7 @@ def kind_of(name: str) -> Kind:
     if path.suffix == ".onnx" or (start.startswith(b"\x08") and path.suffix not in (".tflite", ".pt", ".pth", ".pt2")):
         return "onnx"
     if path.suffix in (".pt", ".pth", ".pt2", ".tflite"):
-        raise ModelError(f"{path} does not contain what its ending {path.suffix} says; it may be damaged")
+        raise ModelError(f"{path} is not a valid {path.suffix} file; it may be damaged")
     raise ModelError(f"{path} is no model of a known kind (TorchScript, torch.export, ONNX, TFLite)")
 
 
@@ -131,7 +131,7 @@ def _kind_of_zip(path: Path) -> Kind:
         return "torchscript"
     if "data.pkl" in inner:
         raise ModelError(
-            f"{path} holds weights or a pickled module, not a program (torch.save). Save the model with torch.jit.save "
+            f"{path} contains weights or a pickled module (torch.save), no program. Save the model with torch.jit.save "
             "or torch.export.save, or give package.module:function"
         )
     raise ModelError(f"{path} is a zip archive, but neither TorchScript nor a torch.export program")

@@ -69,5 +69,5 @@ def batch_of(request: ModelRequest, shape: Sequence[int]) -> int:
         UsageError: --batchsize has another value.
     """
     if request.batch_size not in (1, shape[0] if shape else 1):
-        raise UsageError(f"--inputshape {tuple(shape)} says batch {shape[0]}, --batchsize says {request.batch_size}")
+        raise UsageError(f"--inputshape {tuple(shape)} has batch {shape[0]}, but --batchsize is {request.batch_size}")
     return shape[0] if shape else 1

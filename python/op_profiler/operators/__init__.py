@@ -1,1 +1,1 @@
-"""Operators: what they are, what they cost, their layers and titles, and the kinds that are sampled."""
+"""Operators: their identity, cost, layers and titles, and the kinds that are sampled."""

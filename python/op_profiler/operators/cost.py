@@ -1,13 +1,13 @@
-"""FLOPs and bytes of one operator, from shapes and attributes alone.
+"""FLOPs and bytes of one operator, from shapes and attributes only.
 
 Conventions: a multiply-add counts two operations; element-wise ops count one per output element; reductions and
-pooling one per element read; a resize two per neighbour of each output element, of a single one none; data movement
-(reshape, transpose, concatenate, take, ...) counts none. Winograd and packed variants count the arithmetic of the
-convolution that they compute, not of the algorithm, so that GFLOP/s of different schedules of one operator can be
-compared. Bytes are the operator's own tensors, each once; look-ups (`take`, `gather`, embeddings) read what they
-return and not the whole table.
+pooling one per element read; a resize two per neighbour of each output element, and none if it copies a single
+neighbour; data movement (reshape, transpose, concatenate, take, ...) counts none. Winograd and packed variants count
+the arithmetic of the convolution that they compute, not of the algorithm, so that GFLOP/s of different schedules of one
+operator can be compared. Bytes are the operator's own tensors, each once; look-ups (`take`, `gather`, embeddings) count
+the bytes that they return, not the whole table.
 
-`COSTS` says what an op costs; one that is not in it counts as element-wise.
+`COSTS` has the cost of each op; an op that is not in it counts as element-wise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tensors = Sequence[TensorSpec]
 
 
 class Flops(Protocol):
-    """Operations of one op, from its attributes as plain values and its tensors in their order."""
+    """Computes the operations of one op, from its attributes as plain values and its tensors in their order."""
 
     def __call__(self, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
         """Return the number of operations."""
@@ -33,13 +33,13 @@ class Flops(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What an op costs, and what that makes of it.
+    """Cost of an op, and the properties that follow from it.
 
     Attributes:
-        flops: its operations.
-        heavy: it can be what a fused operator is about (the anchor), and it can be tuned.
-        looks_up: it reads only what it returns from its first input.
-        reduces: it gives fewer elements than it reads.
+        flops: computes its operations.
+        heavy: whether it can be the anchor of a fused operator and can be tuned.
+        looks_up: whether it reads only the elements that it returns from its first input.
+        reduces: whether it returns fewer elements than it reads.
     """
 
     flops: Flops
@@ -49,19 +49,19 @@ class Cost:
 
 
 def elements(shape: Sequence[int]) -> int:
-    """Number of elements; a dynamic dimension (-1) counts as one."""
+    """Return the number of elements; a dynamic dimension (-1) counts as one."""
     return abs(math.prod(shape))
 
 
 def size_bytes(tensor: TensorSpec) -> int:
-    """Bytes of one tensor; sub-byte dtypes round up."""
+    """Return the bytes of one tensor; sub-byte dtypes are rounded up."""
     bits = _bits(tensor.dtype)
     return (elements(tensor.shape) * bits + 7) // 8
 
 
 @functools.cache
 def _bits(dtype: str) -> int:
-    """Of one element."""
+    """Return the bits of one element."""
     if dtype.startswith(("bool", "handle")):
         return 8
     if dtype == "bfloat16":
@@ -78,49 +78,50 @@ def _none(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _written(attrs: Attrs, inputs: Tensors, outputs: Tensors, each: int = 1) -> int:
-    """So many per element of the outputs."""
+    """Count `each` operations per element of the outputs."""
     return each * sum(elements(t.shape) for t in outputs)
 
 
 def _read(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """One per element of the first input."""
+    """Count one operation per element of the first input."""
     return elements(inputs[0].shape) if inputs else 0
 
 
 def _pooled(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """One per element of each window."""
+    """Count one operation per element of each window."""
     return _written(attrs, inputs, outputs) * math.prod(int(k) for k in attrs["pool_size"])
 
 
 def _resized(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """A multiply-add for each neighbour of each output element: two along each axis of a linear resize, four of a cubic
-    one. The nearest neighbour is copied."""
+    """Count a multiply-add for each neighbour of each output element: two along each axis of a linear resize, four for
+    a cubic one. The nearest neighbour is copied.
+    """
     method, axes = str(attrs.get("method")), sum(axis in "DHW" for axis in str(attrs.get("layout")))
     taps = 4 if method.endswith("cubic") else 2 if method.endswith("linear") else 0
     return _written(attrs, inputs, outputs, each=2 * taps**axes if taps else 0)
 
 
 def _sorted(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """Comparisons of a sort along the last axis."""
+    """Count the comparisons of a sort along the last axis."""
     size = elements(inputs[0].shape)
     return int(size * max(math.log2(max(inputs[0].shape[-1], 2)), 1)) if inputs[0].shape else size
 
 
 def _convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """2 x output elements x kernel window x input channels per group."""
+    """Count 2 x output elements x kernel window x input channels per group."""
     channels = _channels(inputs[0], str(attrs.get("data_layout") or "NCHW"))
     groups = int(attrs.get("groups", 1))
     return 2 * elements(outputs[0].shape) * _window(attrs, inputs) * max(channels // groups, 1)
 
 
 def _transposed_convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """2 x input elements x kernel window x output channels per group."""
+    """Count 2 x input elements x kernel window x output channels per group."""
     channels = _channels(outputs[0], str(attrs.get("out_layout") or attrs.get("data_layout") or "NCHW"))
     return 2 * elements(inputs[0].shape) * _window(attrs, inputs) * (channels // int(attrs.get("groups", 1)))
 
 
 def _window(attrs: Attrs, inputs: Tensors) -> int:
-    """Elements of a kernel's window."""
+    """Return the number of elements of a kernel's window."""
     if attrs.get("kernel_size"):
         return math.prod(int(k) for k in attrs["kernel_size"])
     layout = str(attrs.get("kernel_layout") or "OIHW")
@@ -128,23 +129,25 @@ def _window(attrs: Attrs, inputs: Tensors) -> int:
 
 
 def _channels(data: TensorSpec, layout: str) -> int:
-    """Channels of a tensor in a layout such as NCHW, NHWC or NCHW16c; of one in another layout the second axis."""
+    """Return the channels of a tensor in a layout such as NCHW, NHWC or NCHW16c; in any other layout, its second
+    axis."""
     found = axis_sizes(data.shape, layout) or dict(zip("NCDHW", data.shape))
     return found.get("C", 1)
 
 
 def _product(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """2 x output elements x length of the rows that are multiplied."""
+    """Count 2 x output elements x length of the rows that are multiplied."""
     data = inputs[0].shape
     transposed = bool(attrs.get("transpose_a", False)) and len(data) > 1
     return 2 * _written(attrs, inputs, outputs) * (data[-2] if transposed else data[-1])
 
 
 def _attention(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """2 x heads x size of a head for every pair of a token and one that it sees: scores, and once more their sum.
+    """Count 2 x heads x size of a head for every pair of a token and a token that it attends to: scores, and the same
+    for their weighted sum.
 
-    `inputs` are queries, and keys behind them: of a step's own tokens, of which each sees those in front of it, or in
-    pages, of which each sees all.
+    `inputs` are queries, followed by keys: of the step's own tokens, of which each attends to the earlier ones, or in
+    pages, of which each token attends to all.
     """
     rows, heads, size = inputs[0].shape
     sequences = int(attrs["sequences"])
@@ -207,17 +210,17 @@ COSTS: dict[str, Cost] = {
         ("image.resize1d", "image.resize2d", "image.resize3d", "nn.upsampling", "nn.upsampling3d"), Cost(_resized)
     ),
 }
-"""By Relay's name of the op."""
+"""Costs by Relay's name of the op."""
 
 HEAVY = frozenset(op for op, cost in COSTS.items() if cost.heavy)
 LOOKS_UP = frozenset(op for op, cost in COSTS.items() if cost.looks_up)
 REDUCES = frozenset(op for op, cost in COSTS.items() if cost.reduces)
 MOVES_DATA = frozenset(op for op, cost in COSTS.items() if cost.flops in (_none, _resized))
-"""Ops that compute nothing, or nothing but what an operator's FLOPs say."""
+"""Ops that compute nothing, or nothing beyond the FLOPs of an operator."""
 
 
 def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
-    """Operations of one Relay op.
+    """Return the operations of one Relay op.
 
     Args:
         op: Relay name, e.g. ``nn.conv2d``.
@@ -234,5 +237,5 @@ def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def looks_up(op: str) -> bool:
-    """True where an op reads only what it returns from its first input."""
+    """Return whether an op reads only the elements that it returns from its first input."""
     return op in LOOKS_UP

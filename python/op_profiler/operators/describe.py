@@ -1,4 +1,4 @@
-"""Builds the `Operator` of a fused function from its ops, which are given one after the other."""
+"""Builds the `Operator` of a fused function from its ops, which are added one after the other."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from op_profiler.operators.operator import PARAMETER, Operator, TensorSpec
 
 _EXPONENT = re.compile(r"^power\([^,]+,const:\w+\[\]=(.+)\)$")
 PLAIN_EXPONENTS = frozenset({-1.0, 0.0, 0.5, 1.0, 2.0})
-"""Of which LLVM makes a product, a quotient or a root."""
+"""Exponents that LLVM compiles to a product, a quotient or a root."""
 _VALUE = re.compile(r"(?<=\])=[^,)]+")
 
 
 def constant(spec: TensorSpec, value: float | None = None) -> str:
-    """What stands in a structure for a constant inside of the function.
+    """Return the text for a constant of the function in a structure.
 
     Args:
-        value: of a scalar; `Description.op` keeps it where it decides the code. None: of a tensor.
+        value: value of a scalar, which `Description.op` includes if it affects the code. None: a tensor.
     """
     return f"const:{spec.dtype}{list(spec.shape)}" + ("" if value is None else f"={value}")
 
 
 def value_decides(op: str, dtype: str) -> bool:
-    """Whether the kernel of an op depends on the value of a scalar constant that the op reads.
+    """Return whether the kernel of an op depends on the value of a scalar constant that the op reads.
 
-    LLVM compiles a power to a product, a square root or a call, and a remainder or quotient of whole numbers to shifts
-    or to wide products; it calls ``fmod`` unless the divisor is a power of two. Other element-wise ops compile to the
-    same instructions for every constant, or to a few more or fewer of the same cost.
+    LLVM compiles a power to a product, a square root or a call, and a remainder or quotient of integers to shifts or to
+    wide products; it calls ``fmod`` unless the divisor is a power of two. Other element-wise ops compile to the same
+    instructions for every constant, or to a few more or fewer of the same cost.
     """
     whole = not dtype.startswith(("float", "bfloat"))
     return op == "power" or op.endswith("mod") or (whole and op.endswith("divide"))
 
 
 def calls_power(edge: str) -> bool:
-    """Whether the op of an edge of `Operator.structure` is a power that the C library computes, value by value: all but
-    those with one of `PLAIN_EXPONENTS`."""
+    """Return whether the op of an edge of `Operator.structure` is a power that the C library computes value by value:
+    any exponent except `PLAIN_EXPONENTS`.
+    """
     return edge.startswith("power(") and exponent_of(edge) not in PLAIN_EXPONENTS
 
 
 def exponent_of(edge: str) -> float | None:
-    """Of an edge of `Operator.structure`, if its op is a power with a constant exponent."""
+    """Return the exponent of an edge of `Operator.structure` whose op is a power with a constant exponent; otherwise
+    None."""
     found = _EXPONENT.match(edge)
     return None if found is None else float(found[1])
 
@@ -61,11 +63,11 @@ class Description:
         self.parameters: list[tuple[TensorSpec, ...]] = []
         self._constant: list[bool] = []
         self.names: list[str] = []
-        """What stands for each parameter in `op`."""
+        """Text for each parameter in `op`."""
         for tensors, fixed in zip(parameters, constant, strict=True):
             self.parameter(tensors, fixed)
         self._reads: dict[tuple[int, str], float] = {}
-        """Bytes that all uses of a parameter, or of a field of one, read at most."""
+        """Largest number of bytes that all uses of a parameter, or of one of its fields, read."""
         self._inputs: list[Sequence[TensorSpec]] = []
         self._ops: list[str] = []
         self._attrs: list[dict[str, Any]] = []
@@ -78,7 +80,7 @@ class Description:
         return tuple(self._constant)
 
     def parameter(self, tensors: Sequence[TensorSpec], constant: bool) -> str:
-        """Add a parameter behind the others; the result stands for it in `op`."""
+        """Add a parameter after the others; the result represents it in `op`."""
         self.names.append(f"{'p' if constant else 'i'}{len(self.names)}")
         self.parameters.append(tuple(tensors))
         self._constant.append(constant)
@@ -92,14 +94,14 @@ class Description:
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
     ) -> str:
-        """The next op.
+        """Add the next op.
 
         Args:
             attrs: its attributes as plain JSON values.
-            arguments: names of parameters, `constant`, and what `op` answered for earlier ones.
+            arguments: names of parameters, `constant`, and results of `op` for earlier ops.
 
         Returns:
-            What stands for its result.
+            The text that represents its result.
         """
         if not value_decides(name, inputs[0].dtype if inputs else ""):
             arguments = [_VALUE.sub("", argument) if "=" in argument else argument for argument in arguments]
@@ -119,7 +121,7 @@ class Description:
         return f"%{len(self._ops) - 1}"
 
     def anchor(self) -> int:
-        """Index of the heavy op; else of the one with most arithmetic; else the first."""
+        """Index of the heavy op; if there is none, of the op with most arithmetic, or of the first."""
         for index, op in enumerate(self._ops):
             if op in cost.HEAVY:
                 return index
@@ -133,7 +135,7 @@ class Description:
         return signature(self._ops[anchor], self._attrs[anchor], self._inputs[anchor])
 
     def operator(self, outputs: Sequence[TensorSpec]) -> Operator:
-        """All that was told.
+        """Return the operator of all parameters and ops.
 
         Args:
             outputs: tensors that the function returns.
@@ -157,8 +159,9 @@ class Description:
         )
 
     def _bytes_read(self) -> Iterator[int]:
-        """Of each tensor; those that no op takes, as the other parts of a ``split``, are not read. A parameter that no
-        edge names is read whole."""
+        """Return the bytes read from each tensor. Tensors that no op uses, such as the other parts of a ``split``, are
+        not read; a parameter that no edge names is read as a whole.
+        """
         named = {number for number, _ in self._reads}
         for number, tensors in enumerate(self.parameters):
             for at, tensor in enumerate(tensors):
@@ -167,5 +170,5 @@ class Description:
 
 
 def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:
-    """What a compiler chooses an implementation by: the op, its attributes, and the tensors that it reads."""
+    """Return what a compiler selects an implementation by: the op, its attributes, and the tensors that it reads."""
     return json.dumps([op, attrs, [(t.shape, t.dtype) for t in inputs]], sort_keys=True)

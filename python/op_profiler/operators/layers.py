@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 CallLayers = Sequence[Sequence[str]]
-"""For each call of an operator in a model, in the order of its positions, the layers that went into it: that of the
-anchor first, the others in the order of execution; none where they are not known."""
+"""For each call of an operator in a model, in the order of its positions, the layers that it computes: that of the
+anchor first, the others in the order of execution; empty if they are unknown.
+"""
 
 
 def by_operator(keys: Sequence[str], layers: Sequence[Sequence[str]]) -> dict[str, CallLayers]:
-    """The layers of the calls of each operator; operators whose layers are not known at all are left out.
+    """Return the layers of the calls of each operator; operators whose layers are all unknown are left out.
 
     Args:
         keys: workload key of each call of a model, in the order of the calls.
-        layers: of each call.
+        layers: layers of each call.
     """
     found: dict[str, list[Sequence[str]]] = {}
     for key, names in zip(keys, layers, strict=True):
@@ -26,7 +27,7 @@ def by_operator(keys: Sequence[str], layers: Sequence[Sequence[str]]) -> dict[st
 
 
 def shortened(layer: str, depth: int) -> str:
-    """The first parts of a layer's path.
+    """Return the first parts of a layer's path.
 
     >>> shortened("encoder.layer.3.output", 3), shortened("/layer1/layer1.0/conv1/Conv", 1)
     ('encoder.layer.3', '/layer1')

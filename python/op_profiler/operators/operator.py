@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(?:\.(\d+))?(?!\w)")
-"""In the structure of an operator: input or constant, its number, and the field that is taken where it is a tuple."""
+"""In the structure of an operator: input or constant, its number, and the field if it is a tuple."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Operator:
 
     @property
     def key(self) -> str:
-        """What identifies the operator: its `workload`."""
+        """Identity of the operator: its `workload`."""
         return self.workload
 
     @functools.cached_property
@@ -92,7 +92,7 @@ class Operator:
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:
-        """By the key, since attributes are dictionaries."""
+        """Hash the key, because attributes are dictionaries."""
         return hash(self.key)
 
     @property

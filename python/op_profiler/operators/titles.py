@@ -16,25 +16,26 @@ _FUNCTIONS = {
     "hard sigmoid": "add clip divide",
     "swish": "sigmoid multiply",
 }
-"""By name the ops of a function that importers write as several, in the order of their execution. The first that fits
-counts, so the longer stand before what they contain."""
+"""By name, the ops of a function that importers express as several ops, in the order of their execution. The first
+match counts, so a function comes before the functions that it contains.
+"""
 
 _MOVES = frozenset(
     ("broadcast_to", "cast", "copy", "expand_dims", "layout_transform", "reshape", "squeeze", "strided_slice")
     + ("transpose", "batch_flatten", "permute_dims")
 )
-"""Ops that compute nothing; not named beside one that does."""
+"""Ops that compute nothing; titles omit them if another op computes something."""
 
 _MOST = 4
 _BUILT_AS = re.compile(r"^(nn\.|contrib_|fast_|annotation\.|vision\.|image\.)+|(_NCHW\d*c|_pack|_weight_transform)$")
-"""Parts of an op's name that say where it is defined, or how it is built."""
+"""Parts of an op's name that describe where it is defined, or how it is built."""
 
 
 def title_of(op_names: Sequence[str]) -> str:
-    """The functions of an operator, joined by ``+``; after the fourth only how many more there are.
+    """Return the functions of an operator, joined by ``+``; beyond four, only the number of further ones.
 
     Args:
-        op_names: as `Operator.op_names` has them.
+        op_names: as in `Operator.op_names`.
     """
     names = " ".join(_BUILT_AS.sub("", _BUILT_AS.sub("", name)).replace(" ", "_") for name in op_names)
     for function, ops in _FUNCTIONS.items():

@@ -96,7 +96,7 @@ def judgement(row: RowComparison) -> str:
     if row.change is None:
         return row.problem
     if row.change.real is None:
-        return "cannot be told"
+        return "inconclusive"
     if row.change.real:
         return "slower" if row.change.slower else "faster"
     return "no change seen"

@@ -150,7 +150,7 @@ def summary(prediction: NetworkPrediction) -> str:
     """Return the total with its interval."""
     lines = [f"total{_at(' at ', prediction.threads)}: {_total(prediction)}"]
     if prediction.beyond_us:
-        lines.append(f"of these {prediction.beyond_us:.1f} us from kernel to kernel, and waiting for launches")
+        lines.append(f"of the total, {prediction.beyond_us:.1f} us is time between kernels and waits for launches")
     return "\n".join([*lines, *caveats([prediction])])
 
 
@@ -160,10 +160,10 @@ def caveats(predictions: Sequence[NetworkPrediction]) -> list[str]:
     for one in predictions:
         of_each, unsupported = one.operators, one.operators.tier == UNSUPPORTED
         reasons = {
-            "no estimate but a least time, since too little like it was measured": of_each.tier == BOUND,
-            "no estimate, since nothing like it was measured": unsupported & ~of_each.too_large,
+            "no estimate but a lower bound, since too few similar operators were measured": of_each.tier == BOUND,
+            "no estimate, since no similar operator was measured": unsupported & ~of_each.too_large,
             "no estimate, because it does not fit into the device's memory": of_each.too_large,
-            "* beyond measured sizes, with a rare op or attribute, or busy with what few kernels do": of_each.outside,
+            "* few measurements like it: by size, op, attribute, data type or kind of work": of_each.outside,
         }
         for why, mask in reasons.items():
             names = (_named(operator) for operator in itertools.compress(one.network.operators, mask))

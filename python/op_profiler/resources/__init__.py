@@ -51,7 +51,7 @@ def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
         raise UsageError("--sweep threads: thread counts are given with --threads 1,2,4")
     RESOURCES.check(name, "See: op-profiler devices --local")
     if name not in {field.name for field in dataclasses.fields(Settings)}:
-        raise UsageError(f"--sweep {name}: it can be looked at and not swept, for the dataset has no column for it")
+        raise UsageError(f"--sweep {name}: this resource can only be read, because the dataset has no column for it")
     resource = RESOURCES.get(name)(root)
     reason = resource.state().reason
     if reason is not None:

@@ -13,18 +13,19 @@ _INNER_LOOP = re.compile(r"tile_(?P<axis>\w+)$")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Factors:
-    """One value for each thing that a schedule can do; None where the template does not do it or does not tell.
+    """One value for each effect that a schedule can have on the loops; None if the template lacks it or does not
+    describe it.
 
     Attributes:
-        tile: spatial axis to the elements of it in the innermost tile.
-        split: reduction axis to the inner part of its split.
-        fuse: how many outer loops are fused.
-        reorder: loops from the outermost in; ``x.o`` and ``x.i`` are the parts of a split, ``x.0`` and further ones
-            in MetaSchedule's own space; a bar stands between the outer loops and those of the reduction.
+        tile: number of elements of each spatial axis in the innermost tile.
+        split: inner size of each reduction axis that is split.
+        fuse: number of outer loops that are fused.
+        reorder: loops from the outermost to the innermost; ``x.o`` and ``x.i`` are the parts of a split, ``x.0`` and so
+            on in MetaSchedule's own space; a bar separates the outer loops from the reduction loops.
         compute_at: where the stage that feeds the main one is computed: ``root``, ``inline``, or a loop.
-        vectorize: lanes of the vectorized loop.
-        unroll: what is unrolled.
-        parallel: axes in the parallel loop, the outermost first.
+        vectorize: number of lanes of the vectorized loop.
+        unroll: which loops are unrolled.
+        parallel: axes of the parallel loop, the outermost first.
     """
 
     tile: dict[str, int] | None = None
@@ -41,11 +42,10 @@ NAMES = tuple(field.name for field in dataclasses.fields(Factors))
 
 
 def factors_of_knobs(knobs: Mapping[str, Any]) -> Factors:
-    """The factors behind the knobs of TVM's own templates, as far as their names tell.
+    """Return the factors that follow from the knobs of one of TVM's own templates, as far as their names describe them.
 
-    A knob ``tile_<axis>`` holds the parts of a split, outermost first: of a spatial axis the last is its tile, of
-    a reduction axis the inner part of its split. ``ann_*`` and ``*unroll*`` tell of unrolling, ``reorder_*`` of the
-    order.
+    A knob ``tile_<axis>`` lists the parts of a split, the outermost first. The last part is the tile of a spatial axis,
+    or the inner part of a reduction axis. Knobs ``ann_*`` and ``*unroll*`` describe unrolling, ``reorder_*`` the order.
     """
     tile: dict[str, int] = {}
     split: dict[str, int] = {}

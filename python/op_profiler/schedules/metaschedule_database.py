@@ -1,14 +1,14 @@
 """Schedule records as MetaSchedule's JSON databases, which the pass `MetaScheduleApplyDatabase` of Relax reads.
 
-A database is a folder with two files of lines: ``database_workload.json`` has the functions of TIR, each with its hash,
-and ``database_tuning_record.json`` has for a line of the former the trace of a schedule and its times. Neither says on
-how many threads it was found and with which caches. So the records of a processor are a folder
-``<processor>.metaschedule`` with a database for each of the conditions, such as ``2-threads-model``; a database in the
-folder itself, as tools of TVM write it, is of unknown conditions. The traces of this project's templates end with a
-note of the knobs.
+A database is a folder with two files of lines. ``database_workload.json`` has a function of TIR and its hash in each
+line. ``database_tuning_record.json`` has the number of such a line, the trace of a schedule and its times. Neither
+file contains the thread count and the cache state of the times. The records of a processor are therefore a folder
+``<processor>.metaschedule`` with a database for each combination of both, such as ``2-threads-model``. If the folder
+itself is a database, as tools of TVM write it, its conditions are unknown. The traces of this project's templates end
+with an annotation that contains the knobs.
 
-Workloads are only added, and both files are replaced whole, workloads first: whoever reads meanwhile finds the line
-that a record names.
+Workloads are only added, and both files are replaced as a whole, workloads first. A concurrent reader therefore always
+finds the workload of a record.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from op_profiler.files import atomic_file
 from op_profiler.schedules.records import FUNCTION, Conditions, Record, conditions_of, costs_of, lines_of
 
 ANNOTATION = "op_profiler"
-"""Key of the annotation with the template and knobs of a trace (`note_of`)."""
+"""Key of the annotation of a trace that contains the template and the knobs (`note_of`)."""
 OTHER_TEMPLATE = "metaschedule"
-"""Template of a trace without that annotation."""
+"""Name of the template for traces without that annotation."""
 
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
 _NAME = re.compile(r"(\d{1,7})-threads-(\w+)")
 
 
 def is_database(folder: Path) -> bool:
-    """Whether a folder is a database of MetaSchedule's."""
+    """Return whether a folder is a database of MetaSchedule."""
     return (folder / _WORKLOADS).is_file()
 
 
 def read_databases(folder: Path) -> tuple[list[Record], int]:
-    """All records of a folder, and how many lines are none.
+    """Return all records of a folder, and the number of lines that are not records.
 
     Raises:
         OpProfilerError: a file cannot be read.
@@ -52,7 +52,7 @@ def read_databases(folder: Path) -> tuple[list[Record], int]:
 
 
 def replace_in_databases(folder: Path, gone: Collection[Record], record: Record) -> None:
-    """Put a record in the place of others of the same conditions."""
+    """Store a record in place of the records of the same computation and conditions."""
     database = folder if record.conditions is None else folder / _folder_name(record.conditions)
     database.mkdir(parents=True, exist_ok=True)
     workloads = _lines(database / _WORKLOADS)
@@ -67,7 +67,7 @@ def replace_in_databases(folder: Path, gone: Collection[Record], record: Record)
 
 
 def _entry(record: Record) -> list[Any]:
-    """A record as MetaSchedule has it: trace, seconds, target, kinds of arguments."""
+    """Return a record in MetaSchedule's form: trace, seconds, target, types of the arguments."""
     costs = list(record.seconds) or None
     return [record.config["trace"], costs, json.loads(record.target), record.config["args_info"]]
 
@@ -78,7 +78,7 @@ def _read(folder: Path, conditions: Conditions | None) -> tuple[list[Record], in
 
 
 def _parsed(folder: Path, conditions: Conditions | None) -> list[tuple[str, Record | None]]:
-    """Every line of the records, and what it is; the records are read before what they name."""
+    """Yield every line of the records with its record; the records are read before the workloads that they refer to."""
     lines = _lines(folder / _RECORDS)
     workloads = [_workload(line) for line in _lines(folder / _WORKLOADS)]
     return [(line, _record(line, workloads, conditions)) for line in lines]
@@ -101,7 +101,7 @@ def _same_workload(line: str, record: Record) -> bool:
 
 
 def _record(line: str, workloads: Sequence[tuple[str, str] | None], conditions: Conditions | None) -> Record | None:
-    """A record; None for a line that is truncated, foreign or damaged, or names no workload."""
+    """Return a record; None for a line that is truncated, foreign or damaged, or whose workload is missing."""
     try:
         number, (trace, costs, target, kinds) = json.loads(line)
         instructions, decisions = trace
@@ -123,7 +123,7 @@ def _record(line: str, workloads: Sequence[tuple[str, str] | None], conditions: 
 
 
 def note_of(template: str, knobs: Mapping[str, int | list[int]]) -> str:
-    """The value of the annotation: without quotes, which a trace does not escape."""
+    """Return the value of the annotation; it has no quotes, because a trace does not escape them."""
     texts = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in knobs.items()}
     return " ".join([template, *(f"{name}={text}" for name, text in texts.items())])
 
@@ -139,7 +139,7 @@ def _noted(instructions: Sequence[Any]) -> tuple[str, dict[str, int | list[int]]
 
 
 def _value(text: str) -> int | list[int]:
-    """Of a knob; parts of a split have commas between them."""
+    """Return the value of a knob as text; the parts of a split are separated by commas."""
     return [int(part) for part in text.split(",")] if "," in text else int(text)
 
 

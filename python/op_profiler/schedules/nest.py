@@ -1,17 +1,17 @@
-"""One loop nest for the templates of all compilers: its knobs by name, and the loops that their values stand for.
+"""One loop nest for the templates of all compilers: the names of its knobs, and the loops that their values define.
 
-A nest is a reduction whose last axis is vectorized, and what is computed of its output while that is in registers. Its
-knobs are the factors that the dataset has columns for:
+A nest consists of a reduction whose last axis is vectorized, and of the operations on its output while the output is in
+registers. Its knobs are the factors for which the dataset has columns:
 
 ==============  ==================================================================================================
 ``tile_<axis>`` elements of an axis in the register tile; on the last axis whole vectors
 ``split_<axis>`` inner part of a reduction axis
 ``outer``       order of the outer loops, a permutation (`Nest.outer_orders`)
-``fuse``        how many of the outer loops are fused; the fused loop is the parallel one
+``fuse``        number of outer loops that are fused; the fused loop is the parallel one
 ``reorder``     order of the reduction loops, a permutation (`Nest.inner_orders`)
 ``compute_at``  where a stage that feeds the reduction (padding, packing) is computed: root, an outer loop, or inline
-``vectorize``   lanes
-``unroll``      what is unrolled of the sum: 0 nothing, 1 the register tile, 2 the innermost reduction loop as well
+``vectorize``   number of lanes
+``unroll``      unrolled part of the sum: 0 nothing, 1 the register tile, 2 the innermost reduction loop as well
 ==============  ==================================================================================================
 
 All knobs are integers, so that cost models can read them.
@@ -31,27 +31,28 @@ from op_profiler.schedules.factors import Factors
 Knobs = Mapping[str, int]
 
 ROOT, INLINE = 0, -1
-"""Of ``compute_at`` in all templates; 1 and more are loops."""
+"""Values of ``compute_at`` in all templates; values from 1 on are loops."""
 MOST_REGISTERS = 32
-"""Vectors in a register tile: AVX-512 and 64-bit arm have 32 vector registers. Where there are but 16, what spills is
-measured too, and loses."""
+"""Largest number of vectors in a register tile: AVX-512 and 64-bit ARM have 32 vector registers. On processors with 16
+registers, tiles that spill are measured too, and are slower.
+"""
 MOST_UNROLLED = 512
 UNROLLED = ("none", "tile", "tile and reduction")
 
 
 def tile_sizes(extent: int, more: Collection[int]) -> list[int]:
-    """Sizes 1 to 10, some more, and the whole axis where it is short, as far as they divide it."""
+    """Return the sizes 1 to 10, `more` sizes, and the whole axis if it is short, as far as they divide the axis."""
     wanted = {*range(1, 11), *more, *([extent] if extent <= MOST_REGISTERS else [])}
     return sorted(size for size in wanted if extent % size == 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Loops:
-    """What changes the loops of one stage: the names of TE and of TIR are the same, but for `split`.
+    """Changes the loops of one stage. TE and TIR have the same method names, except for `split`.
 
     Attributes:
         stage: ``te.Stage``, or ``s_tir.Schedule``.
-        split: a loop as two, the inner one of so many iterations.
+        split: splits a loop into two, the inner one with this number of iterations.
     """
 
     stage: Any
@@ -63,9 +64,9 @@ class Axis:
     """A spatial axis of a nest.
 
     Attributes:
-        extent: None where only run time tells it.
-        tiled: it may be in the register tile; the last axis always is.
-        is_movable: whether its outer loop may stand behind others.
+        extent: None if it is known only at run time.
+        tiled: whether it may be in the register tile; the last axis always is.
+        is_movable: whether its outer loop may be placed after other loops.
     """
 
     name: str
@@ -79,17 +80,18 @@ class Nest:
     """Names and sizes of the loops of an anchor.
 
     Attributes:
-        axes: in the order of the output. The last one is cut into columns of the register tile, or where it is not
-            among `order`, is a block that stays whole.
-        order: their names in the order of the outer loops.
+        axes: axes in the order of the output. The last axis is divided into columns of the register tile; if it is not
+            in `order`, it is a block that is not divided.
+        order: names of the axes in the order of the outer loops.
         reduction: name and extent of each reduction axis, in the order of the definition.
-        split: the reduction axis that is split; None for none.
-        lanes: values in a vector register.
-        block: columns of the last axis that lie beside each other in what is read.
-        producers: whether something feeds the reduction that can be placed.
-        sizes: the values of a tile, and of the inner part of a split, for the extent of an axis.
-        inner_tile_orders: the loop over the first tiled axis may also stand between or outside the reduction loops.
-        default: the values that a rule chooses, which are in the space; empty: the first of each knob.
+        split: the reduction axis that is split, or None.
+        lanes: number of values in a vector register.
+        block: number of columns of the last axis that are contiguous in the input.
+        producers: whether a stage that feeds the reduction can be placed.
+        sizes: returns the values of a tile, and of the inner part of a split, for the extent of an axis.
+        inner_tile_orders: whether the loop over the first tiled axis may also be between or outside the reduction
+            loops.
+        default: knob values that a rule chooses, which are in the space; if empty, the first value of each knob.
     """
 
     axes: tuple[Axis, ...]
@@ -105,7 +107,7 @@ class Nest:
 
     @functools.cached_property
     def knobs(self) -> dict[str, list[int]]:
-        """The values of every knob; none where the sizes are known at run time only."""
+        """Values of every knob; empty if the sizes are known at run time only."""
         if any(axis.extent is None for axis in self.axes):
             return {}
         last, extents = self.axes[-1], dict(self.reduction)
@@ -127,18 +129,18 @@ class Nest:
 
     @property
     def _tiled(self) -> list[Axis]:
-        """The axes beside the last one that the register tile may have several elements of."""
+        """Axes other than the last one of which the register tile may have several elements."""
         return [axis for axis in self.axes[:-1] if axis.tiled and axis.extent != 1]
 
     def _columns(self, extent: int) -> list[int]:
-        """Sizes of the last axis in the register tile: parts of a block, or some of them."""
+        """Return the possible sizes of the last axis in the register tile: parts of a block, or several blocks."""
         lanes = self.default["vectorize"]
         widths = [lanes * count for count in (1, 2, 3, 4, 6, 8)]
         return [w for w in widths if extent % w == 0 and (self.block % w == 0 or w % self.block == 0)]
 
     @functools.cached_property
     def outer_orders(self) -> list[tuple[str, ...]]:
-        """Orders of the outer loops, `order` first; those that do not move or are of extent 1 stay in front."""
+        """Orders of the outer loops, `order` first; loops that do not move or have extent 1 stay in front."""
         still = {axis.name for axis in self.axes if not axis.is_movable}
         moving = [name for name in self._repeated if name not in still]
         fixed = tuple(sorted((name for name in self.order if name not in moving), key=self._repeated.__contains__))
@@ -146,15 +148,18 @@ class Nest:
 
     @property
     def _repeated(self) -> list[str]:
-        """Outer loops with more than one iteration, in general."""
+        """Outer loops that usually have more than one iteration."""
         once = {axis.name for axis in self.axes if axis.extent == 1}
         return [name for name in self.order if name not in once]
 
     @functools.cached_property
     def inner_orders(self) -> list[tuple[str, ...]]:
-        """Orders of the reduction loops, that of the definition first: ``x``, or ``x.o`` and ``x.i`` of one that is
-        split, the outer part outside. Those of extent 1 stay in front. The loops over the register tile follow, except
-        the one that `inner_tile_orders` puts among these."""
+        """Orders of the reduction loops; the first is that of the definition.
+
+        The loops are ``x``, or ``x.o`` and ``x.i`` for a split axis, the outer part outside. Loops of extent 1 stay in
+        front. The loops over the register tile follow, except for the one that `inner_tile_orders` places among the
+        reduction loops.
+        """
         outer, inner = f"{self.split}.o", f"{self.split}.i"
         fixed: list[str] = []
         moving: list[str] = []
@@ -166,7 +171,8 @@ class Nest:
         return [(*fixed, *o) for o in orders if outer not in o or o.index(outer) < o.index(inner)]
 
     def is_valid(self, knobs: Knobs) -> bool:
-        """Whether the register tile fits the registers and is whole vectors, and no loop is asked for that is fused."""
+        """Return whether the register tile fits the registers and has whole vectors, and no knob refers to a fused
+        loop."""
         width, columns = knobs["vectorize"], self.columns(knobs)
         left = self.most_fused - knobs["fuse"] + 1
         fits = self._rows(knobs) * math.ceil(columns / width) * math.ceil(width / self.lanes) <= MOST_REGISTERS
@@ -174,27 +180,28 @@ class Nest:
 
     @property
     def most_fused(self) -> int:
-        """How many loops can be asked for: one where none is repeated."""
+        """Return the largest number of loops that can be fused; 1 if no loop has several iterations."""
         return max(len(self._repeated), 1)
 
     def fused(self, knobs: Knobs) -> int:
-        """How many loops the parallel one is made of: those of extent 1, which stand in front, and some more."""
+        """Return the number of loops in the parallel loop: the loops of extent 1, which are in front, and the requested
+        ones."""
         return len(self.order) - self.most_fused + min(knobs["fuse"], self.most_fused)
 
     def columns(self, knobs: Knobs) -> int:
-        """Elements of the last axis in the register tile."""
+        """Return the number of elements of the last axis in the register tile."""
         return knobs.get(f"tile_{self.axes[-1].name}", self.block)
 
     def _rows(self, knobs: Knobs) -> int:
-        """Elements of the register tile along all axes but the last."""
+        """Return the number of elements of the register tile along all axes except the last one."""
         return math.prod(knobs.get(f"tile_{axis.name}", 1) for axis in self.axes[:-1])
 
     def _is_inside(self, axis: Axis, knobs: Knobs) -> bool:
-        """Whether an axis has a loop in the register tile."""
+        """Return whether an axis has a loop in the register tile."""
         return axis is self.axes[-1] or f"tile_{axis.name}" in knobs
 
     def factors(self, knobs: Knobs) -> Factors:
-        """What these values do, in the words of the dataset."""
+        """Describe the effect of these knob values in the terms of the dataset."""
         order, count = self.outer_orders[knobs["outer"]], self.fused(knobs)
         where = None
         if self.producers:
@@ -213,13 +220,13 @@ class Nest:
         )
 
     def tile_output(self, loops: Loops, axes: Sequence[Any], knobs: Knobs) -> list[Any]:
-        """Tile, order and fuse the loops of what is written.
+        """Tile, order and fuse the loops of the output.
 
         Args:
-            axes: a loop for each of `axes`.
+            axes: a loop for each of `Nest.axes`.
 
         Returns:
-            The outer loops that are left, the parallel one first.
+            The remaining outer loops, the parallel one first.
         """
         outer: dict[str, Any] = {}
         tile: list[Any] = []
@@ -244,10 +251,10 @@ class Nest:
         """Order and unroll the loops of the sum over one register tile.
 
         Args:
-            axes, reduction: a loop for each of `axes` and of `reduction`.
+            axes, reduction: a loop for each of `Nest.axes` and of `Nest.reduction`.
 
         Returns:
-            The loops of the reduction, and those over the tile inside them.
+            The reduction loops, and the loops over the register tile inside them.
         """
         sums: dict[str, Any] = {}
         for (name, _), loop in zip(self.reduction, reduction, strict=True):
@@ -270,7 +277,8 @@ class Nest:
         return order, tile
 
     def _unrolled(self, knobs: Knobs) -> int:
-        """Statements after the innermost reduction loop over the register tile was unrolled, in whole vectors."""
+        """Return the number of statements after the innermost reduction loop over the register tile is unrolled, in
+        vectors."""
         name, _, part = self.inner_orders[knobs["reorder"]][-1].partition(".")
         extent = dict(self.reduction).get(name, 1)
         if part:

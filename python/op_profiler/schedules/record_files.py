@@ -1,4 +1,4 @@
-"""Finds, reads and updates files of schedule records, and recognizes logs of other tuners, which look alike."""
+"""Finds, reads and updates files of schedule records, and recognizes the similar logs of other tuners."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _META = (
 
 
 def default_folder() -> Path:
-    """Where schedule records are written: those that ship, in a checkout; else among the user's data.
+    """Return the folder to which schedule records are written: ``schedules/`` of a checkout, or one in the user's data
+    folder.
 
-    ``OP_PROFILER_SCHEDULES`` names another folder.
+    ``OP_PROFILER_SCHEDULES`` sets another folder.
     """
     named = os.environ.get(_FOLDER_VARIABLE)
     if named:
@@ -49,14 +50,14 @@ def default_folder() -> Path:
 
 
 def record_file(schedules: str, target_kind: str, processor: str, form: str = LINES) -> Path | None:
-    """The records of a processor, which may not exist; None where they are switched off.
+    """Return the file of the records of a processor, which may not exist; None if records are switched off.
 
-    Records that were installed with the package, all of them files of lines, are read where they lie until `keep` has
-    made a copy for the user.
+    Records that were installed with the package, all of them files of lines, are read from the installation until
+    `keep` has copied them for the user.
 
     Args:
         schedules: ``auto``, ``rule``, ``none``, or a folder; with `DATABASES` also one that TVM's tools have written.
-        processor: its name, e.g. ``AMD EPYC znver5``.
+        processor: name of the processor, such as ``AMD EPYC znver5``.
         form: `LINES`, a file, or `DATABASES`, a folder.
     """
     if schedules == NONE:
@@ -73,7 +74,7 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
 
 
 def check_folder(schedules: str) -> None:
-    """Refuse a missing folder: otherwise the compiler's own schedules would be measured silently.
+    """Reject a missing folder, because without it the compiler's own schedules would be measured silently.
 
     Raises:
         UsageError: neither a folder nor ``auto``, ``rule`` or ``none``.
@@ -89,7 +90,7 @@ def check_folder(schedules: str) -> None:
 
 
 def read_records(path: Path) -> tuple[list[Record], int]:
-    """All records of a place that `record_file` names, and how many of its lines are none.
+    """Return all records of a path from `record_file`, and the number of its lines that are not records.
 
     Raises:
         OpProfilerError: a file cannot be read.
@@ -99,9 +100,10 @@ def read_records(path: Path) -> tuple[list[Record], int]:
 
 
 def numbered_records(path: Path) -> tuple[dict[int, Record], int]:
-    """As `read_records`, by the numbers of their lines, from 1; of a folder, by their place among its records.
+    """Return the result of `read_records` with the number of each record's line, from 1; in a folder, the record's
+    position.
 
-    A line that begins with ``#`` is a comment, as AutoTVM reads it.
+    A line that begins with ``#`` is a comment, as in AutoTVM.
     """
     if path.is_dir():
         records, unreadable = read_databases(path)
@@ -112,13 +114,13 @@ def numbered_records(path: Path) -> tuple[dict[int, Record], int]:
 
 
 def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
-    """Make a record the one of its computation and conditions. Safe beside other processes that do the same.
+    """Store a record as the only one of its computation and conditions. Several processes may do this at once.
 
     Args:
-        beaten: those that it was measured against.
+        beaten: records that it was compared with in a measurement.
 
     Returns:
-        False where the file has got another one meanwhile, which it was not measured against: then that one stays.
+        False if the file now has another record, which was not in the measurement; that record then stays.
     """
     beaten = list(beaten)
     own = _writable(path)
@@ -140,10 +142,10 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
 
 
 def foreign_records(path: Path) -> str | None:
-    """What the first line of a file is that another tuner wrote, and what helps; None for any other file.
+    """Return which other tuner wrote the first line of a file, and what helps; None for any other file.
 
     Raises:
-        OpProfilerError: it cannot be read.
+        OpProfilerError: the file cannot be read.
     """
     for line in lines_of(path).values():
         if not line.startswith("#"):
@@ -163,7 +165,7 @@ def _kind(fields: object) -> str | None:
 
 
 def _writable(path: Path) -> Path:
-    """The file that records of a file are written to: the user's own where the file came with an installed package."""
+    """Return the file to which records are written: a copy for the user if the file belongs to an installed package."""
     if is_checkout() or not path.is_relative_to(shipped_schedules()):
         return path
     return default_folder() / path.relative_to(shipped_schedules())

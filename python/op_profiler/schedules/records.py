@@ -1,15 +1,15 @@
-"""Schedule records: which schedule an operator gets, in the form that the compiler's own tools read.
+"""Schedule records, which define the schedule of an operator, in the format that the compiler's own tools read.
 
-For Relay these are lines that `autotvm.apply_history_best` reads, one file a processor,
-``<folder>/<target>/<processor>.jsonl``; for Relax databases of MetaSchedule (`metaschedule_database.py`).
+For Relay these are lines that `autotvm.apply_history_best` reads, in one file for each processor,
+``<folder>/<target>/<processor>.jsonl``. For Relax they are databases of MetaSchedule (`metaschedule_database.py`).
 
-A record holds under conditions (`Conditions`): what is
-the fastest on two threads that read their weights from memory says little of one thread with warm caches. There is one
-record for each computation and each of its conditions. Times decide nothing here: they are of different minutes.
-Whoever replaces a record has measured it and the new one in turns (`record_files.keep`).
+A record is valid under conditions (`Conditions`): the fastest schedule for two threads that read their weights from
+memory may be slow for one thread with warm caches. There is one record for each computation and each of its conditions.
+Times of records are not compared, because they were measured at different moments. Before a record is replaced, it and
+the new one are measured alternately (`record_files.keep`).
 
-The conditions stand in a member ``conditions`` of a line, which AutoTVM does not look at. Lines without it, as
-AutoTVM and older versions write them, are of unknown conditions: they are used only where there is nothing else.
+The conditions are in the field ``conditions`` of a line, which AutoTVM ignores. Lines without this field, as AutoTVM
+and older versions write them, have unknown conditions: they are used only if there is no other record.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from typing import Any
 from op_profiler.errors import OpProfilerError
 
 AUTO, RULE, NONE = "auto", "rule", "none"
-"""Of ``--schedules``: stored records, else the compiler's own schedules; stored records, else the project's rule; the
-compiler's own schedules."""
+"""Values of ``--schedules``: stored records, otherwise the compiler's own schedules; stored records, otherwise the
+project's rule; the compiler's own schedules.
+"""
 PADDED = "_padded"
-"""Ends the family of a template that computes more rows and columns than asked for."""
+"""Suffix of the family of a template that computes more rows and columns than the operator has."""
 FUNCTION = "function"
-"""First argument of a task that is a function of TIR; its hash and its text follow."""
+"""First argument of a task that is a function of TIR; the hash and the text of the function follow."""
 LINES, DATABASES = ".jsonl", ".metaschedule"
-"""How the names of records end: of a file of lines, and of a folder of databases."""
+"""Suffixes of the names of records: of a file of lines, and of a folder of databases."""
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
 _LAST_SECOND = 253402300799.0  # of the year 9999, where calendars end
@@ -49,19 +50,20 @@ _NEAREST = {
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """What a schedule is the best for, on a processor.
+    """Conditions under which a schedule is the best known one on a processor.
 
     Attributes:
-        threads: that the kernel runs with; 0 on a GPU, whose schedules decide it themselves.
-        cache: ``model``: decided in a model, with the caches as the other operators leave them; ``hot`` and ``cold``:
-            decided alone.
+        threads: thread count of the kernel; 0 on a GPU, where the schedule defines the threads.
+        cache: ``model``: chosen inside a model, with the caches as the other operators leave them; ``hot`` and
+            ``cold``: chosen in isolation.
     """
 
     threads: int
     cache: str = "model"
 
     def distance(self, other: Conditions | None) -> tuple[float, int, int]:
-        """Less is nearer: the number of threads decides first. Unknown conditions (None) are the farthest."""
+        """Return the distance to other conditions: the thread count matters first. Unknown conditions (None) are the
+        farthest."""
         if other is None:
             return math.inf, 0, 0
         return abs(other.threads - self.threads), other.threads, _NEAREST[self.cache].index(other.cache)
@@ -73,16 +75,16 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """One line of an AutoTVM log, or a record of a database of MetaSchedule's.
+    """One line of an AutoTVM log, or a record of a MetaSchedule database.
 
     Attributes:
         target: the target, as the compiler writes it.
         template, arguments: the task, in AutoTVM's serialized form, or a function of TIR.
-        config: the point of its space, as AutoTVM writes it; with a ``trace`` where MetaSchedule reads it.
-        seconds: costs; empty where the trial failed.
-        error_no: AutoTVM's number of the failure, 0 where there is none.
+        config: the point of the task's space, as AutoTVM writes it; for MetaSchedule with a ``trace``.
+        seconds: measured times; empty if the trial failed.
+        error_no: AutoTVM's number of the failure, or 0.
         timestamp: seconds since 1970.
-        conditions: None where they are not known.
+        conditions: None if unknown.
     """
 
     target: str
@@ -96,26 +98,26 @@ class Record:
 
     @property
     def mean_seconds(self) -> float:
-        """Mean of the costs, which AutoTVM compares by; inf where the trial failed."""
+        """Mean of the times, by which AutoTVM compares records; inf if the trial failed."""
         return sum(self.seconds) / len(self.seconds) if self.seconds else float("inf")
 
     @property
     def task(self) -> str:
-        """Equal for records of one task."""
+        """Identity of the task; equal for all records of one task."""
         return json.dumps([self.template, self.arguments])
 
     @property
     def knobs(self) -> dict[str, Any]:
-        """Values of the knobs by name."""
+        """Return the values of the knobs by name."""
         return {str(name): value for name, _, value in self.config["entity"]}
 
     @functools.cached_property
     def computation(self) -> str:
-        """As `computation_of`."""
+        """Result of `computation_of` for the record's task."""
         return computation_of(self.template, self.arguments)
 
     def to_json(self, tvm_version: str) -> str:
-        """The line."""
+        """Return the line."""
         costs = list(self.seconds) or [1e9]
         fields = {
             "input": [self.target, self.template, self.arguments, {}],
@@ -130,10 +132,10 @@ class Record:
 
 
 def computation_of(template: str, arguments: Sequence[Any]) -> str:
-    """16 hex digits of what a task computes: equal for all templates of one operator, Winograd's too.
+    """Return 16 hex digits that identify what a task computes, equal for all templates of one operator, Winograd's too.
 
-    Records of one computation exclude each other, since a build takes one template for an operator. A task that is a
-    function computes that function, whatever the template.
+    Only one record of a computation can be used, because a build uses one template for an operator. For a task that is
+    a function, the computation is the function, whatever the template.
     """
     if arguments and arguments[0] == FUNCTION:
         return hashlib.sha256(str(arguments[1]).encode()).hexdigest()[:16]
@@ -145,7 +147,7 @@ def computation_of(template: str, arguments: Sequence[Any]) -> str:
 
 
 def _comparable(value: Any) -> Any:
-    """The same for what the compiler hands over and for what is read back from a line."""
+    """Return the same value for arguments from the compiler and for arguments that were read from a line."""
     if isinstance(value, (list, tuple)):
         return [_comparable(v) for v in value]
     if value is None or isinstance(value, str):
@@ -154,7 +156,8 @@ def _comparable(value: Any) -> Any:
 
 
 def _of_direct(arguments: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of the direct convolution that one with transformed weights stands for; others as they are.
+    """Return the arguments of the direct convolution that a convolution with transformed weights replaces; others
+    unchanged.
 
     The transformed weight is [6, 6, O, I * i, o], the direct one [O, I, 3, 3, i, o], with the data's block for i.
     """
@@ -168,7 +171,7 @@ def _of_direct(arguments: Sequence[Any]) -> Sequence[Any]:
 
 
 def parse_line(line: str) -> Record | None:
-    """A record from a line of an AutoTVM log; None for a line that is truncated, foreign, damaged or too old."""
+    """Return the record of a line of an AutoTVM log; None for a line that is truncated, foreign, damaged or too old."""
     try:
         fields = json.loads(line)
         target, template, arguments, keywords = fields["input"]
@@ -196,7 +199,8 @@ def parse_line(line: str) -> Record | None:
 
 
 def _is_config(config: Any) -> bool:
-    """Whether AutoTVM can make a point of a space of it: names of knobs, their kinds and plain values."""
+    """Return whether AutoTVM can create a point of a space from a value: names of knobs, their kinds and plain
+    values."""
     return isinstance(config["entity"], list) and all(
         isinstance(knob, list) and len(knob) == 3 and isinstance(knob[0], str) and _is_knob(*knob[1:])
         for knob in config["entity"]
@@ -204,7 +208,7 @@ def _is_config(config: Any) -> bool:
 
 
 def _is_knob(kind: Any, value: Any) -> bool:
-    """Sizes of a split, order of a reorder, annotations, or any one value."""
+    """Return whether a value is valid for a knob: sizes of a split, an order, annotations, or any single value."""
     if kind in ("sp", "re"):
         return isinstance(value, list) and all(isinstance(v, int) and abs(v) <= _LARGEST for v in value)
     if kind == "an":
@@ -215,7 +219,7 @@ def _is_knob(kind: Any, value: Any) -> bool:
 
 
 def costs_of(values: Iterable[Any]) -> tuple[float, ...]:
-    """Seconds of a trial; none where one of them stands for a failure."""
+    """Return the seconds of a trial; empty if one of them marks a failure."""
     costs = tuple(float(value) for value in values)
     return costs if all(0 < cost < _FAILED_SECONDS for cost in costs) else ()
 
@@ -231,7 +235,7 @@ def conditions_of(fields: Any) -> Conditions | None:
 
 
 def lines_of(path: Path) -> dict[int, str]:
-    """Lines of a file that hold something, by their numbers from 1."""
+    """Return the lines of a file that are not blank, by their numbers from 1."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -246,14 +250,14 @@ def _tuples(value: Any, levels: int = _MOST_LEVELS) -> Any:
 
 
 def slug(name: str) -> str:
-    """A name as a part of a path: lower case, one dash between the words."""
+    """Return a name as a part of a path: lower case, with one dash between the words."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unknown"
 
 
 def choose(records: Iterable[Record], wanted: Conditions) -> dict[str, Record]:
-    """The record that a build takes for each computation: the one whose conditions are the nearest.
+    """Return the record that a build uses for each computation: the one with the most similar conditions.
 
-    Of several with the same conditions, as logs of AutoTVM hold them, the fastest, as AutoTVM chooses.
+    If several records have the same conditions, as in logs of AutoTVM, the fastest is used, as in AutoTVM.
     """
     best: dict[str, Record] = {}
     for record in records:

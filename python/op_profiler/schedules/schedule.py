@@ -1,4 +1,4 @@
-"""What a schedule is: a template and the values of its knobs."""
+"""`Schedule`: a template and the values of its knobs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from op_profiler.schedules.factors import Factors
 
 Origin = Literal["default", "rule", "tuned", "trial", "vendor"]
 OWN_TEMPLATE = ".op_profiler"
-"""Ends the name of each of this project's templates."""
+"""Suffix of the names of this project's templates."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How an operator's loops are arranged.
+    """Arrangement of an operator's loops.
 
     Attributes:
-        template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``; those of this project end
-            with `OWN_TEMPLATE`.
-        knobs: knob name to value, as plain JSON values; empty where the schedule has none.
-        origin: who chose the values: the compiler (``default``), this project's rule for products of matrices
+        template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``; names of this project's
+            templates end with `OWN_TEMPLATE`.
+        knobs: knob name to value, as plain JSON values; empty if the schedule has none.
+        origin: source of the values: the compiler (``default``), this project's rule for products of matrices
             (``rule``), a search (``tuned`` and its ``trial``), or a library (``vendor``).
-        factors: what the knobs do to the loops; follows from template and knobs, so it is no part of the identity.
+        factors: effect of the knobs on the loops; follows from template and knobs, so it is not part of the identity.
     """
 
     template: str
@@ -40,4 +40,4 @@ class Schedule:
 
 
 UNKNOWN = Schedule("unknown")
-"""Of an operator that was never compiled to the end."""
+"""Schedule of an operator that was never compiled completely."""

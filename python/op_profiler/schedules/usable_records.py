@@ -23,15 +23,15 @@ def ruled(computation: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class UsableRecords:
-    """One record for each computation, as they are when this is made.
+    """One record for each computation, read when the object is created.
 
     Attributes:
-        chosen: by computation.
-        wanted: the conditions that the build is for.
-        file: that they are from; None where they are of no file.
-        skipped: lines of the file that are no records.
-        named: the folder that a user named for it, whose records are expected to fit; None for the usual one.
-        by_rule: the compiler chooses by the project's rule where there is no record.
+        chosen: record of each computation.
+        wanted: conditions that the build is for.
+        file: source of the records; None if they come from no file.
+        skipped: number of lines of the file that are not records.
+        named: folder that a user named, whose records are expected to fit; None for the default folder.
+        by_rule: whether the compiler uses the project's rule for computations without a record.
     """
 
     chosen: Mapping[str, Record]
@@ -45,7 +45,7 @@ class UsableRecords:
     def of_file(
         cls, file: Path | None, wanted: Conditions, named: str | None = None, *, by_rule: bool = False
     ) -> UsableRecords:
-        """Those of a file or a folder whose conditions are the nearest; none where it is not there.
+        """Return the records of a file or a folder with the most similar conditions; none if the path does not exist.
 
         Args:
             named, by_rule: see the attributes.
@@ -55,21 +55,21 @@ class UsableRecords:
 
     @classmethod
     def only(cls, record: Record) -> UsableRecords:
-        """This one, whatever its conditions."""
+        """Return an object with this record only, whatever its conditions."""
         return cls({record.computation: record}, record.conditions or Conditions(1))
 
     @classmethod
     def only_rule(cls) -> UsableRecords:
-        """No record: the rule alone, for any conditions."""
+        """Return an object without records, which uses the rule for any conditions."""
         return cls({}, Conditions(1), by_rule=True)
 
     def digest(self, asked: Iterable[str]) -> str:
-        """16 hex digits of the schedules that computations are given; empty where all have the compiler's own.
+        """Return 16 hex digits of the schedules of some computations; empty if all have the compiler's own schedules.
 
-        A build is what it was for as long as this stays, whatever else the file says.
+        A cached build is valid as long as this digest is the same, whatever else changes in the file.
 
         Args:
-            asked: computations that a build asked for.
+            asked: computations for which a build looked up records.
         """
         found = [(computation, self.chosen[computation]) for computation in sorted(set(asked) & self.chosen.keys())]
         mine: list[list[Any]] = [[computation, record.task, record.config] for computation, record in found]
@@ -82,10 +82,10 @@ class UsableRecords:
         return self.by_rule and asked.startswith(_RULED)
 
     def notes(self, asked: Iterable[str]) -> tuple[str, ...]:
-        """What a user should know of the records that a build took, and of their conditions.
+        """Return notes for the user on the records that a build used, and on their conditions.
 
         Args:
-            asked: computations that it asked for.
+            asked: computations for which the build looked up records.
         """
         used = [self.chosen[computation] for computation in set(asked) & self.chosen.keys()]
         notes = []
@@ -103,7 +103,7 @@ class UsableRecords:
         return tuple(notes)
 
     def _why_none(self, file: Path) -> str:
-        """Why no record of the folder that a user named is used."""
+        """Return why no record of the folder that a user named is used."""
         if not file.exists():
             return f"--schedules {self.named} has no effect: records of this target and processor would be in {file}"
         if not self.chosen:

@@ -15,7 +15,7 @@ Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "ru
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """One way to compute something: a template of the compiler's and its arguments, as tuples and plain values."""
+    """One way to compute an operator: a template of the compiler and its arguments, as tuples and plain values."""
 
     template: str
     arguments: tuple[Any, ...]
@@ -34,8 +34,8 @@ class Candidate:
     """One schedule to try.
 
     Attributes:
-        index: point of the space of the `Task`; None is the schedule that the template takes without a record,
-            `VENDOR` is no schedule but the vendor's kernel for the same computation.
+        index: point of the space of the `Task`; None: the schedule that the template uses without a record; `VENDOR`:
+            the vendor's kernel for the same computation, which has no schedule.
     """
 
     task: TaskSpec
@@ -47,16 +47,16 @@ class TrialResult:
     """Result of one candidate: samples or an error.
 
     Attributes:
-        samples_us: microseconds per call, each the mean of several calls; a single one where `stopped_early`. In whole
-            nanoseconds, as the dataset keeps them: a search that is resumed tells its tuner what the first one told it.
-        stopped_early: the first call took so much longer than the best candidate that no more were made.
+        samples_us: microseconds per call, each the mean of several calls; a single sample if `stopped_early`. In whole
+            nanoseconds, as the dataset stores them, so that a resumed search gives its tuner the same values.
+        stopped_early: whether the first call was so much slower than the best candidate that no more calls were made.
         checked: whether the output was compared with numpy's.
         failure: kind of `error`.
-        error: what went wrong, with numbers where there are any.
-        build_seconds: time that lowering and compiling took.
-        kernel: of the vendor's kernels the one that was timed.
-        machine: of several machines the address of the one that timed it.
-        foreign_load: whether others used the machine meanwhile; False also where that was not read.
+        error: reason of the failure, with numbers if there are any.
+        build_seconds: time of lowering and compiling.
+        kernel: the fastest of the vendor's kernels, if the vendor's kernels were timed.
+        machine: address of the machine that timed the candidate, if there are several.
+        foreign_load: whether there was background load; also False if the load was not read.
     """
 
     samples_us: tuple[float, ...] = ()
@@ -74,7 +74,7 @@ class TrialResult:
 
     @property
     def median_us(self) -> float:
-        """Median of the samples; inf where there are none."""
+        """Median of the samples; inf if there are none."""
         ordered = sorted(self.samples_us)
         if not ordered:
             return float("inf")
@@ -83,14 +83,15 @@ class TrialResult:
 
 
 class Runner(Protocol):
-    """Builds and times candidates; failures are results."""
+    """Builds and times candidates; failures are results too."""
 
     def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
-        """One result a candidate, in the same order.
+        """Return one result for each candidate, in the same order.
 
         Args:
-            best_us: the best so far, for stopping early; inf where there is none.
+            best_us: time of the best candidate so far, for stopping early; inf if there is none.
         """
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
-        """Time candidates in turns, one call of each a round, so that all meet the same machine."""
+        """Time candidates alternately, one call of each per round, so that the state of the machine is the same for
+        all."""

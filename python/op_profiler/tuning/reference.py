@@ -12,19 +12,19 @@ from op_profiler.tuning.candidate import TaskSpec
 
 Shape = tuple[int, ...]
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2}
-"""Largest difference over the largest value. Winograd in float32 stays below 1e-5, a wrong index above 0.1."""
+"""Largest difference divided by the largest value. Winograd in float32 stays below 1e-5, a wrong index above 0.1."""
 
 
 @dataclasses.dataclass
 class Reference:
-    """Inputs of a task in their plain layout, and the output that belongs to them.
+    """Inputs of a task in plain layout, and the expected output.
 
     Attributes:
         arrays: plain inputs.
-        pack: from the shape of one of the task's tensors to that tensor; None where the shape is not understood.
-        unpack: from an output to the plain layout.
-        output: the right output, plain.
-        weights: positions among `arrays` of what a model keeps as constants.
+        pack: returns the tensor of the task for the shape of that tensor; None if the shape is not understood.
+        unpack: converts an output to the plain layout.
+        output: expected output, in plain layout.
+        weights: positions in `arrays` of inputs that are constants in a model.
     """
 
     arrays: list[np.ndarray]
@@ -34,7 +34,8 @@ class Reference:
     weights: tuple[int, ...] = (1,)
 
     def is_weight(self, shape: Shape) -> bool:
-        """Whether an input of this shape is a constant of the model; with inputs of one shape, the first is none."""
+        """Return whether an input of this shape is a constant of the model; of several inputs of one shape, the first
+        is not."""
         for position in range(len(self.arrays)):
             packed = self.pack(position, shape)
             if packed is not None and packed.shape == shape:
@@ -42,7 +43,7 @@ class Reference:
         return False
 
     def bind(self, shapes: Sequence[Shape]) -> list[np.ndarray] | None:
-        """An array for each input of a built function; None where one of them is not understood."""
+        """Return an array for each input of a built function; None if an input is not understood."""
         left = list(range(len(self.arrays)))
         bound = []
         for wanted in shapes:
@@ -57,14 +58,14 @@ class Reference:
         return bound
 
     def difference(self, output: np.ndarray) -> str | None:
-        """Return None if an output is right; else how far it is from the reference."""
+        """Return None if an output is correct; otherwise a text with its distance from the reference."""
         return self.plain_difference(self.unpack(output), str(output.dtype))
 
     def plain_difference(self, got: np.ndarray, dtype: str | None = None) -> str | None:
-        """Return the `difference` of an output in its plain layout.
+        """Return the `difference` of an output in plain layout.
 
         Args:
-            dtype: that it was computed in; None: its own.
+            dtype: type in which the output was computed; None: its own type.
         """
         if got.shape != self.output.shape:
             return f"the output has shape {got.shape}, not {self.output.shape}"
@@ -87,12 +88,13 @@ def tolerance(dtype: str) -> float:
 
 
 def unwritten_array(shape: Shape, dtype: str) -> np.ndarray:
-    """An array for a kernel to write: what it leaves out shows, and is not the output of the one before it."""
+    """Return an array for the output of a kernel, filled so that elements that the kernel does not write are
+    detected."""
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
 
 
 def reference_of(task: TaskSpec) -> Reference | None:
-    """The reference of a task; None where its template is of no kind that is known here."""
+    """Return the reference of a task; None if the kind of its template is unknown here."""
     name = task.template
     try:
         if name.endswith("_winograd.cuda"):
@@ -120,26 +122,26 @@ def _random(shape: Shape, dtype: str, seed: int) -> np.ndarray:
 
 
 def _block_channels(array: np.ndarray, block: int) -> np.ndarray:
-    """[n, c, h, w] to [n, c / block, h, w, block]."""
+    """Convert [n, c, h, w] to [n, c / block, h, w, block]."""
     n, channels, height, width = array.shape
     return array.reshape(n, channels // block, block, height, width).transpose(0, 1, 3, 4, 2)
 
 
 def _unblock_channels(array: np.ndarray) -> np.ndarray:
-    """[n, C, h, w, c] to [n, C * c, h, w]."""
+    """Convert [n, C, h, w, c] to [n, C * c, h, w]."""
     n, chunks, height, width, block = array.shape
     return array.transpose(0, 1, 4, 2, 3).reshape(n, chunks * block, height, width)
 
 
 def _block_weight(weight: np.ndarray, in_block: int, out_block: int) -> np.ndarray:
-    """[o, i, kh, kw] to [O, I, kh, kw, in_block, out_block]."""
+    """Convert [o, i, kh, kw] to [O, I, kh, kw, in_block, out_block]."""
     o, i, kh, kw = weight.shape
     blocked = weight.reshape(o // out_block, out_block, i // in_block, in_block, kh, kw)
     return blocked.transpose(0, 2, 4, 5, 3, 1)
 
 
 def _winograd_weight(weight: np.ndarray, lanes: int, tile: int) -> np.ndarray:
-    """[o, i, 3, 3] to [tile + 2, tile + 2, o / lanes, i, lanes], transformed by G w G^T."""
+    """Convert [o, i, 3, 3] to [tile + 2, tile + 2, o / lanes, i, lanes], transformed by G w G^T."""
     from tvm.topi.nn import winograd_util
 
     points = winograd_util._interpolation_points(tile + 1)
@@ -151,7 +153,7 @@ def _winograd_weight(weight: np.ndarray, lanes: int, tile: int) -> np.ndarray:
 
 
 def convolve(data: np.ndarray, weight: np.ndarray, strides: Shape, padding: Shape, dilation: Shape) -> np.ndarray:
-    """Convolution with groups, one kernel position after the other.
+    """Compute a convolution with groups, one kernel position after the other.
 
     Args:
         data: [n, c, h, w].
@@ -176,13 +178,13 @@ def convolve(data: np.ndarray, weight: np.ndarray, strides: Shape, padding: Shap
 
 
 def window_of(task: TaskSpec) -> tuple[Shape, Shape, Shape]:
-    """Strides, padding (top, left, bottom, right) and dilation of a convolution."""
+    """Return strides, padding (top, left, bottom, right) and dilation of a convolution."""
     strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
     return strides, padding if len(padding) == 4 else (*padding, *padding), dilation
 
 
 def transposed(task: TaskSpec) -> tuple[bool, bool]:
-    """Whether each of the two factors of a product of matrices is."""
+    """Return whether each of the two factors of a matrix product is transposed."""
     flags = task.arguments[4:6]
     return (bool(flags[0]), bool(flags[1])) if len(flags) == 2 else (False, True)
 

@@ -1,4 +1,5 @@
-"""`OperatorSearch`: a tuner proposes, a runner measures, until the trials of one operator are used up."""
+"""`OperatorSearch`: a tuner proposes candidates and a runner measures them, until the trials of an operator are used
+up."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ _BATCH = 16
 _FINALISTS = 5
 _FINAL_ROUNDS = 15
 _NO_POINT = -1
-"""Index, in a record, of what is no point of a space: what a template takes without a record."""
+"""Index in a record for a schedule that is not a point of a space: the schedule that a template uses without a record.
+"""
 
 Known = Callable[[TaskSpec], Mapping[str, TrialResult]]
-"""What was tried before of a task, by the key of the schedule."""
+"""Returns the earlier results of a task, by the key of the schedule."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Trial:
     """One candidate that was tried.
 
     Attributes:
-        new: False where the result was known from before.
+        new: False if the result is from an earlier search.
     """
 
     candidate: Candidate
@@ -45,10 +47,10 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Finalist:
-    """One of the best candidates, measured again in turns with the others.
+    """One of the best candidates, measured again alternately with the others.
 
     Attributes:
-        config: the point as a record has it.
+        config: the point in the form of records.
     """
 
     candidate: Candidate
@@ -62,8 +64,9 @@ class Search:
     """Result of a search.
 
     Attributes:
-        trials: in the order in which they were made; the template's default, where it has one, is the first.
-        finalists: the fastest first; empty where nothing could be measured.
+        trials: trials in the order in which they were made; the template's default schedule, if it has one, is the
+            first.
+        finalists: the fastest first; empty if nothing could be measured.
     """
 
     trials: tuple[Trial, ...]
@@ -75,7 +78,7 @@ class Search:
         return next((f for f in self.finalists if f.candidate.index is None), None)
 
     def best_after(self, count: int) -> float | None:
-        """Median of the best of the first `count` trials, microseconds; None where none succeeded."""
+        """Return the median of the best of the first `count` trials in microseconds; None if none succeeded."""
         best = min((t.result.median_us for t in self.trials[:count]), default=float("inf"))
         return best if best != float("inf") else None
 
@@ -83,13 +86,13 @@ class Search:
 class OperatorSearch:
     """Searches the spaces of all templates that can compute one operator.
 
-    Each template gets a quarter of the trials first; the rest goes to the one that is ahead.
+    Each template first gets a quarter of the trials; the rest goes to the template with the best candidate.
 
     Args:
-        tasks: one a template.
-        defaults: tasks whose template has a schedule of its own, to compare with.
-        champion: what has been used so far; it is measured beside the finalists, whatever they are.
-        on_trial: told of every trial, new or known, as soon as it is there.
+        tasks: one task for each template.
+        defaults: tasks whose template has a default schedule, for the comparison.
+        champion: the schedule in use so far; it is always measured next to the finalists.
+        on_trial: called with every trial, new or known, as soon as its result exists.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class OperatorSearch:
         self._trials: list[Trial] = []
 
     def run(self) -> Search:
-        """Search; a known result counts as a trial, so that an interrupted search goes on where it stopped."""
+        """Search; a known result counts as a trial, so an interrupted search resumes where it stopped."""
         for spec in self._defaults:
             self._tasks[spec] = self._tasks.get(spec) or compiler_in_use().task(spec, self._target)
             schedule = self._tasks[spec].default()
@@ -153,7 +156,8 @@ class OperatorSearch:
         space.learn(points, results)
 
     def _try(self, candidates: list[tuple[Candidate, Schedule]]) -> list[TrialResult]:
-        """Results of candidates; those that are known are not measured again, nor is a default as a point."""
+        """Return the results of candidates; candidates with a known result, and points equal to a default, are not
+        measured."""
         spec = candidates[0][0].task
         if spec not in self._memory:
             self._memory[spec] = dict(self._known(spec))
@@ -173,10 +177,10 @@ class OperatorSearch:
         return results
 
     def _final(self) -> tuple[Finalist, ...]:
-        """The best candidates side by side, since one of many noisy times is too good by chance.
+        """Measure the best candidates again, alternately, because the best of many noisy times is too low by chance.
 
-        The default, the champion and the best of every template are always among them; the default once, though it is a
-        point of some spaces.
+        The default, the champion and the best candidate of every template are always included; the default only once,
+        although it is a point of some spaces.
         """
         timed = [t for t in self._trials if t.result.samples_us]
         defaults = {(t.candidate.task, t.schedule.key) for t in timed if t.candidate.index is None}
@@ -204,7 +208,7 @@ class OperatorSearch:
 
 
 class _Space:
-    """One template's space and the tuner that walks it."""
+    """One template's space and the tuner that proposes its points."""
 
     def __init__(self, spec: TaskSpec, target: Target, tuner: str, seed: int) -> None:
         self.spec = spec
@@ -215,14 +219,14 @@ class _Space:
         self.best_us = float("inf")
 
     def learn(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """Tell the tuner what came of its proposals."""
+        """Pass the results of its proposals to the tuner."""
         self.best_us = min([self.best_us, *(result.median_us for result in results)])
         self.tuner.update(points, results)
         self.tried += len(results)
 
 
 def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
-    """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
+    """Return the candidate that a record describes; None if no task has the record, or the space has no such point."""
     for spec in specs:
         mine = spec.template, computation_of(spec.template, spec.arguments)
         if mine != (record.template, record.computation):
@@ -235,11 +239,11 @@ def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> C
 
 
 def make_tuner(name: str, task: Task, seed: int) -> Tuner:
-    """The tuner of a name for a task.
+    """Return a tuner for a task by name.
 
     Raises:
-        UnknownNameError: there is none of this name.
-        UsageError: it is none for this compiler.
+        UnknownNameError: there is no tuner of this name.
+        UsageError: the tuner does not support this compiler.
     """
     factory = TUNERS.get(name)
     load_tvm()

@@ -1,8 +1,8 @@
-"""`Task`: one way to compute something, with its space of schedules. Compilers make tasks (`Compiler.task`); tuners
+"""`Task`: one way to compute an operator, with its space of schedules. Compilers create tasks (`Compiler.task`); tuners
 search them.
 
-A point is a number. Its digits are places: of each knob's value among those that the knob may have, the lowest of the
-first knob.
+A point is a number. Each of its digits is the position of a knob's value among the values of that knob; the lowest
+digit belongs to the first knob.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 1000  # to a neighbour: in a space with one valid point there is none
 Config = dict[str, Any]
-"""A point as schedule records have it (`Record.config`)."""
+"""A point in the form of schedule records (`Record.config`)."""
 
 
 class InvalidPointError(ValueError):
-    """A point that its template refuses."""
+    """The template of a point refuses it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,9 @@ class BuiltPoint:
     """A task under one schedule, as a function.
 
     Attributes:
-        function: a library whose entry it is.
-        tensors: shape and dtype of each array that it takes.
-        output: place of the output among them; the others are inputs.
+        function: library whose entry is the function.
+        tensors: shape and dtype of each array argument.
+        output: position of the output among the arguments; the others are inputs.
     """
 
     function: RuntimeModule
@@ -49,11 +49,11 @@ class BuiltPoint:
 
 
 class Task(abc.ABC):
-    """One way to compute something.
+    """One way to compute an operator.
 
     Attributes:
-        spec: what it was made of.
-        knobs: by name the values that each knob may have, plain values of JSON.
+        spec: template and arguments from which the task was created.
+        knobs: values of each knob by name, as plain JSON values.
     """
 
     spec: TaskSpec
@@ -61,7 +61,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def is_valid(self, point: int) -> bool:
-        """Whether its knobs go together, as far as that is known before it is built."""
+        """Return whether the knob values of a point fit together, as far as that is known before it is built."""
 
     @abc.abstractmethod
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
@@ -69,11 +69,11 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def default(self) -> Schedule:
-        """The schedule that the template takes without a record; its origin is ``trial``."""
+        """Return the schedule that the template uses without a record; its origin is ``trial``."""
 
     @abc.abstractmethod
     def config(self, point: int | None) -> Config:
-        """A point as a record has it; None is the default.
+        """Return a point in the form of records; None is the default.
 
         Raises:
             InvalidPointError: the template refuses it.
@@ -81,15 +81,15 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def build(self, point: int | None) -> BuiltPoint:
-        """Lower and compile a point, down to machine code; None is the default.
+        """Lower and compile a point to machine code; None is the default.
 
         Raises:
             InvalidPointError: the template refuses it.
-            Exception: whatever the compiler raises where it cannot compile it.
+            Exception: any error of the compiler.
         """
 
     def reference(self) -> Reference | None:
-        """Return inputs and the expected output; None where there is no reference."""
+        """Return inputs and the expected output; None if there is no reference."""
         return reference_of(self.spec)
 
     @property
@@ -98,7 +98,7 @@ class Task(abc.ABC):
         return math.prod(map(len, self.knobs.values()))
 
     def schedule(self, point: int, origin: Origin = "trial") -> Schedule:
-        """The schedule that a point stands for."""
+        """Return the schedule of a point."""
         places = self._places(point)
         knobs = {name: values[place] for (name, values), place in zip(self.knobs.items(), places)}
         return Schedule(self.spec.template, knobs, origin, self.factors(knobs))
@@ -108,10 +108,11 @@ class Task(abc.ABC):
         return self.schedule(point)
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
-        """The valid point with these knob values; None where there is none, as the space may have changed since.
+        """Return the valid point with these knob values; None if there is none, for example because the space has
+        changed.
 
         Args:
-            nearest: take the closest value that a knob can have where it cannot have the wanted one.
+            nearest: use the closest value that a knob can have if it cannot have the given one.
         """
         if set(self.knobs) != set(knobs):
             return None
@@ -123,14 +124,16 @@ class Task(abc.ABC):
         return point if self.is_valid(point) else None
 
     def random_point(self) -> int:
-        """A valid point, drawn by Python's global generator."""
+        """Return a valid point, drawn by Python's global generator."""
         while True:
             point = random.randrange(self.size)
             if self.is_valid(point):
                 return point
 
     def neighbour(self, point: int) -> int:
-        """A valid point with at least one other knob, drawn by numpy's global generator; itself if none is met."""
+        """Return a valid point that differs in at least one knob, drawn by numpy's global generator; the same point if
+        none is found.
+        """
         before = self._places(point)
         if self.size == 1:
             return point

@@ -1,4 +1,4 @@
-"""`Tunable`: the anchor of operators that can be tuned, with its tasks."""
+"""`Tunable`: the anchor of operators that a search can tune, with its tasks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ class Tunable:
     """The anchor of one or more operators, and the ways to compute it.
 
     Attributes:
-        anchor: what trials are measurements of: the heavy op alone, as an operator of its own, or a whole operator.
-        tasks: templates to search; the project's own, or TVM's where it has none for this op.
-        default: the task whose template the compiler takes without records; None where that is none that can be tuned.
-        operators: workload keys of the fused operators that hold it.
+        anchor: the operator that trials measure: the heavy op as a separate operator, or a whole operator.
+        tasks: tasks to search: those of the project's templates, or of TVM's templates if the project has none for the
+            op.
+        default: task whose template the compiler uses without records; None if that template cannot be tuned.
+        operators: workload keys of the fused operators that contain the anchor.
     """
 
     anchor: Operator
@@ -26,5 +27,5 @@ class Tunable:
 
     @property
     def specs(self) -> tuple[TaskSpec, ...]:
-        """All tasks that compute the anchor."""
+        """Return all tasks that compute the anchor."""
         return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))

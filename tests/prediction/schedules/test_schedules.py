@@ -165,7 +165,7 @@ def test_trials_of_an_unknown_number_of_threads_are_left_out_with_a_word(searche
         imported = import_autotvm(dataset, file)
     assert imported.rows > 0 and not said
     assert load_trials(searched, None, said.append) == before
-    assert said == [f"{imported.rows} trials do not say on how many threads they ran; they are not used"]
+    assert said == [f"{imported.rows} trials without a thread count are not used"]
 
 
 def test_what_is_known_is_of_one_device_and_one_set_of_conditions(

@@ -1,1 +1,1 @@
-"""Explanations of operator times: the largest loss, its evidence, and what would help."""
+"""Explanations of operator times: the largest loss, its evidence, and what to try."""

@@ -22,13 +22,13 @@ _POWERS = {
     3.0: "x * x * x",
     4.0: "(x * x) * (x * x)",
 }
-"""What to write for a power with a constant exponent."""
+"""Replacements for a power with a constant exponent."""
 _SAVED_BY_INT8 = 0.75
-"""A quarter of the bytes is moved."""
+"""Share of the bytes that int8 saves."""
 
 
 def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) -> Advice | None:
-    """Against the first loss; None where there is none."""
+    """Return the advice against the first loss; None if there is none."""
     if not losses:
         return None
     first = losses[0]
@@ -52,7 +52,7 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
 
 
 def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
-    """A known schedule is used by the next build; what is not known yet is searched for."""
+    """Advise to use a known schedule, which the next build does, or to search for one."""
     hot, others = evidence.us("hot"), evidence.others
     command = tune_command(model, evidence.threads)
     room = max(evidence.us("model") - evidence.bound_us, 0.0)
@@ -71,7 +71,8 @@ def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
 
 
 def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
-    """The thread count that was fastest in this run; where that is this one, other operators beside it."""
+    """Advise the thread count that was fastest in this run; if the current one is, advise to run other operators side
+    by side."""
     counts = sorted(n for state, n in evidence.samples if state == "model")
     best = min(counts, key=lambda n: evidence.us("model", n))
     command = f"op-profiler corun {_name(model)} --policy threads"
@@ -107,7 +108,7 @@ def _without_it(evidence: Evidence, loss: Loss) -> Advice:
 
 
 def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
-    """The same value written with operations that LLVM has vectors for, where there is a way to."""
+    """Advise to compute the same value with operations that LLVM can vectorize, if there are any."""
     exponents = [exponent_of(edge) for edge in evidence.operator.structure.split(";")]
     written = [_POWERS[one] for one in exponents if one in _POWERS]
     if "mod" in evidence.operator.op_names:
@@ -121,12 +122,12 @@ def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
 
 
 def explain_command(model: ModelRequest) -> str:
-    """What explains a model, without its thread counts."""
+    """Return the command that explains a model, without its thread counts."""
     return f"op-profiler explain {_name(model)}{_sizes(model)}"
 
 
 def tune_command(model: ModelRequest, threads: int) -> str:
-    """What searches for schedules of a model."""
+    """Return the command that searches for schedules of a model."""
     return f"{_collect(model)} --iftune true --threads {threads}"
 
 

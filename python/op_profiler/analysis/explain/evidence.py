@@ -20,9 +20,10 @@ _DRAWS = 400
 _QUIET = 0.1
 _MOST = 0.5
 _SET_BYTES = 1024
-"""Lines so far apart, or a multiple of it, share a quarter of the first cache's sets or less (64 sets of 64 bytes)."""
+"""Cache lines at a multiple of this distance share at most a quarter of the first cache's sets (64 sets of 64 bytes).
+"""
 _LIKE_MCA = 4.0
-"""Instructions a cycle that are reckoned with where llvm-mca is missing."""
+"""Instructions per cycle that are assumed if llvm-mca is missing."""
 
 
 Interval = tuple[float, float, float]
@@ -36,9 +37,9 @@ class ProcessorLimits:
     Attributes:
         flops_per_us: by thread count.
         bytes_per_us: by level and thread count; levels that were not probed are missing.
-        cache_bytes: of one core's caches, by level, as the system tells.
-        lanes: values of 32 bits in a vector.
-        peak_flops_per_cycle: of one core, by the same model as `Cycles`.
+        cache_bytes: size of one core's caches, by level, as the system reports it.
+        lanes: number of 32-bit values in a vector.
+        peak_flops_per_cycle: peak of one core, by the same model as `Cycles`.
     """
 
     flops_per_us: Mapping[int, float]
@@ -53,8 +54,8 @@ class Cycles:
     """Cycles of one iteration of the hottest loop.
 
     Attributes:
-        now, without_spills: as it is, and with enough registers.
-        modelled: by llvm-mca; else by counting instructions.
+        now, without_spills: as compiled, and with enough registers.
+        modelled: True: by llvm-mca; False: by counting instructions.
     """
 
     now: float
@@ -69,12 +70,12 @@ class OtherTimes:
 
     Attributes:
         best_us: with the best schedule that was measured on this machine.
-        best_from: where that is known from.
+        best_from: source of that time.
         vendor: in the vendor's kernel, with its interval.
         vendor_is_disturbed: whether it was measured, but only in disturbed rounds.
-        searchable: whether a template of this project computes it.
-        tuned: time that a search is predicted to find; None if it cannot be predicted.
-        no_gain_reason: why that cannot be predicted for an operator that is searchable.
+        searchable: whether a template of this project computes the anchor.
+        tuned: predicted result of a search; None if there is no prediction.
+        no_gain_reason: reason why there is no prediction for a searchable anchor.
     """
 
     best_us: float | None = None
@@ -91,12 +92,12 @@ class Evidence:
     """One operator of a model.
 
     Attributes:
-        calls: in the model.
-        threads: that it is explained at.
-        samples: by state of the caches and thread count, microseconds a call, one a round (mean over the calls).
-        code, cycles: None where the kernel's machine code was not found.
-        parallel_loop: iterations of its parallel loop; None where that is not known.
-        in_chain: whether it waits for every other operator, or they for it; False also where that is not known.
+        calls: number of calls in the model.
+        threads: thread count at which it is explained.
+        samples: by cache state and thread count, microseconds per call, one per round (mean over the calls).
+        code, cycles: None if the kernel's machine code was not found.
+        parallel_loop: number of iterations of its parallel loop; None if unknown.
+        in_chain: whether every other operator waits for it or precedes it; False also if that is unknown.
     """
 
     operator: Operator
@@ -134,12 +135,12 @@ class Evidence:
 
     @property
     def ideal_us(self) -> float:
-        """Its arithmetic at the peak of one thread."""
+        """Time of its arithmetic at the peak of one thread, in microseconds."""
         return self.operator.flops / self.limits.flops_per_us[1]
 
     @property
     def level(self) -> str:
-        """The nearest cache level that is large enough for the operator's tensors, over all cores in use; else
+        """The nearest cache level that is large enough for the operator's tensors, over all cores in use; otherwise
         ``memory``."""
         for level, size in self.limits.cache_bytes.items():
             if self.moved_bytes <= size * (self.used_threads if level != "l3" else 1):
@@ -153,12 +154,13 @@ class Evidence:
 
     @property
     def bound_us(self) -> float:
-        """Its arithmetic at the peak and its tensors once from their level, whichever takes longer."""
+        """The longer of two times: its arithmetic at the peak, and moving its tensors once from their level, in
+        microseconds."""
         return max(self.ideal_us / self.threads, self.traffic_us(self.threads))
 
     @property
     def hot_room_us(self) -> float:
-        """Of one thread's hot time what neither its arithmetic at the peak nor its traffic accounts for."""
+        """Part of one thread's hot time that neither arithmetic at the peak nor traffic explains, in microseconds."""
         return max(self.us("hot", 1) - max(self.ideal_us, self.traffic_us(1)), 0.0)
 
     @functools.cached_property
@@ -178,7 +180,7 @@ class Evidence:
 
     @property
     def code_us(self) -> float:
-        """Microseconds of the instructions on one thread if all data is near."""
+        """Time of the instructions on one thread if all data is near, in microseconds."""
         return self.cycles_us(self.cycles.now) if self.cycles is not None else self.ideal_us
 
     @property
@@ -188,7 +190,7 @@ class Evidence:
 
     @property
     def far_steps(self) -> tuple[int, ...]:
-        """Steps of the hottest loop whose lines share few sets of the first cache, bytes."""
+        """Steps of the hottest loop whose cache lines share few sets of the first cache, in bytes."""
         if self.code is None or self.moved_bytes <= self.limits.cache_bytes.get("l1", 0) // 2:
             return ()
         return tuple(step for step in self.code.hottest.far_steps if step % _SET_BYTES == 0)
@@ -202,7 +204,8 @@ class Evidence:
 
 def quiet_us(samples: np.ndarray) -> np.ndarray:
     """Return the 10 % quantile of rounds along the last axis. Background load comes and goes, and delays several
-    threads more often than one; the quiet rounds of all variants are comparable."""
+    threads more often than one; the quiet rounds of all variants are comparable.
+    """
     return np.asarray(np.quantile(samples, _QUIET, axis=-1))
 
 

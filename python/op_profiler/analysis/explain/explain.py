@@ -36,10 +36,11 @@ Announce = Callable[[str], None]
 
 
 def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
-    """Build, or read an earlier build; measure, read the machine code, compare, and keep what was found.
+    """Build a model or read an earlier build; measure it, read its machine code, explain its operators, and store the
+    result.
 
     Raises:
-        OpProfilerError: the model or the machine stands in the way.
+        OpProfilerError: the model or the machine cannot be used.
     """
     request.check()
     announce("reading what is known of schedules")
@@ -70,7 +71,7 @@ def explain_built(
     """Explain a model that was built for the graph executor.
 
     Raises:
-        UsageError: the operator that was asked for is not in it.
+        UsageError: the model does not contain the requested operator.
         MeasureError: it does not run.
     """
     compiled, threads = built.compiled, max(request.build.threads)
@@ -121,7 +122,7 @@ def explain_built(
 
 
 def _source_lines(built: BuiltModel, model: ImportedModel) -> dict[str, list[str]]:
-    """By workload key, the lines of the layers that an operator computes in its calls."""
+    """Return, by workload key, the source lines of the layers that an operator computes in its calls."""
     found: dict[str, dict[str, None]] = {}
     for call in built.compiled.occurrences:
         lines = (line for layer in call.layers for line in model.source_lines.get(layer, ()))
@@ -130,7 +131,7 @@ def _source_lines(built: BuiltModel, model: ImportedModel) -> dict[str, list[str
 
 
 def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool, of_code: str) -> list[str]:
-    """What limits the comparisons: load of others, the vendor's times of so many operators, the peak, the cycles."""
+    """Return notes on limits of the comparisons: background load, missing vendor times, the peak, the cycles."""
     notes = ["others used the machine meanwhile: repeat it when they do not"] if foreign_load else []
     if vendor_disturbed:
         count = f"{vendor_disturbed} operators" if vendor_disturbed > 1 else "1 operator"
@@ -141,7 +142,7 @@ def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool,
 
 
 def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -> list[int]:
-    """The kernels to explain: those of the operator that was asked for, or those that take most of the model's time."""
+    """Return the kernels to explain: those of the requested operator, or those that take most of the model's time."""
     totals: dict[str, float] = {}
     for key, time_us in zip(keys, times_us):
         totals[key] = totals.get(key, 0.0) + float(time_us)
@@ -156,7 +157,8 @@ def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -
 
 
 def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltModel) -> float:
-    """FLOPs a microsecond of the fastest operator; Winograd's do fewer than are counted, and say nothing."""
+    """Return the FLOPs per microsecond of the fastest operator, without Winograd's, which compute fewer FLOPs than
+    counted."""
     rates = [
         float(operator.flops / us)
         for operator, us in zip(operators, quiet_us(hot_us.T))
@@ -166,11 +168,11 @@ def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltMod
 
 
 def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
-    """Whether every call waits for each of some calls, or those wait for it; False where no inputs are known.
+    """Return whether every call waits for one of some calls or precedes it; False if no inputs are known.
 
     Args:
-        inputs: of all calls, the numbers of the calls whose outputs they read.
-        numbers: of some calls.
+        inputs: for each call, the numbers of the calls whose outputs it reads.
+        numbers: numbers of these calls.
     """
     before: list[int] = []  # of each call a bit for every call that it waits for
     for reads in inputs:
@@ -190,10 +192,11 @@ def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
 def _limits_of(
     device: Device, attained: Mapping[int, float], lanes: int, peak_flops_per_cycle: float
 ) -> ProcessorLimits:
-    """What the probe of a processor attained, between its thread counts by a straight line; or operators, if more.
+    """Return the peaks of the processor's probe, interpolated linearly between thread counts, or higher rates of
+    operators.
 
     Args:
-        attained: FLOPs a microsecond, by thread count.
+        attained: highest FLOPs per microsecond of an operator, by thread count.
     """
     peaks, counts = device.properties["peaks"], sorted(attained)
 
@@ -212,6 +215,6 @@ def _limits_of(
 
 
 def cpu_of(device: Device) -> str:
-    """LLVM's name of the processor that code was compiled for."""
+    """Return LLVM's name of the processor for which code was compiled."""
     named = re.search(r"-mcpu=(\S+)", device.target)
     return named[1] if named is not None else host_cpu()

@@ -33,11 +33,11 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What to try.
 
     Attributes:
-        action: what it is in a few words, such as ``tuning``; empty in what an older version stored.
-        command: for a shell; empty where no command of this tool helps.
-        text: what it does, or what to change where there is no command.
-        gain_us: microseconds a call that it is predicted to save; None where nothing tells.
-        gain_low_us, gain_high_us: what is to be expected of it.
+        action: name of the action, such as ``tuning``; empty in advice that an older version stored.
+        command: shell command; empty if no command of this tool helps.
+        text: effect of the command, or what to change if there is no command.
+        gain_us: predicted saving in microseconds per call; None if unknown.
+        gain_low_us, gain_high_us: interval of the saving.
     """
 
     action: str = ""
@@ -49,16 +49,16 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Time that an operator would not take without one thing.
+    """Time that an operator loses for one reason.
 
-    Losses of one operator overlap: a better schedule also vectorizes. What one names no later one names again, so that
-    they sum to no more than can be removed.
+    Losses of one operator overlap: a better schedule also vectorizes. Time that one loss contains is not counted again
+    in a later one, so their sum is at most what can be removed.
 
     Attributes:
-        lost_us: microseconds a call.
-        low_us, high_us: 95 % interval where it is measured, else how far off such an estimate may be.
+        lost_us: microseconds per call.
+        low_us, high_us: 95 % interval if the loss is measured; otherwise the range of such an estimate.
         basis: ``measured`` in this run, ``computed`` from machine code and peaks, ``predicted`` from other operators.
-        because: the evidence.
+        because: the evidence, as text.
     """
 
     cause: Cause
@@ -78,16 +78,16 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
     """The hottest loop of a kernel.
 
     Attributes:
-        depth: loops around it and itself; 0: the kernel has none.
-        instructions: of its body.
-        vector_share: of its arithmetic instructions (of its stores where it computes nothing) those on vectors.
-        fma_share: of its arithmetic instructions those that multiply and add.
-        lanes: values of 32 bits that such an instruction works on, on average.
-        lanes_of_target: that a vector of the target holds.
-        spills: instructions that read from the stack or write to it.
-        cycles: of an iteration, by llvm-mca; None without it.
-        assembly: the first instructions of its body (AT&T syntax), at most `MOST_ASSEMBLY`; empty in what an older
-            version stored.
+        depth: number of nested loops including this one; 0: the kernel has no loop.
+        instructions: number of instructions of its body.
+        vector_share: share of its arithmetic instructions (of its stores if it computes nothing) that use vectors.
+        fma_share: share of its arithmetic instructions that multiply and add.
+        lanes: number of 32-bit values per such instruction, on average.
+        lanes_of_target: number of 32-bit values in a vector of the target.
+        spills: number of instructions that read from the stack or write to it.
+        cycles: cycles of an iteration, by llvm-mca; None without it.
+        assembly: the first instructions of its body (AT&T syntax), at most `MOST_ASSEMBLY`; empty in explanations that
+            an older version stored.
     """
 
     depth: int
@@ -102,26 +102,26 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator at one thread count. Times are microseconds a call, those of the quietest tenth of the rounds.
+    """One operator at one thread count. Times are microseconds per call, of the quietest tenth of the rounds.
 
     Attributes:
         key: workload key.
-        title: what people call it (`op_profiler.operators.titles`); empty in what an older version stored.
-        calls: of the operator in the model.
-        time_us: in the model.
-        model_share: of the whole model's time, all calls.
+        title: common name (`op_profiler.operators.titles`); empty in explanations that an older version stored.
+        calls: number of calls in the model.
+        time_us: time in the model.
+        model_share: share of the whole model's time, over all calls.
         hot_us, cold_us: with its tensors in the caches, and flushed from them.
-        one_thread_us: in the model with one thread.
-        compute_share: of what the processor can compute meanwhile, what it does.
-        traffic_shares: by cache level and ``memory``: of what that can deliver meanwhile, the bytes of its tensors.
+        one_thread_us: time in the model with one thread.
+        compute_share: share of the compute peak that it reaches.
+        traffic_shares: by cache level and ``memory``: share of the peak bandwidth that the bytes of its tensors reach.
             Above 1: a nearer cache kept some of them.
-        losses: largest first; behind them those whose interval spans more than a factor of ten.
+        losses: the largest first; losses whose interval spans more than a factor of ten come last.
         sureness: share of draws from the losses' intervals in which the first is the largest.
-        unexplained_us: of `time_us` what neither its work nor its losses account for.
-        foreign_load: whether others used the machine meanwhile; None where that cannot be told.
-        source_lines: lines of the user's torch code that its layers are called in, such as ``net.py:12``.
-        advice: against the first loss; None where it is too small to act on.
-        sentence: what it takes and why, in words.
+        unexplained_us: part of `time_us` that neither work nor losses explain.
+        foreign_load: whether there was background load; None if that is unknown.
+        source_lines: lines of the user's torch code that call its layers, such as ``net.py:12``.
+        advice: against the first loss; None if that is too small to act on.
+        sentence: summary of its time and of the reason.
     """
 
     key: str
@@ -151,9 +151,9 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """What to try for several operators at once.
 
     Attributes:
-        action, command, text: as of `Advice`; the text where all operators have the same.
+        action, command, text: as in `Advice`; the text only if it is the same for all operators.
         operators: their workload keys, the largest gain first.
-        gain_us, gain_low_us, gain_high_us: microseconds of one run of the model; None where nothing tells.
+        gain_us, gain_low_us, gain_high_us: predicted saving in microseconds of one run of the model; None if unknown.
     """
 
     action: str
@@ -166,13 +166,13 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole model in one of our builds or in another runtime, measured in turns.
+    """The whole model in one of this project's builds or in another runtime, measured alternately.
 
     Attributes:
-        name: ``default`` or ``tuned`` of ours, or of the runtime; `version` of its package, of ours the compiler.
-        median_us: of a run; None where it was not measured: `problem` is why.
-        ratio: time of the default build over this one's, with its 95 % interval: above 1, this one is faster.
-        agree: whether its outputs are those of the default build; None for that build.
+        name: ``default`` or ``tuned`` for this project's builds, or the runtime; `version`: of its package or compiler.
+        median_us: time of a run; None if it was not measured, for the reason `problem`.
+        ratio: time of the default build divided by this one's, with its 95 % interval; above 1, this one is faster.
+        agree: whether its outputs agree with those of the default build; None for that build.
     """
 
     name: str
@@ -189,12 +189,12 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The operators of a model that take most of its time.
 
     Attributes:
-        model: its name.
-        whole_model_us: one run, at `threads`.
-        verdict: what the advice would save, in a sentence.
-        advice: by command, the largest gain first.
-        notes: what the user should know: load of others, what could not be asked.
-        baselines: ours first, with the same threads; empty where none were asked for.
+        model: name of the model.
+        whole_model_us: time of one run, at `threads`.
+        verdict: predicted saving of the advice, as a sentence.
+        advice: advice by command, the largest gain first.
+        notes: notes for the user, for example on background load or missing data.
+        baselines: this project's builds first, with the same threads; empty if none were requested.
     """
 
     model: str

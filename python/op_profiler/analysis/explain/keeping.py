@@ -24,11 +24,11 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
     """Store an explanation with every run of the same build.
 
     Args:
-        content: of the model (`ImportedModel.content`).
-        machine: `Device.identity` of the one that it was measured on.
+        content: content of the model (`ImportedModel.content`).
+        machine: `Device.identity` of the machine on which it was measured.
 
     Returns:
-        Why nothing was stored; empty where it was.
+        Why nothing was stored; empty if it was stored.
     """
     plain = {one.key: msgspec.to_builtins(one) for one in found.operators}
     try:
@@ -45,7 +45,7 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
 
 
 def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> list[str]:
-    """Of the models that this build gives, one for each label."""
+    """Return the keys of the models of this build, one for each label."""
     labels = {row["label"] for row in dataset.rows(select(schema.models.c.label).distinct())}
     return [
         model.key

@@ -1,7 +1,7 @@
 """Loops in the assembly of compiled kernels: their instructions, counted by kind, and their text for llvm-mca.
 
-A loop is what lies between a label and a jump back to it. How often a loop runs is not told by its code: of several
-loops the innermost are the hottest, and what an iteration does is compared with what the operator does in all.
+A loop is the code between a label and a jump back to it. The code does not show how often a loop runs: the innermost
+loops are assumed to be the hottest, and the work of an iteration is compared with the operator's total work.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _TYPE_BITS = {"s": 32, "d": 64, "h": 16}
 
 @dataclasses.dataclass(frozen=True)
 class MachineLoop:
-    """One innermost loop, or a kernel's body where it has none.
+    """One innermost loop, or a kernel's body if it has no loop.
 
     Attributes:
         body: its instructions, AT&T syntax.
-        depth: loops around it and itself; 0 of a body.
+        depth: number of nested loops including this one; 0 for a body.
     """
 
     body: tuple[str, ...]
@@ -43,7 +43,8 @@ class MachineLoop:
 
     @property
     def arithmetic(self) -> list[tuple[int, int]]:
-        """Of every instruction on floating-point values (or integer products): elements, operations an element."""
+        """Number of elements and operations per element of every instruction on floating-point values (or integer
+        products)."""
         found = []
         for line in self.body:
             match = _ARITHMETIC.match(line)
@@ -56,12 +57,12 @@ class MachineLoop:
 
     @property
     def flops(self) -> int:
-        """Of one iteration; a multiply-add counts two."""
+        """FLOPs of one iteration; a multiply-add counts two."""
         return sum(lanes * operations for lanes, operations in self.arithmetic)
 
     @property
     def fma_share(self) -> float:
-        """Of its arithmetic instructions those that multiply and add; 0.0 without any."""
+        """Share of its arithmetic instructions that multiply and add; 0.0 without any."""
         arithmetic = self.arithmetic
         return sum(1 for _, operations in arithmetic if operations == 2) / len(arithmetic) if arithmetic else 0.0
 
@@ -72,13 +73,14 @@ class MachineLoop:
 
     @property
     def lanes(self) -> float:
-        """32-bit lanes that its work fills: of arithmetic, or of stores where it computes nothing; 0.0 of neither."""
+        """Mean number of 32-bit lanes of its arithmetic, or of its stores if it computes nothing; 0.0 without
+        either."""
         counts = [lanes for lanes, _ in self.arithmetic] or [max(size // 4, 1) for size in self.stores]
         return sum(counts) / len(counts) if counts else 0.0
 
     @property
     def vector_share(self) -> float:
-        """Of its arithmetic instructions (or stores) those that fill more than one lane."""
+        """Share of its arithmetic instructions (or stores) that fill more than one lane."""
         counts = [lanes for lanes, _ in self.arithmetic] or [max(size // 4, 1) for size in self.stores]
         return sum(1 for lanes in counts if lanes > 1) / len(counts) if counts else 0.0
 
@@ -94,8 +96,7 @@ class MachineLoop:
 
     @property
     def far_steps(self) -> tuple[int, ...]:
-        """Bytes from one place that it reads or writes to the next, from iteration to iteration, where it leaves out
-        most of what lies between them."""
+        """Distances in bytes between accesses of successive iterations, if most of the bytes in between are skipped."""
         increments = self._increments()
         at: dict[tuple[str, str, int], set[int]] = {}
         for line in self.body:
@@ -115,7 +116,7 @@ class MachineLoop:
         return tuple(sorted(found))
 
     def _increments(self) -> dict[str, int]:
-        """What an iteration adds to each register that it counts up by a constant."""
+        """Return the constant by which an iteration increases each register."""
         found: dict[str, int] = {}
         for line in self.body:
             step, address = _STEP.match(line), _ADDRESS.match(line)
@@ -128,7 +129,8 @@ class MachineLoop:
         return found
 
     def without_spills(self) -> tuple[str, ...]:
-        """The body as if registers had sufficed: no moves to and from the stack, registers in its place elsewhere."""
+        """Return the body as with enough registers: without moves to and from the stack, with registers in other
+        operands."""
         kept = []
         for line in self.body:
             if not _STACK.search(line):
@@ -146,8 +148,8 @@ class KernelCode:
     """Facts read from a kernel's machine code.
 
     Attributes:
-        loops: innermost ones, the deepest first; the body alone where there are none.
-        parallel: whether it hands parts to the thread pool.
+        loops: innermost loops, the deepest first; only the body if there are none.
+        parallel: whether it hands parts of its work to the thread pool.
     """
 
     loops: tuple[MachineLoop, ...]
@@ -155,16 +157,17 @@ class KernelCode:
 
     @property
     def hottest(self) -> MachineLoop:
-        """Of the deepest loops that compute the one that does most in an iteration; else the deepest that stores."""
+        """Among the deepest loops that compute, the one with most work per iteration; otherwise the deepest that
+        stores."""
         computing = [loop for loop in self.loops if loop.flops]
         return max(computing or self.loops, key=lambda loop: (loop.depth, loop.flops, sum(loop.stores)))
 
 
 def kernels_of(assembly: str, names: Iterable[str]) -> dict[str, KernelCode]:
-    """The code of kernels by their names in the library; a kernel that the text does not hold is left out.
+    """Return the code of kernels by their names in the library; kernels that the text does not contain are left out.
 
     Args:
-        assembly: of an LLVM module of TVM's (`Module.get_source("asm")`), AT&T syntax.
+        assembly: assembly of one of TVM's LLVM modules (`Module.get_source("asm")`), AT&T syntax.
     """
     functions = _functions(assembly)
     found = {}
@@ -183,7 +186,7 @@ def kernels_of(assembly: str, names: Iterable[str]) -> dict[str, KernelCode]:
 
 
 def loops_of(lines: list[str]) -> list[MachineLoop]:
-    """The innermost loops of a function."""
+    """Return the innermost loops of a function."""
     labels = {match[1]: number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
     spans: dict[int, int] = {}
     for number, line in enumerate(lines):
@@ -201,7 +204,7 @@ def loops_of(lines: list[str]) -> list[MachineLoop]:
 
 
 def _functions(assembly: str) -> dict[str, list[str]]:
-    """Labels and instructions of each function, without directives and comments."""
+    """Return labels and instructions of each function, without directives and comments."""
     functions: dict[str, list[str]] = {}
     current: list[str] | None = None
     for raw in assembly.splitlines():
@@ -220,7 +223,7 @@ def _functions(assembly: str) -> dict[str, list[str]]:
 
 
 def _reached(name: str, functions: dict[str, list[str]]) -> Iterator[str]:
-    """A function and those parts of parallel loops that it hands to the pool."""
+    """Return a function and the parts of its parallel loops that it hands to the thread pool."""
     yield name
     lambdas = dict.fromkeys(found for line in functions[name] for found in _LAMBDA.findall(line))
     for found in lambdas:
@@ -229,7 +232,7 @@ def _reached(name: str, functions: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _register_bits(line: str) -> int:
-    """Of the widest vector register that an instruction names; 64 where it names none."""
+    """Return the bits of the widest vector register in an instruction; 64 if there is none."""
     return max((_REGISTER_BITS[found] for found in re.findall(r"%([xyz])mm\d", line)), default=64)
 
 

@@ -1,4 +1,5 @@
-"""Times of an operator's anchor under other schedules: measured on machines of this kind, or predicted."""
+"""Times of an operator's anchor under other schedules: measured on machines of the same hardware model, or
+predicted."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _WHERE = "origin = 'trial' or origin = 'tuned' or origin = 'vendor'"
 _ORIGINS = ("trial", "tuned", "vendor")
 _WIDEST = 2 * (COPIES_APART - 1)
-"""Of a time, the width of its interval: earlier versions stored times of the vendor's kernels without any check."""
+"""Largest accepted width of the interval of a vendor time, relative to the time: earlier versions stored any time."""
 _COLUMNS = (
     *("operator_key", "anchor", "params", "attrs", "flops", "bytes_read", "bytes_written", "template", "origin"),
     *("device_key", "host_fingerprint", "threads", "cache", "median_us", "ci_low_us", "ci_high_us"),
@@ -31,11 +32,11 @@ _COLUMNS = (
 
 @dataclasses.dataclass
 class Best:
-    """The least times of an anchor on machines of one kind, microseconds; None: there are none.
+    """The shortest times of an anchor on machines of one hardware model, in microseconds; None: there are none.
 
     Attributes:
-        searched_us: of schedules that were searched; `template` of the best of them.
-        vendor: of the vendor's kernels, with its interval.
+        searched_us: time of the best searched schedule; `template` of that schedule.
+        vendor: time of the vendor's kernels, with its interval.
         vendor_is_disturbed: whether a time of the vendor's kernels was disturbed.
     """
 
@@ -45,7 +46,7 @@ class Best:
     vendor_is_disturbed: bool = False
 
     def note(self, row: Mapping[str, Any]) -> None:
-        """One more time; nothing is compared with a disturbed one."""
+        """Add a time; disturbed times are not compared."""
         us = float(row["median_us"])
         low, high = (us if row[end] is None else float(row[end]) for end in ("ci_low_us", "ci_high_us"))
         if row["foreign_load"] or row["disturbed_by"] or high - low > _WIDEST * us:
@@ -58,12 +59,12 @@ class Best:
 
 @dataclasses.dataclass(frozen=True)
 class KnownSchedules:
-    """Answers for the operators of a model.
+    """Known times of other schedules, for the operators of a model.
 
     Attributes:
-        best: with hot caches and so many threads as are asked about, by the host's fingerprint and the workload key of
-            the anchor.
-        gain: what searches usually bring; None where too few are known.
+        best: shortest times with hot caches at the requested thread count, by the host's fingerprint and the workload
+            key of the anchor.
+        gain: predicts the gain of a search; None if too few searches are known.
     """
 
     best: Mapping[tuple[str, str], Best]
@@ -71,7 +72,7 @@ class KnownSchedules:
 
     @classmethod
     def read(cls, db: str | None, *, shipped: bool, threads: int) -> KnownSchedules:
-        """Read trials, their winners and vendor times from a dataset and from the shipped trials; only the best are
+        """Read trials, their winners and vendor times from a dataset and from the included trials; only the best are
         kept in memory.
 
         Raises:
@@ -93,9 +94,9 @@ class KnownSchedules:
         """Return the other times of an operator's anchor; all None for an anchor that no template computes.
 
         Args:
-            host_fingerprint: of the machine that is asked about.
-            hot_us: what the operator takes.
-            peak_flops_per_us: of the processor, at the thread count that is asked about.
+            host_fingerprint: fingerprint of the machine.
+            hot_us: time of the operator with hot caches.
+            peak_flops_per_us: peak of the processor, at the requested thread count.
         """
         if occurrence.operator.anchor not in HEAVY:
             return OtherTimes()

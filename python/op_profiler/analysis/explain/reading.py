@@ -31,10 +31,10 @@ class ReadCode:
     """Machine code of a model's kernels, with cycles.
 
     Attributes:
-        kernels: by the label of their function; those that were not found are missing.
-        cycles: of the hottest loop of each.
-        peak_flops_per_cycle: of independent multiply-adds, by the same model.
-        note: why no model of the processor gave the cycles; empty where one did.
+        kernels: by the label of their function; kernels that were not found are missing.
+        cycles: cycles of the hottest loop of each kernel.
+        peak_flops_per_cycle: peak of independent multiply-adds, by the same model.
+        note: reason why llvm-mca did not compute the cycles; empty if it did.
     """
 
     kernels: dict[str, KernelCode]
@@ -48,7 +48,7 @@ def read_code(compiled: CompiledModel, labels: Iterable[str], cpu: str, lanes: i
 
     Args:
         cpu: LLVM's name of the processor.
-        lanes: values of 32 bits in a vector.
+        lanes: number of 32-bit values in a vector.
     """
     names = {call.label: call.name for call in compiled.calls}
     wanted = {label: names[label] for label in dict.fromkeys(labels)}
@@ -78,7 +78,7 @@ def _plain(label: str) -> str:
 
 
 def find_mca() -> Path | None:
-    """The program: that of the installed LLVM tools, else one on the path; None where there is none."""
+    """Return the path of llvm-mca: in the installed LLVM tools, otherwise on the path; None if there is none."""
     package = importlib.util.find_spec("llvm")
     for folder in (package.submodule_search_locations or ()) if package is not None else ():
         if (program := Path(folder) / "bin" / "llvm-mca").is_file():
@@ -88,10 +88,10 @@ def find_mca() -> Path | None:
 
 
 def cycles_of(program: Path, bodies: Mapping[str, Sequence[str]], cpu: str) -> dict[str, float]:
-    """Cycles of an iteration of each loop, by its name; of one that it cannot read there are none.
+    """Return the cycles of an iteration of each loop, by its name; loops that llvm-mca cannot read are missing.
 
     Args:
-        bodies: instructions, AT&T syntax; names of letters, digits and underscores.
+        bodies: instructions, AT&T syntax; names consist of letters, digits and underscores.
         cpu: LLVM's name of the processor (``-mcpu``).
     """
     regions = {name: body for name, body in bodies.items() if body}
@@ -125,6 +125,6 @@ def _run(program: Path, bodies: Mapping[str, Sequence[str]], cpu: str) -> dict[s
 
 
 def peak_body(lanes: int, multiply_adds: int = 12) -> tuple[str, ...]:
-    """Independent multiply-adds in registers, as many lanes wide as vectors are: what a loop is compared with."""
+    """Return independent multiply-adds in registers at the full vector width, the peak that a loop is compared with."""
     width = {4: "x", 8: "y"}.get(lanes, "z")
     return tuple(f"vfmadd231ps %{width}mm13, %{width}mm14, %{width}mm{number}" for number in range(multiply_adds))

@@ -19,9 +19,9 @@ class ExplainRequest:
     """Options of an explanation.
 
     Attributes:
-        build: which model, and with which schedules; operators are explained at the largest of its thread counts.
-        operator: workload key of the only one that is asked for.
-        db: None for none.
+        build: model and schedules; operators are explained at the largest of its thread counts.
+        operator: workload key of the only operator to explain.
+        db: dataset; None for no dataset.
     """
 
     build: BuildRequest
@@ -59,7 +59,7 @@ class ExplainRequest:
     ] = None
 
     def check(self) -> None:
-        """Refuse what cannot work.
+        """Reject invalid options.
 
         Raises:
             UsageError: an option is out of range, or the target is not this machine's processor.

@@ -17,7 +17,7 @@ _DRAWS = 4000
 _WIDTH = 3.92
 """Standard deviations between the ends of a 95 % interval."""
 _LITTLE = 0.05
-"""Of an operator's time: a loss below that is none to act on."""
+"""Share of an operator's time below which a loss is not worth acting on."""
 _NOT_OVERLAPPING = ("schedule", "layout", "fusion")
 _CAUSE_TEXTS = {
     "vectorization": "missing vectorization",
@@ -36,7 +36,7 @@ _CAUSE_TEXTS = {
 
 
 def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) -> OperatorExplanation:
-    """Why it takes what it takes."""
+    """Return the explanation of an operator from its evidence."""
     operator, n = evidence.operator, evidence.threads
     losses = losses_of(evidence)
     sureness = sureness_of(losses)
@@ -70,7 +70,7 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
 
 
 def sureness_of(losses: Sequence[Loss]) -> float | None:
-    """Share of draws in which the first is the largest, each loss drawn from its interval; None without losses."""
+    """Return the share of draws from the losses' intervals in which the first is the largest; None without losses."""
     if not losses:
         return None
     middle = np.array([loss.lost_us for loss in losses])
@@ -97,7 +97,7 @@ def _code(evidence: Evidence) -> LoopCode | None:
 
 
 def _unexplained(evidence: Evidence, losses: Sequence[Loss]) -> float:
-    """What neither the work at the peaks nor the losses account for."""
+    """Return the time that neither the work at the peaks nor the losses explain."""
     if any(loss.cause in ("layout", "fusion") for loss in losses):
         return 0.0
     named = sum(loss.lost_us for loss in losses if loss.cause not in _NOT_OVERLAPPING)

@@ -87,7 +87,7 @@ def _examples(request: CollectRequest) -> Examples | None:
     if len(there) > 1:
         keys = ", ".join(device.key for device in there)
         raise DatasetError(
-            f"the dataset has several devices that it may be for ({keys}); give one of its own with --db"
+            f"the dataset has several devices that this target may run on ({keys}); use a separate dataset with --db"
         )
     found = examples_for(db=request.db, device=there[0].key, compiler=build.compiler)
     return found if len(found) >= _FEWEST else None

@@ -1,4 +1,4 @@
-"""What each kind of sampled operators is, for ``op-profiler sample --kinds list`` and the documentation."""
+"""Descriptions of the kinds of sampled operators, for ``op-profiler sample --kinds list`` and the documentation."""
 
 from __future__ import annotations
 

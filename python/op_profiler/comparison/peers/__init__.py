@@ -1,4 +1,5 @@
-"""Runtimes of other projects that a model is compared with, one file a runtime. Each runs in a process of its own."""
+"""Runtimes of other projects that a model is compared with, one file for each runtime. Each runs in a separate
+process."""
 
 from __future__ import annotations
 

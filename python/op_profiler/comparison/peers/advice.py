@@ -1,4 +1,4 @@
-"""What to do about layers that take longer here than in another runtime."""
+"""Advice for layers that take longer here than in another runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.targets.machine import Machine
 
 _MOST = 10
-"""Layers that advice is given for."""
+"""Largest number of layers with advice."""
 _FASTER_MEMORY = "the other runtime reads the same bytes in less time: search for a schedule"
 
 
@@ -32,11 +32,11 @@ def with_advice(
     build: BuildRequest,
     announce: Callable[[str], None],
 ) -> tuple[PeerLayer, ...]:
-    """The layers that lose most with the advice of `explain` for their operators; with a command for others.
+    """Return the layers that lose most, with the advice of `explain` for their operators, or with a command to run.
 
     Args:
         layers: those that lose most first.
-        built: that they are of.
+        built: the build that they belong to.
     """
     request = ExplainRequest(build=build, top=3 * _MOST)
     known = KnownSchedules.read(None, shipped=True, threads=max(build.threads))

@@ -1,4 +1,4 @@
-"""`explain` with the whole model in other runtimes next to ours."""
+"""`explain`, with the whole model in other runtimes next to this project's build."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FIELDS = tuple(field.name for field in msgspec.structs.fields(Baseline))
 
 
 def explain_against(request: ExplainRequest, announce: Callable[[str], None]) -> ModelExplanation:
-    """`explain`, then the same build in turns with the runtimes of `request.against`, at the largest thread count.
+    """Run `explain`, then measure the same build alternately with `request.against`, at the largest thread count.
 
     Raises:
-        OpProfilerError: a runtime is not installed, or the model or the machine stands in the way. What a runtime
-            cannot do is in the result.
+        OpProfilerError: a runtime is not installed, or the model or the machine cannot be used. Failures of a runtime
+            are part of the result.
     """
     if not request.against:
         return explain(request, announce)

@@ -1,6 +1,6 @@
-"""A runtime in a process of its own, which runs when it is its turn and is stopped otherwise.
+"""A runtime in a separate process, which runs only when it is its turn and is suspended otherwise.
 
-A stopped process cannot disturb others: runtimes let their threads look for work for a while after each run.
+A suspended process cannot disturb others: after each run, the threads of runtimes look for work for a while.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 WARM_SECONDS, TIMED_SECONDS = 0.03, 0.1
 _LONG_SECONDS = 0.3
-"""A run as long as this needs no other before it to be warm."""
+"""Runs of at least this duration need no warm-up run."""
 _WATCHED_SECONDS = 0.5
 _BUSY_SHARE = 0.05
-"""A thread counts as one that works if it runs for this part of the time of the busiest one."""
+"""A thread counts as working if it runs for this share of the time of the busiest thread."""
 _PROFILED_SECONDS = 1.0
 _LEAST_RUNS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeerTask:
-    """What a process is to run.
+    """The task of a process.
 
     Attributes:
-        peer: its name.
+        peer: name of the runtime.
         file: the model.
-        inputs: arrays by their places.
-        outputs: where it writes its own.
-        folder: for what the runtime writes.
-        cores: that it is bound to, one a thread.
-        profiled: whether it is asked for times of layers.
+        inputs: file with the input arrays, by position.
+        outputs: file to which the process writes its outputs.
+        folder: folder for files of the runtime.
+        cores: cores that the process is bound to, one per thread.
+        profiled: whether times of layers are requested.
     """
 
     peer: str
@@ -58,11 +58,11 @@ class PeerTask:
 
 @dataclasses.dataclass(frozen=True)
 class PeerProfile:
-    """Times by a runtime's own profiler.
+    """Times that a runtime's own profiler reports.
 
     Attributes:
-        nodes: of a run: each node by its name, microseconds.
-        distortion: time of a run with the profiler over that without, both measured in turns.
+        nodes: name and microseconds of each node of a run.
+        distortion: time of a run with the profiler divided by the time without, both measured alternately.
     """
 
     nodes: tuple[tuple[str, float], ...]
@@ -70,17 +70,17 @@ class PeerProfile:
 
 
 class PeerFailure(Exception):
-    """A runtime does not run the model; why, as a sentence without a full stop."""
+    """A runtime cannot run the model; the text is the reason, as a sentence without a full stop."""
 
 
 class RunningPeer:
-    """A runtime that has loaded a model. As a context it is killed at the end.
+    """A runtime that has loaded a model. As a context manager, it kills the process at the end.
 
     Attributes:
-        version: of its package.
-        threads: that it reports.
-        busy_threads: that were seen to work.
-        profile: None where it has none.
+        version: version of its package.
+        threads: thread count that it reports.
+        busy_threads: number of threads that worked.
+        profile: None if the runtime has no profiler.
     """
 
     version: str
@@ -111,18 +111,18 @@ class RunningPeer:
 
     @property
     def process(self) -> int:
-        """The number of the process."""
+        """Process identifier."""
         return self._child.process.pid
 
     def outputs(self) -> list[np.ndarray]:
-        """What the model computed, in the order of the model."""
+        """Return the outputs of the model, in the order of the model."""
         import numpy as np
 
         with np.load(self._task.outputs, allow_pickle=False) as arrays:
             return [arrays[str(place)] for place in range(len(arrays.files))]
 
     def time_us(self) -> float:
-        """Let it run for a while; the median time of a run, microseconds.
+        """Resume the runtime for a while; return the median time of a run in microseconds.
 
         Raises:
             PeerFailure: it has died.
@@ -131,7 +131,7 @@ class RunningPeer:
         return float(self._next()["us"])
 
     def _next(self) -> dict[str, Any]:
-        """The next event; returns when the process is stopped again."""
+        """Return the next event, once the process is suspended again."""
         event = next(self._events, None)
         if event is None or "error" in event:
             code = self._child.process.wait()
@@ -141,10 +141,10 @@ class RunningPeer:
 
 
 def timed_runs(run: Callable[[], float]) -> float:
-    """Median time of a run, microseconds, after some that warm it up.
+    """Return the median time of a run in microseconds, after some warm-up runs.
 
     Args:
-        run: once; gives the microseconds that it took.
+        run: runs once and returns the microseconds that it took.
     """
     started = time.perf_counter()
     us = run()
@@ -159,7 +159,7 @@ def timed_runs(run: Callable[[], float]) -> float:
 
 
 def main() -> int:
-    """The process."""
+    """Entry point of the process."""
     return carry_out(PeerTask, _serve)
 
 
@@ -203,7 +203,7 @@ def _timed_us(session: PeerSession) -> float:
 
 
 def _profile(plain: PeerSession, profiled: PeerSession) -> PeerProfile:
-    """Of some runs, each next to one that is not profiled."""
+    """Return the profile over several runs, each next to a run without the profiler."""
     profiled.run()
     started, ratios = time.perf_counter(), list[float]()
     nodes: dict[str, float] = {}
@@ -231,7 +231,7 @@ def busy_threads(run: Callable[[], None]) -> int:
 
 
 def _seconds_of_threads() -> dict[str, int]:
-    """Nanoseconds that each thread of this process ran, by its number."""
+    """Return the nanoseconds that each thread of this process ran, by its number."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         try:

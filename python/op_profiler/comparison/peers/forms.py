@@ -1,5 +1,6 @@
-"""A model in files that runtimes read, written in a process of its own: exporters may fail in any way, and torch's
-threads and its copy of the weights are gone before anything is measured."""
+"""A model in file formats that runtimes read, written in a separate process: exporters may fail in any way, and torch's
+threads and its copy of the weights no longer exist when the measurement begins.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 INPUTS = "inputs.npz"
-"""In the order of the model as its framework has it, by their places."""
+"""File with the inputs in the order of the model in its framework, by position."""
 _GIVEN = "given.npz"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FormsTask:
-    """What to write, into which folder."""
+    """The formats to write, and the folder."""
 
     build: BuildRequest
     forms: tuple[Form, ...]
@@ -32,9 +33,11 @@ class FormsTask:
 
 @dataclasses.dataclass(frozen=True)
 class Forms:
-    """Attributes:
-    files: by form.
-    problems: by form, why there is no file.
+    """The written files of a model.
+
+    Attributes:
+        files: file of each format.
+        problems: reason why a format has no file.
     """
 
     files: Mapping[Form, Path]
@@ -42,10 +45,10 @@ class Forms:
 
 
 def write_forms(build: BuildRequest, forms: Sequence[Form], inputs: Mapping[str, np.ndarray], folder: Path) -> Forms:
-    """Write a model, and its inputs as `INPUTS`.
+    """Write a model in each format, and its inputs as `INPUTS`.
 
     Args:
-        inputs: by their names in the imported model.
+        inputs: arrays by their names in the imported model.
     """
     import numpy as np
 
@@ -67,7 +70,7 @@ def write_forms(build: BuildRequest, forms: Sequence[Form], inputs: Mapping[str,
 
 
 def main() -> int:
-    """The process."""
+    """Entry point of the process."""
     return carry_out(FormsTask, _write)
 
 

@@ -1,4 +1,4 @@
-"""Times of a runtime's nodes by the layers of ours."""
+"""Assigns times of a runtime's nodes to the layers of this project's build."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from op_profiler.frontends.importers.torch_layers import WRAPPED
 
 @dataclasses.dataclass(frozen=True)
 class OurLayers:
-    """Kernels of ours by the layer that each begins with.
+    """Kernels of this project's build, by the layer of their anchor.
 
     Attributes:
-        times_us: of each layer, in the order of execution.
+        times_us: time of each layer, in the order of execution.
         operators: workload keys of the kernels of each layer.
-        members: the layer that counts what belongs to a layer: a kernel may compute several.
+        members: for each layer of the model, the layer to which its time is assigned; a kernel may compute several
+            layers.
     """
 
     times_us: Mapping[str, float]
@@ -26,7 +27,8 @@ class OurLayers:
 
     @classmethod
     def of(cls, kernels: Iterable[tuple[tuple[str, ...], str, float]]) -> OurLayers:
-        """Of kernels: the layers of each, that of the anchor first; its operator's key; microseconds."""
+        """Return the layers of kernels, given the layers (that of the anchor first), operator key and microseconds of
+        each."""
         times: dict[str, float] = {}
         operators: dict[str, tuple[str, ...]] = {}
         members: dict[str, str] = {}
@@ -40,7 +42,7 @@ class OurLayers:
         return cls(times, operators, members)
 
     def layer_of(self, node: str) -> str | None:
-        """The layer that counts a node of a runtime; None where there is none.
+        """Return the layer to which the time of a runtime's node is assigned; None if there is none.
 
         Args:
             node: its name, which may be a path of scopes, such as ``/features/features.0/Conv``.
@@ -56,8 +58,9 @@ class OurLayers:
 
 
 def module_of(node: str) -> str:
-    """The module in a name that ends with an operator: ``/features/features.3/squeeze/Conv`` is of
-    ``features.3.squeeze``. A module in a sequence has the sequence's name before its own."""
+    """Return the module in a name that ends with an operator: ``features.3.squeeze`` for
+    ``/features/features.3/squeeze/Conv``. The name of a module in a sequence begins with the name of the sequence.
+    """
     parts = re.sub(r"^[^/]*(?=/)", "", node).split("/")[1:-1]
     path, before = "", ""
     for part in (part for part in parts if part != WRAPPED):
@@ -68,7 +71,7 @@ def module_of(node: str) -> str:
 
 
 def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: float) -> tuple[dict[str, float], float]:
-    """Microseconds of a runtime by layer of ours, and of what belongs to none; all together `whole_us`."""
+    """Return the microseconds of a runtime by layer, and of nodes without a layer; together they are `whole_us`."""
     total = sum(us for _, us in nodes) or 1.0
     found, elsewhere = dict.fromkeys(ours.times_us, 0.0), 0.0
     for name, us in nodes:
@@ -81,11 +84,11 @@ def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: floa
 
 
 def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best: str) -> tuple[PeerLayer, ...]:
-    """Layers side by side, those that lose most first.
+    """Return the times of layers in all runtimes, those that lose most first.
 
     Args:
-        peers: `by_layer` of each runtime.
-        best: one of them.
+        peers: result of `by_layer` for each runtime.
+        best: name of the runtime that losses are relative to.
     """
     rows = [
         PeerLayer(

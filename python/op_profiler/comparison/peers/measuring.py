@@ -1,4 +1,4 @@
-"""A model in this project's builds and in other runtimes, in turns."""
+"""Measures a model in this project's builds and in other runtimes, alternately."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OurBuild:
     loaded: LoadedModel
 
     def time_us(self) -> float:
-        """Median time of a run, microseconds."""
+        """Return the median time of a run in microseconds."""
 
         def run() -> float:
             self.loaded.move_stack()
@@ -55,7 +55,8 @@ class OurBuild:
         return timed_runs(run)
 
     def layers(self) -> OurLayers:
-        """Its kernels by layer, in the threads that are set; they take as long as the whole model together."""
+        """Return the kernels by layer, timed inside the model at the current thread count; their sum is the time of the
+        model."""
         loaded, compiled = self.loaded, self.built.compiled
         loaded.run_model()
         rows = [loaded.walk("model", [True] * len(loaded.labels)) for _ in range(_WALKS)]
@@ -66,15 +67,16 @@ class OurBuild:
 
 
 def compare_with_peers(request: PeersRequest, announce: Announce, *, advise: bool = True) -> PeerComparison:
-    """Build, measure in turns with every runtime, and compare outputs and layers.
+    """Build the model, measure it alternately with every runtime, and compare outputs and layers.
 
     Args:
-        announce: told what takes long.
-        advise: explain the operators of the layers that lose most, which takes as long as `op-profiler explain`.
+        announce: called before each step that takes long.
+        advise: whether to explain the operators of the layers that lose most, which takes as long as `op-profiler
+            explain`.
 
     Raises:
-        OpProfilerError: the request cannot work, or this project cannot build or run the model. What a runtime cannot
-            do is in the result.
+        OpProfilerError: the request is invalid, or this project cannot build or run the model. Failures of a runtime
+            are part of the result.
     """
     request.check()
     build = request.build
@@ -110,7 +112,7 @@ def compare_with_peers(request: PeersRequest, announce: Announce, *, advise: boo
 
 
 def _builds(request: PeersRequest, job: PreparedModel) -> dict[str, BuiltModel]:
-    """This project's, by their names in `OURS`."""
+    """Return this project's builds, by their names in `OURS`."""
     default, tuned, by_rule = OURS
     choices = {default: NONE, by_rule: RULE, tuned: request.build.schedules}
     requests = {name: dataclasses.replace(request.build, schedules=choice) for name, choice in choices.items()}
@@ -177,10 +179,10 @@ def _at_threads(
 
 @contextlib.contextmanager
 def _started(name: str, forms: Forms, folder: Path, cores: Sequence[int]) -> Iterator[RunningPeer]:
-    """A runtime with the model, bound to cores.
+    """Return a runtime that has loaded the model, bound to cores.
 
     Raises:
-        PeerFailure: it does not take the model, or works with other threads than it was asked for.
+        PeerFailure: it cannot load the model, or uses another number of threads than requested.
     """
     peer = PEERS.get(name)
     form = next((form for form in peer.forms if form in forms.files), None)
@@ -213,13 +215,13 @@ def _in_turns(
     cores: Sequence[int],
     processes: Mapping[str, int],
 ) -> tuple[dict[str, np.ndarray], bool]:
-    """Times of every side, microseconds, shape (rounds,); and whether others used the machine meanwhile.
+    """Return the times of every side in microseconds, shape (rounds,), and whether there was background load.
 
-    Rounds that others disturbed count only where too few others are there.
+    Rounds with background load count only if there are too few others.
 
     Args:
-        failures: gets what fails meanwhile.
-        processes: of those sides that have one.
+        failures: filled with the sides that fail.
+        processes: process identifiers of the sides that run in a separate process.
     """
     names = [name for name in sides]
     rows: list[dict[str, float]] = []
@@ -282,7 +284,9 @@ def _time(name: str, measured: Mapping[str, np.ndarray], *, version: str, thread
 
 
 def _compared(one: RuntimeTime, outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> RuntimeTime:
-    """With how far its outputs are from those of the default build. A runtime may leave out dimensions of one."""
+    """Return the result with the difference between its outputs and those of the default build. A runtime may omit
+    dimensions of size one.
+    """
     if [array.size for array in outputs] != [array.size for array in expected]:
         return dataclasses.replace(one, difference=math.inf, agree=False)
     largest = max(difference(a.reshape(b.shape), b) for a, b in zip(outputs, expected))
@@ -293,7 +297,9 @@ def _compared(one: RuntimeTime, outputs: Sequence[np.ndarray], expected: Sequenc
 def _layers(
     ours: OurLayers, whole_us: float, profiles: Mapping[str, PeerProfile], medians: Mapping[str, float], best: str
 ) -> tuple[tuple[PeerLayer, ...], dict[str, float]]:
-    """Layers side by side, and what of each runtime belongs to none; nothing where no runtime has times of layers."""
+    """Return the times of layers in all runtimes, and the time of each runtime without a layer; empty if no runtime has
+    times of layers.
+    """
     if not best:
         return (), {}
     share = whole_us / (sum(ours.times_us.values()) or 1.0)

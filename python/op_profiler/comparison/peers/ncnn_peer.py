@@ -43,7 +43,7 @@ class _NcnnSession(PeerSession):
 
 
 class NcnnPeer(Peer):
-    """Without 16-bit storage. Tensors have no batch dimension."""
+    """ncnn without 16-bit storage. Its tensors have no batch dimension."""
 
     packages = ("ncnn", "pnnx")
     forms = ("torchscript", "onnx")
@@ -68,10 +68,10 @@ class NcnnPeer(Peer):
 
 
 def _converted(file: Path, folder: Path, inputs: Sequence[np.ndarray]) -> tuple[Path, Path]:
-    """The files that pnnx makes of a model; those of an earlier call are used again.
+    """Return the files to which pnnx converts a model; those of an earlier call are used again.
 
     Raises:
-        ValueError: it makes none; or ncnn lacks an operator, which is named.
+        ValueError: pnnx writes no files, or ncnn lacks an operator, which the message names.
     """
     import pnnx
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _END_OF_EVENTS = "_kernel_time"
 _BLOCKED = "_nchwc"
-"""Ends the name of a node in blocks of channels, which begins with the name of its output."""
+"""Suffix of the name of a node on blocks of channels; the name begins with the name of the node's output."""
 
 
 class _OnnxRuntimeSession(PeerSession):
@@ -48,12 +48,13 @@ class _OnnxRuntimeSession(PeerSession):
 
 
 def _name_of(event: str, op: str, nodes: Mapping[str, Any]) -> str:
-    """The name of the node of the graph that an event is of.
+    """Return the name of the graph's node to which an event belongs.
 
-    A convolution over blocks is named by what it writes, which an activation that it also computes wrote in the graph.
+    A convolution on blocks is named after its output. If it also computes an activation, this is the output of the
+    activation in the graph.
 
     Args:
-        nodes: by what they write.
+        nodes: nodes by the names of their outputs.
     """
     node = nodes.get(event.removesuffix(_BLOCKED)) if event.endswith(_BLOCKED) else None
     found = node
@@ -64,7 +65,7 @@ def _name_of(event: str, op: str, nodes: Mapping[str, Any]) -> str:
 
 
 class OnnxRuntimePeer(Peer):
-    """All threads are those inside an operator; operators run one after the other, as by default."""
+    """ONNX Runtime with all threads inside an operator; operators run one after the other, as by default."""
 
     packages = ("onnxruntime",)
     forms = ("onnx",)

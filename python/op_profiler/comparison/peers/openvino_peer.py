@@ -41,7 +41,7 @@ class _OpenVinoSession(PeerSession):
 
 
 class OpenVinoPeer(Peer):
-    """One stream, which has all threads."""
+    """OpenVINO with one stream, which uses all threads."""
 
     packages = ("openvino",)
     forms = ("onnx", "tflite")

@@ -17,7 +17,7 @@ class PeerSession(abc.ABC):
     """A model that a runtime has loaded, with its inputs.
 
     Attributes:
-        threads: that the runtime reports for it.
+        threads: thread count that the runtime reports.
     """
 
     threads: int
@@ -28,20 +28,21 @@ class PeerSession(abc.ABC):
 
     @abc.abstractmethod
     def outputs(self) -> list[np.ndarray]:
-        """Return what the last run computed, in the order of the model."""
+        """Return the outputs of the last run, in the order of the model."""
 
     def layer_times(self) -> list[tuple[str, float]]:
-        """Return every run of a node since the session was made, with its microseconds; empty where it is not profiled.
-        The session cannot be used afterwards."""
+        """Return name and microseconds of every run of a node since the session was created; empty without a profiler.
+        The session cannot be used afterwards.
+        """
         return []
 
 
 class Peer(abc.ABC):
-    """A runtime. Only `load` imports it.
+    """A runtime that models are compared with. Only `load` imports its package.
 
     Attributes:
-        packages: that have to be installed, by the names under which pip and Python know them; `extra`: with these.
-        forms: that it reads, the best one first.
+        packages: required packages, by the names that pip and Python use; `extra`: extra of this project with them.
+        forms: file formats that it reads, the best one first.
         has_profiler: whether a session can report times of layers.
     """
 
@@ -51,10 +52,10 @@ class Peer(abc.ABC):
     has_profiler: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Refuse where something other than `packages` is missing.
+        """Check that everything other than `packages` that the runtime needs is installed.
 
         Raises:
-            MeasureError: says what, and how to get it.
+            MeasureError: something is missing; the message names it and how to install it.
         """
         return
 
@@ -65,11 +66,11 @@ class Peer(abc.ABC):
         """Load a model to run in float32 on the cores that this process is bound to.
 
         Args:
-            file: in one of `forms`.
-            folder: for what the runtime writes; what it finds there is of the same model.
-            inputs: in the order of the model.
-            profiled: with the runtime's profiler.
+            file: the model in one of `forms`.
+            folder: folder for files of the runtime; existing files in it belong to the same model.
+            inputs: arrays in the order of the model.
+            profiled: whether to use the runtime's profiler.
 
         Raises:
-            Exception: any, where the runtime does not take the model; its text is reported.
+            Exception: any, if the runtime cannot load the model; its text is reported.
         """

@@ -1,4 +1,4 @@
-"""What a user wants compared with other runtimes, checked before anything heavy is loaded."""
+"""`PeersRequest`: a comparison with other runtimes, checked before anything heavy is loaded."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from op_profiler.options import MODEL, Option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeersRequest:
-    """A model, and what it is compared with.
+    """A model, and the runtimes that it is compared with.
 
     Attributes:
-        build: at all of its thread counts; without schedule records, and with those of its `schedules` that apply.
-        seconds: to measure at a thread count, at most.
+        build: request for the builds, at all of its thread counts: one without schedule records, and one with those of
+            its `schedules` that apply.
+        seconds: time limit of measuring at one thread count.
     """
 
     build: BuildRequest
@@ -37,7 +38,7 @@ class PeersRequest:
     seconds: SecondsOption = 60.0
 
     def check(self) -> None:
-        """Refuse what cannot work.
+        """Check the options and that the runtimes are installed.
 
         Raises:
             UsageError: an option is out of range, or there is no such runtime.
@@ -61,7 +62,7 @@ class PeersRequest:
         FRONTENDS.get(self.build.model.source).check(self.build.model)
 
     def of(self, model: str) -> PeersRequest:
-        """The same of a model, by its name."""
+        """Return the same request for another model, given by name."""
         source, name = source_and_name(model, self.build.model.source)
         build = dataclasses.replace(self.build, model=dataclasses.replace(self.build.model, source=source, name=name))
         return dataclasses.replace(self, build=build)

@@ -8,8 +8,9 @@ from typing import Any
 from op_profiler.json_text import brief
 
 OURS = ("default", "tuned", "rule")
-"""This project's builds: with the compiler's own schedules, with the records that apply, and with those, else by the
-project's rule."""
+"""This project's builds: with the compiler's own schedules; with the records that apply; with these records, and the
+project's rule for operators without a record.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,17 +18,18 @@ class RuntimeTime:
     """A model in one runtime at one thread count; times are microseconds of a run.
 
     Attributes:
-        name: one of `OURS`, or of the runtime.
-        version: of its package; of ours the compiler.
-        median_us: None where it was not measured.
-        ratio: median over the rounds of the default build's time over this one's, each of one round: above 1, the
-            runtime is faster.
-        ratio_low, ratio_high: its 95 % interval (order statistics).
-        threads: that the runtime reports; `busy_threads`: that were seen to work while it ran.
-        difference: largest one of its outputs from those of the default build, as a share of the largest value.
-        agree: whether that is within the tolerance of float32.
-        distortion: time of a run with the runtime's profiler over that without; None where it has none.
-        problem: why it was not measured.
+        name: one of `OURS`, or the name of the runtime.
+        version: version of its package; for this project's builds, that of the compiler.
+        median_us: None if it was not measured.
+        ratio: time of the default build divided by the time of this one, each in one round, median over the rounds;
+            above 1, this one is faster.
+        ratio_low, ratio_high: 95 % interval of the ratio (order statistics).
+        threads: thread count that the runtime reports; `busy_threads`: number of threads that worked while it ran.
+        difference: largest difference between its outputs and those of the default build, as a share of the largest
+            value.
+        agree: whether the difference is within the tolerance of float32.
+        distortion: time of a run with the runtime's profiler divided by the time without; None if it has none.
+        problem: reason why it was not measured.
     """
 
     name: str
@@ -46,14 +48,15 @@ class RuntimeTime:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeerLayer:
-    """A layer of the model, with all that one kernel of ours computes of its neighbours too.
+    """A layer of the model, with all neighbouring layers that the same kernel of this project computes.
 
     Attributes:
-        ours_us: in the build that is compared by layers.
-        peers_us: of each profiled runtime, scaled so that all its nodes together take the time that the model takes
-            without its profiler; None where none of them is of this layer, as in a kernel of another layer.
-        lost_us: time over that of the best profiled runtime; None where that has none.
-        advice: what to do about it; `command`: for that.
+        ours_us: time in the build that is compared by layers.
+        peers_us: time in each profiled runtime, scaled so that all its nodes together take the time of the model
+            without the profiler; None if no node belongs to this layer, for example because its kernel belongs to
+            another layer.
+        lost_us: difference from the time in the best profiled runtime; None if that has no time.
+        advice: what to try; `command`: the command for it.
     """
 
     layer: str
@@ -67,15 +70,15 @@ class PeerLayer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AtThreads:
-    """Everything at one thread count.
+    """All results at one thread count.
 
     Attributes:
-        rounds: that times are of; in each, every runtime had its turn.
-        foreign_load: whether others used the machine meanwhile.
-        runtimes: ours first.
-        build: which of `OURS` the layers are of.
-        best: the fastest runtime that has times of layers; empty where there is none.
-        elsewhere_us: of each profiled runtime, time that no layer of ours could be found for.
+        rounds: number of rounds; each runtime was measured once in each round.
+        foreign_load: whether there was background load during the measurement.
+        runtimes: results, this project's builds first.
+        build: name in `OURS` of the build that the layers belong to.
+        best: the fastest runtime that has times of layers; empty if there is none.
+        elsewhere_us: for each profiled runtime, the time of nodes that belong to no layer of this project's build.
         layers: those that lose most first.
     """
 
@@ -91,7 +94,7 @@ class AtThreads:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeerComparison:
-    """A model in this project's build and in other runtimes."""
+    """A model in this project's builds and in other runtimes."""
 
     model: str
     processor: str
@@ -102,5 +105,5 @@ class PeerComparison:
     __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values, for JSON."""
         return dataclasses.asdict(self)

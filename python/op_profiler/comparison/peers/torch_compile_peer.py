@@ -24,7 +24,7 @@ class TorchCompilePeer(Peer):
     has_profiler = False
 
     def check(self) -> None:
-        """Refuse where there is no C++ compiler; see `Peer.check`."""
+        """Check that there is a C++ compiler; see `Peer.check`."""
         check_cpp_compiler("--against torch.compile")
 
     def load(

@@ -17,10 +17,10 @@ _MODULE = re.compile(r"([^.(]+)\([^)]*\)::forward\.")
 
 
 class TorchSession(PeerSession):
-    """A module of torch in inference mode.
+    """A torch module in inference mode.
 
     Args:
-        trace: where its profiler writes; None: it is not profiled.
+        trace: file to which its profiler writes; None: no profiler.
     """
 
     def __init__(self, module: Any, inputs: Sequence[np.ndarray], trace: Path | None) -> None:
@@ -58,10 +58,10 @@ class TorchSession(PeerSession):
 
 
 def outermost(events: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
-    """The operators that the module itself calls, each by its module's name as a path, with microseconds.
+    """Return the operators that the module itself calls: path of the module, and microseconds.
 
     Args:
-        events: of a trace in Chrome's format.
+        events: events of a trace in Chrome's format.
     """
     times, until = [], 0.0
     for event in sorted((e for e in events if e.get("cat") == "cpu_op"), key=lambda e: e["ts"]):

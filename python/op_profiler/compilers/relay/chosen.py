@@ -111,7 +111,7 @@ def anchor_call(occurrence: Occurrence) -> Call:
 
 
 def _workload(outputs: Any, inputs: Any) -> Any | None:
-    """The AutoTVM workload that an implementation left on what it computes; not one of what it reads."""
+    """Return the AutoTVM workload of the computation that an implementation created, not of its inputs."""
     waiting = [tensor.op for tensor in outputs]
     before = [tensor.op for tensor in inputs]
     while waiting:

@@ -58,10 +58,10 @@ def language_in_use() -> Language:
 
 
 def _lowered(function: Any, target: Any, options: Mapping[str, bool] | None = None) -> tuple[Any, str | None]:
-    """The kernel's TIR with its loops, and LLVM's code.
+    """Return the kernel's TIR with its loops, and LLVM's code.
 
     Args:
-        options: of TVM's passes, beside the usual ones.
+        options: options of TVM's passes, in addition to the defaults.
     """
     tvm = load_tvm()
     found: list[Any] = []

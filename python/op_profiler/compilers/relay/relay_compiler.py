@@ -345,7 +345,8 @@ RELAY = RelayCompiler()
 def _compile(
     model: ImportedModel, target: Target, records: UsableRecords, executor: str
 ) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
-    """The kernels, the schedules that the compiler chose, and what it looked for records of."""
+    """Return the kernels, the schedules that the compiler chose, and the computations for which it looked up
+    records."""
     with applied(records) as asked, chosen_schedules(by_rule=records.by_rule) as choices:
         compiled = lower.compile_model(model, target, executor)
     return compiled, choices, _all_lookups(asked, compiled.occurrences, target)

@@ -31,7 +31,7 @@ _ARITHMETIC = {
     "aten::floor_divide": operator.floordiv,
     "aten::floordiv": operator.floordiv,
 }
-_ADVICE = "cannot be told without writing in place; write to a clone, or use the operator that returns its result"
+_ADVICE = "cannot be imported, because it writes in place; use a clone, or the operator that returns its result"
 
 
 def say_without_writing(graph: Any) -> None:

@@ -1,8 +1,8 @@
-"""Kinds of operators, a file a family: sizes, how Relay writes them, how much work they are, and how they are drawn.
+"""Kinds of operators, a file for each family: their sizes, their Relay expressions, their work, and how they are drawn.
 
-A kind states what one operator computes; the compiler decides the layouts and what is fused. One point may therefore
-become several operators (a layer norm becomes its means and its scaling). A new kind is a class in a file here, with an
-entry in that file's ``DRAWS`` if it is to be drawn.
+A kind describes what one operator computes; the compiler decides the layouts and the fusion. One point may therefore
+become several operators (a layer norm becomes its means and its scaling). To add a kind, add a class to a file here,
+and an entry in that file's ``DRAWS`` if it is to be drawn.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @functools.cache
 def draws() -> dict[str, Draw]:
-    """What can be drawn by its name, in the order of the files."""
+    """Return the draw functions by name, in the order of the files."""
     return {name: draw for module in _modules() for name, draw in getattr(module, "DRAWS", {}).items()}
 
 
 @functools.cache
 def described_kinds() -> tuple[str, ...]:
-    """Names of the classes that need no compiler to become an operator."""
+    """Return the names of the classes that need no compiler to become an operator."""
     classes = {found for module in _modules() for found in vars(module).values() if isinstance(found, type)}
     return tuple(sorted(found.__name__ for found in classes if getattr(found, "described", False)))
 

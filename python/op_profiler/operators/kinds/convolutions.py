@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Convolution:
-    """A convolution of any number of axes with all of its sizes; every kind of convolution is written as one.
+    """A convolution of any number of axes with all of its sizes; every kind of convolution is expressed by this class.
 
     Attributes:
-        sizes: of the input, one an axis; `kernel`, `stride` and `dilation` likewise.
-        padding: zeros before each axis, then zeros behind each axis.
-        channels_last: data is NHWC and the weight HWIO (HWOI in groups), else NCHW and OIHW.
-        transposed: the weight is IOHW; `stride` spreads the input.
+        sizes: sizes of the input, one per axis; `kernel`, `stride` and `dilation` likewise.
+        padding: zeros before each axis, followed by zeros after each axis.
+        channels_last: whether data is NHWC and the weight HWIO (HWOI in groups), otherwise NCHW and OIHW.
+        transposed: whether the weight is IOHW and `stride` spreads the input.
     """
 
     batch: int
@@ -40,7 +40,7 @@ class Convolution:
 
     @property
     def out_sizes(self) -> tuple[int, ...]:
-        """Of the output, one an axis."""
+        """Sizes of the output, one per axis."""
         if not self.transposed:
             return sizes.windows(self.sizes, self.kernel, self.stride, self.padding, self.dilation)
         margins = sizes.margins(self.padding)
@@ -71,10 +71,10 @@ class Convolution:
         return (self.batch, *lengths, channels) if self.channels_last else (self.batch, channels, *lengths)
 
     def call(self, relay: ModuleType, data: Node, weight: Node, **attrs: Any) -> Node:
-        """The call of Relay.
+        """Return the Relay call.
 
         Args:
-            attrs: further ones, such as ``out_dtype``.
+            attrs: further attributes, such as ``out_dtype``.
         """
         axes = "DHW"[-len(self.sizes) :]
         if self.channels_last:
@@ -94,12 +94,12 @@ class Convolution:
         )
 
     def expression(self, scope: Scope) -> Node:
-        """Of an input and a weight."""
+        """Return the Relay expression of an input and a weight."""
         data, weight = scope.input(*self.data_shape), scope.weight(*self.weight_shape)
         return self.call(scope.relay, data, weight, out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
-        """As of a point."""
+        """Return the work, as `Point.work`."""
         data, weight, out = (math.prod(shape) for shape in (self.data_shape, self.weight_shape, self.out_shape))
         # each weight is used once at each place of the output, or of the input that is spread
         places = self.batch * math.prod(self.sizes if self.transposed else self.out_sizes)
@@ -107,7 +107,7 @@ class Convolution:
 
 
 class _Convolving(Point):
-    """A kind of convolution, with padding that keeps the sizes at stride 1, and what is fused behind it."""
+    """A kind of convolution, with padding that keeps the sizes at stride 1, and the ops that are fused after it."""
 
     in_channels: int
     out_channels: int
@@ -115,13 +115,13 @@ class _Convolving(Point):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the input, one an axis."""
+        """Sizes of the input, one per axis."""
         size: int = getattr(self, "size")  # noqa: B009 - a field of most kinds
         return size, size
 
     @property
     def convolution(self) -> Convolution:
-        """All sizes; a kind has no field for what is 1 in all of its points."""
+        """The convolution with all sizes; a kind has no field for a size that is 1 in all of its points."""
         batch, stride, dilation, groups = (getattr(self, name, 1) for name in ("batch", "stride", "dilation", "groups"))
         axes = len(self.sizes)
         return Convolution(
@@ -146,7 +146,7 @@ class _Convolving(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Conv2d(_Convolving):
-    """Convolution over [batch, in_channels, height, width]; depthwise where groups = in_channels = out_channels."""
+    """Convolution over [batch, in_channels, height, width]; depthwise if groups = in_channels = out_channels."""
 
     kind = "conv2d"
     described = True
@@ -168,7 +168,7 @@ class Conv2d(_Convolving):
 
 @dataclasses.dataclass(frozen=True)
 class Conv2dDilated(_Convolving):
-    """Convolution whose window has gaps: it reads every `dilation`-th row and column. The size stays."""
+    """Dilated convolution: it reads every `dilation`-th row and column. The output has the size of the input."""
 
     kind = "conv2d_dilated"
     in_channels: int
@@ -181,7 +181,7 @@ class Conv2dDilated(_Convolving):
 
 @dataclasses.dataclass(frozen=True)
 class Conv1d(_Convolving):
-    """Convolution over [1, in_channels, length], of speech and of series."""
+    """Convolution over [1, in_channels, length], as for speech and series."""
 
     kind = "conv1d"
     in_channels: int
@@ -201,7 +201,7 @@ class Conv1d(_Convolving):
 
 @dataclasses.dataclass(frozen=True)
 class Conv3d(_Convolving):
-    """Convolution over [1, in_channels, depth, size, size], as video networks have it."""
+    """Convolution over [1, in_channels, depth, size, size], as in video networks."""
 
     kind = "conv3d"
     in_channels: int
@@ -230,21 +230,21 @@ class Conv2dTranspose(_Convolving):
 
     @property
     def convolution(self) -> Convolution:
-        """As in other kinds, with stride 2 and a padding that doubles an even kernel's input."""
+        """The convolution as in other kinds, with stride 2 and a padding that doubles the input of an even kernel."""
         padding = (self.kernel // 2 - 1,) * 4
         return dataclasses.replace(super().convolution, stride=(2, 2), padding=padding, transposed=True)
 
     def expression(self, scope: Scope) -> Node:
-        """The transposed convolution, then relu."""
+        """Return the transposed convolution, followed by relu."""
         return scope.relay.nn.relu(self.convolution.expression(scope))
 
 
 @dataclasses.dataclass(frozen=True)
 class Conv2dNHWC(_Convolving):
-    """Convolution over [1, size, size, in_channels], as TensorFlow and TFLite have it.
+    """Convolution over [1, size, size, in_channels], as in TensorFlow and TFLite.
 
-    TVM changes no layout of these on processors, so they have schedules of their own. Depthwise where `depthwise` is
-    set; there are then as many output as input channels.
+    TVM does not change these layouts on processors, so they have separate schedules. If `depthwise` is set, the
+    convolution is depthwise, with as many output as input channels.
     """
 
     kind = "conv2d_nhwc"
@@ -258,14 +258,14 @@ class Conv2dNHWC(_Convolving):
 
     @property
     def convolution(self) -> Convolution:
-        """As in other kinds, with channels last and as many groups as channels where `depthwise` is set."""
+        """The convolution with channels last, and with as many groups as channels if `depthwise` is set."""
         groups = self.in_channels if self.depthwise else 1
         return dataclasses.replace(super().convolution, groups=groups, channels_last=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class Int8Conv2d(_Convolving):
-    """Convolution of int8 with sums in int32, a bias, relu, and back to int8."""
+    """Convolution of int8 with sums in int32, a bias, relu, and conversion to int8."""
 
     kind = "conv2d_int8"
     precision = "int8"
@@ -277,7 +277,7 @@ class Int8Conv2d(_Convolving):
     groups: int = 1
 
     def expression(self, scope: Scope) -> Node:
-        """The convolution with int32 sums, plus an int32 bias [out_channels, 1, 1], requantized to int8."""
+        """Return the convolution with int32 sums, plus an int32 bias [out_channels, 1, 1], requantized to int8."""
         sums = self.convolution.expression(scope.in_dtype("int8", "int32"))
         return requantized(scope, scope.relay.add(sums, scope.weight(self.out_channels, 1, 1, dtype="int32")))
 
@@ -333,7 +333,7 @@ def _conv2d_dilated(rng: random.Random) -> Point:
 
 
 def _conv2d_grouped(rng: random.Random) -> Point:
-    """In groups that are no channels, as in ResNeXt and ShuffleNet: TVM does not block their channels."""
+    """Draw a convolution in groups of several channels, which TVM does not block, as in ResNeXt and ShuffleNet."""
     groups, size = rng.choice((2, 3, 4, 8, 32)), sizes.size(rng, 5, 64)
     return Conv2d(
         batch=1,
@@ -349,7 +349,7 @@ def _conv2d_grouped(rng: random.Random) -> Point:
 
 
 def _conv2d_wide_groups(rng: random.Random) -> Point:
-    """Of more channels a group, of images as in ShuffleNet, and of one row of tokens as in SqueezeBERT."""
+    """Draw a convolution with more channels per group, of images (ShuffleNet) or of a row of tokens (SqueezeBERT)."""
     groups, size = rng.choice((2, 3, 4, 4, 8)), sizes.size(rng, 5, 64)
     sequence = rng.random() < 0.3
     channels = [groups * sizes.log_uniform(rng, 16, 768 if sequence else 256, 2) for _ in range(2)]
@@ -380,7 +380,7 @@ def _conv2d_nhwc(rng: random.Random) -> Point:
 
 
 def _conv1d(rng: random.Random) -> Point:
-    """Layers of temporal and of speech networks: dilated, with strides, and one filter a channel."""
+    """Draw a layer of temporal and speech networks: dilated, with strides, or with one filter per channel."""
     channels, form = sizes.channels(rng, 8, 768), rng.choices(("plain", "dilated", "strided", "apart"), (4, 3, 2, 2))[0]
     return Conv1d(
         in_channels=channels if form == "apart" or rng.random() < 0.5 else sizes.channels(rng, 1, 768),

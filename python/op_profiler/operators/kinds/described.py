@@ -1,7 +1,8 @@
-"""Operators of expressions of Relay, without a compiler: in the layouts that TVM gives common layers, or in plain ones.
+"""Operators of Relay expressions, without a compiler: in the layouts that TVM chooses for common layers, or in plain
+ones.
 
-An architecture search asks about thousands of networks that differ in widths and depths. Lowering each takes a second;
-this takes microseconds a layer. A test holds every rule against what TVM says.
+An architecture search predicts thousands of networks that differ in widths and depths. Lowering each takes a second;
+this module takes microseconds per layer. A test compares every rule with the result of TVM.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from op_profiler.operators.operator import Operator, TensorSpec
 
 _NOT_ELEMENTWISE = HEAVY | REDUCES | MOVES_DATA
 _LARGEST_DENSE_BLOCKS = 2
-"""A dense layer's columns are packed in blocks of up to so many vectors."""
+"""Largest number of vectors in a block of a dense layer's columns."""
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def described(point: Point, lanes: int = LARGEST_BLOCK) -> Operator:
-    """The operator that a point becomes as a layer of a network, between layers of blocked channels.
+    """Return the operator that a point becomes as a layer of a network, between layers with blocked channels.
 
     Args:
-        lanes: values of 32 bits in a vector register: 16 with AVX-512, 8 with AVX2.
+        lanes: number of 32-bit values in a vector register: 16 with AVX-512, 8 with AVX2.
 
     Raises:
-        UsageError: its kind, or what follows it, becomes several operators or is not described here.
+        UsageError: its kind, or its epilogue, becomes several operators or is not described here.
     """
     if not point.described:
         raise UsageError(
@@ -43,11 +44,11 @@ def described(point: Point, lanes: int = LARGEST_BLOCK) -> Operator:
 
 
 def operator_of_expression(expression: Callable[[Scope], Any], lanes: int = 0) -> Operator:
-    """One operator of all ops of an expression.
+    """Return one operator with all ops of an expression.
 
     Args:
-        expression: as `Point.expression`.
-        lanes: as of `described`; 0: nothing is blocked or packed.
+        expression: as returned by `Point.expression`.
+        lanes: as for `described`; 0: nothing is blocked or packed.
     """
     result = expression(Scope(_RELAY, lanes=lanes))
     calls = _Calls(lanes)
@@ -57,12 +58,12 @@ def operator_of_expression(expression: Callable[[Scope], Any], lanes: int = 0) -
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Node:
-    """A variable, a constant, or the call of an op, of which more is known once it was read.
+    """A variable, a constant, or a call of an op; some attributes are set when the node is read.
 
     Attributes:
-        spec: its tensor, laid out as it was read.
-        name: in the structure of the operator; empty before it was read.
-        block: channels in the innermost dimension; 0: they are not blocked.
+        spec: its tensor, in the layout in which it is read.
+        name: its name in the structure of the operator; empty before it is read.
+        block: number of channels in the innermost dimension; 0: channels are not blocked.
     """
 
     spec: TensorSpec
@@ -75,7 +76,7 @@ class _Node:
 
 
 class _Relay(ModuleType):
-    """Stands in for the module ``tvm.relay`` or for a function of it, by its name there; a call gives a `_Node`."""
+    """Replaces the module ``tvm.relay``, or a function of it by its name; a call returns a `_Node`."""
 
     def __getattr__(self, name: str) -> _Relay:
         found = _Relay(f"{self.__name__}.{name}".lstrip("."))
@@ -83,7 +84,7 @@ class _Relay(ModuleType):
         return found
 
     def __call__(self, *inputs: _Node, **attrs: Any) -> _Node:
-        """The call of an op; its attributes become what TVM's passes leave of them."""
+        """Return the call of an op, with the attributes that remain after TVM's passes."""
         plain = {
             name: list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
             for name, value in attrs.items()
@@ -103,17 +104,17 @@ _RELAY = _Relay("")
 
 
 class _Calls:
-    """Reads calls in the order in which a compiler does: what an op reads stands before it."""
+    """Reads calls in the order of a compiler: inputs of an op are read before the op."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
         self.description = Description([], [])
 
     def read(self, node: _Node, block: int = 0) -> None:
-        """Name a node and all that it reads.
+        """Name a node and everything that it reads.
 
         Args:
-            block: of channels, if it is a variable.
+            block: number of channels in a block, if the node is a variable.
         """
         if node.name:
             return
@@ -123,7 +124,7 @@ class _Calls:
             self.variable(node, _in_blocks(node.spec.shape, block) if block else node.spec.shape)
 
     def variable(self, node: _Node, shape: Sequence[int]) -> None:
-        """Name a variable that is laid out in this shape."""
+        """Name a variable with this shape as its layout."""
         node.spec = TensorSpec(tuple(shape), node.spec.dtype)
         node.name = self.description.parameter((node.spec,), node.is_weight)
 
@@ -131,8 +132,8 @@ class _Calls:
         """Name a call whose inputs were read.
 
         Args:
-            shape: of its result.
-            op: in place of the node's.
+            shape: shape of its result.
+            op: name that replaces the node's op.
         """
         first = node.inputs[0].spec
         node.spec = first if shape == first.shape else TensorSpec(tuple(shape), first.dtype)
@@ -142,13 +143,13 @@ class _Calls:
 
 
 def _in_blocks(shape: Sequence[int], block: int) -> tuple[int, ...]:
-    """A shape that broadcasts to NCHW, with its channels in blocks."""
+    """Return a shape that broadcasts to NCHW, with its channels in blocks."""
     batch, channels, *sizes = (*[1] * (4 - len(shape)), *shape)
     return (batch, channels // block, *sizes, block)
 
 
 def _elementwise(calls: _Calls, node: _Node) -> None:
-    """Of the shape of its first input, whose layout the others get."""
+    """Read a call whose result has the shape of its first input; the other inputs get the layout of that input."""
     if node.op in _NOT_ELEMENTWISE:
         raise UsageError(f"{node.op} is not described without a compiler")
     first = node.inputs[0]
@@ -158,7 +159,7 @@ def _elementwise(calls: _Calls, node: _Node) -> None:
 
 
 def _conv2d(calls: _Calls, node: _Node) -> None:
-    """TVM blocks channels unless there are several groups of several channels."""
+    """Read a convolution: TVM blocks channels unless there are several groups of several channels."""
     data, weight = node.inputs
     batch, in_channels, *sizes = data.spec.shape
     kernel, out, groups = (node.attrs[name] for name in ("kernel_size", "channels", "groups"))
@@ -185,7 +186,7 @@ def _conv2d(calls: _Calls, node: _Node) -> None:
 
 
 def _dense(calls: _Calls, node: _Node) -> None:
-    """TVM packs the weight in blocks of columns."""
+    """Read a dense layer: TVM packs the weight in blocks of columns."""
     data, weight = node.inputs
     columns, inner = weight.spec.shape
     calls.read(data)
@@ -209,7 +210,7 @@ def _batch_matmul(calls: _Calls, node: _Node) -> None:
 
 
 def _pool2d(calls: _Calls, node: _Node) -> None:
-    """Of data whose first axes are NCHW."""
+    """Read a pooling of data whose first axes are NCHW."""
     data = node.inputs[0]
     calls.read(data)
     padding = node.attrs["padding"]
@@ -236,4 +237,4 @@ _READ: dict[str, Callable[[_Calls, _Node], None]] = {
     "nn.avg_pool2d": _pool2d,
     "nn.global_avg_pool2d": _global_pool2d,
 }
-"""How calls of an op are read; those of all others are element-wise."""
+"""Functions that read calls, by op; calls of all other ops are element-wise."""

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 UNARY = ("relu", "sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp", "swish")
 ACTIVATIONS = ("gelu_tanh", "hardswish")
-"""Further ones of one operand, drawn where their kind is named."""
+"""Further activations with one operand, which are drawn only if their kind is named."""
 BINARY = ("add", "multiply", "subtract", "add_relu")
 INT8_ELEMENTWISE = ("quantize", "dequantize", "add")
 BROADCASTS = ("scale_shift", "scale_shift_relu", "table", "scaled_table", "gate", "divide", "sum", "sum_relu")
 CELLS = ("lstm", "gru")
 _TABLES = (16, 49, 64, 96, 196, 197, 256)
-"""Rows and columns of what attention adds to its scores; most are no multiple of a vector."""
+"""Rows and columns of tensors that attention adds to its scores; most are not multiples of a vector."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Elementwise(Point):
     shape: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """`op` of one or two inputs of `shape`; activations are written out in basic ops (`activate`)."""
+        """Return `op` of one or two inputs of `shape`; activations consist of basic ops (`activate`)."""
         relay = scope.relay
         x = scope.input(*self.shape)
         if self.op in (*UNARY, *ACTIVATIONS):
@@ -45,14 +45,14 @@ class Elementwise(Point):
         return getattr(relay, self.op)(x, y)
 
     def work(self) -> tuple[float, float]:
-        """One operation per element; every operand and the result move once."""
+        """Return one operation per element; every operand and the result move once."""
         elements = float(math.prod(self.shape))
         return elements, (3 if self.op in BINARY else 2) * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class Int8Elementwise(Point):
-    """One of `INT8_ELEMENTWISE`: float32 to int8, back, or two int8 tensors added up in int32."""
+    """One of `INT8_ELEMENTWISE`: float32 to int8, back, or the sum of two int8 tensors in int32."""
 
     kind = "elementwise_int8"
     precision = "int8"
@@ -60,7 +60,8 @@ class Int8Elementwise(Point):
     shape: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """Multiply, round, clip and cast; cast and multiply; or add in int32 and requantize."""
+        """Return a multiplication, rounding, clip and cast; a cast and multiplication; or a requantized sum in
+        int32."""
         relay = scope.relay
         if self.op == "quantize":
             scaled = relay.round(relay.multiply(scope.input(*self.shape), relay.const(16.0)))
@@ -72,7 +73,7 @@ class Int8Elementwise(Point):
         return requantized(scope, relay.add(relay.cast(left, "int32"), relay.cast(right, "int32")))
 
     def work(self) -> tuple[float, float]:
-        """Four operations per element; every operand and the result move once."""
+        """Return four operations per element; every operand and the result move once."""
         elements = float(math.prod(self.shape))
         return 4 * elements, (3 if self.op == "add" else 2) * elements
 
@@ -82,7 +83,7 @@ class Broadcast(Point):
     """One of `BROADCASTS` over an activation.
 
     Attributes:
-        channels: shape of what belongs to channels, of as many axes as `shape`; 1 where it is the same everywhere.
+        channels: shape of the tensor with values for channels, with as many axes as `shape`; 1 along all other axes.
     """
 
     kind = "broadcast"
@@ -91,7 +92,7 @@ class Broadcast(Point):
     channels: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """`op` of an input of `shape` and of weights, inputs or a constant that are broadcast to it."""
+        """Return `op` of an input of `shape` and of weights, inputs or a constant that are broadcast to it."""
         relay = scope.relay
         x = scope.input(*self.shape)
         if self.op.startswith("scale_shift"):
@@ -109,14 +110,14 @@ class Broadcast(Point):
         return relay.nn.relu(x) if self.op.endswith("relu") else x
 
     def work(self) -> tuple[float, float]:
-        """Two operations per element; tensors as large as `shape` move once, the smaller ones count nothing."""
+        """Return two operations per element; tensors as large as `shape` move once, smaller ones are not counted."""
         tensors = {"table": 3, "scaled_table": 3, "sum": 4, "sum_relu": 4}.get(self.op, 2)
         return 2.0 * math.prod(self.shape), float(tensors * math.prod(self.shape))
 
 
 @dataclasses.dataclass(frozen=True)
 class Gates(Point):
-    """The gates of one step of a recurrent cell, behind its two products of [batch, gates * hidden]."""
+    """The gates of one step of a recurrent cell, after its two products of [batch, gates * hidden]."""
 
     kind = "gates"
     cell: str
@@ -124,7 +125,8 @@ class Gates(Point):
     hidden: int
 
     def expression(self, scope: Scope) -> Node:
-        """The next hidden state from the sums of both products and the state before, for an LSTM or a GRU cell."""
+        """Return the next hidden state from the sums of both products and the previous state, for an LSTM or a GRU
+        cell."""
         relay = scope.relay
         count = 4 if self.cell == "lstm" else 3
         ofs = [relay.split(scope.input(self.batch, count * self.hidden), count, axis=1) for _ in range(2)]
@@ -139,20 +141,20 @@ class Gates(Point):
         return relay.add(relay.multiply(relay.subtract(scope.constant(1.0), kept), new), relay.multiply(kept, before))
 
     def work(self) -> tuple[float, float]:
-        """Twelve operations and ten moved values per element of the hidden state, whichever the cell."""
+        """Return twelve operations and ten moved values per element of the hidden state, for either cell."""
         elements = float(self.batch * self.hidden)
         return 12 * elements, 10 * elements
 
 
 def _activation(rng: random.Random) -> Point:
-    """Over the features of a sequence or the channels of an image."""
+    """Draw an activation over the features of a sequence or the channels of an image."""
     op = rng.choice((*ACTIVATIONS, *ACTIVATIONS, "gelu", "swish", "tanh", "sigmoid"))
     sequence = (1, sizes.sequence(rng), sizes.features(rng, 32))
     return Elementwise(op, sequence if rng.random() < 0.5 else sizes.activation_shape(rng))
 
 
 def _broadcast(rng: random.Random) -> Point:
-    """Over images with blocked channels or plain ones, over sequences, and over scores of attention."""
+    """Draw a broadcast over images with blocked or plain channels, sequences, or scores of attention."""
     op = rng.choice(BROADCASTS)
     form = rng.choice(("image", "image", "sequence", "scores"))
     if op.endswith("table") or (form == "scores" and op in ("divide", "sum")):

@@ -1,4 +1,4 @@
-"""Every function of one or two values that importers write, alone: what it costs depends on how LLVM compiles it."""
+"""Every function of one or two values that importers create, as a single operator: LLVM determines its cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBRARY = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log2", "log10", "sin"),
     *("sinh", "tan", "tanh", "sigmoid", "softplus", "mish", "elu"),
 )
-"""Functions that call the library of mathematics for each value, or approximate it."""
+"""Functions that call the C math library for each value, or approximate it."""
 LIGHT = (
     *("abs", "ceil", "floor", "isfinite", "isinf", "isnan", "negative", "round", "rsqrt", "sign", "sqrt", "trunc"),
     *("nn.relu", "nn.leaky_relu", "softsign", "hardsigmoid", "clip"),
@@ -35,7 +35,7 @@ WHOLE = ("add", "multiply", "maximum", "divide", "mod", "left_shift", "bitwise_a
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 EXPONENTS = (0.25, 0.5, 1.7, 2.0, 3.0, 4.0, -1.0, -1.5)
 SECOND = ("tensor", "channels", "constant")
-"""What the second operand is: of the same shape, one value for each place of the last axis, or one number."""
+"""Kinds of the second operand: of the same shape, one value for each position of the last axis, or one number."""
 _WHOLE_NUMBER = 3
 _FORMULAS = frozenset({"softplus", "mish", "elu", "softsign", "hardsigmoid"})
 
@@ -46,7 +46,7 @@ class AppliedFunction(Point):
 
     Attributes:
         second: one of `SECOND`; empty for a function of one value.
-        exponent: of ``power`` with a constant.
+        exponent: exponent of ``power`` with a constant.
     """
 
     kind = "functions"
@@ -57,7 +57,7 @@ class AppliedFunction(Point):
     exponent: float = 0.0
 
     def expression(self, scope: Scope) -> Node:
-        """Return the function of a tensor; of two operands, the second has a shape of its own."""
+        """Return the function of a tensor; a second operand has its own shape."""
         relay = scope.relay
         x = scope.input(*self.shape, dtype=self.dtype)
         if self.op == "where":
@@ -78,7 +78,7 @@ class AppliedFunction(Point):
         return scope.input(*shape, dtype=self.dtype)
 
     def _formula(self, scope: Scope, x: Node) -> Node:
-        """As importers of ONNX write it."""
+        """Return the formula as importers of ONNX write it."""
         relay, one = scope.relay, scope.constant(1.0)
         if self.op == "softsign":
             return relay.divide(x, relay.add(one, relay.abs(x)))
@@ -99,13 +99,13 @@ class AppliedFunction(Point):
 
 
 def _function(relay: ModuleType, name: str) -> Callable[..., Node]:
-    """Of Relay, by its name there."""
+    """Return a function of Relay by name."""
     found: Callable[..., Node] = attrgetter(name)(relay)
     return found
 
 
 def _functions(rng: random.Random) -> Point:
-    """Half of those drawn call the library for each value."""
+    """Draw a function; half of the drawn ones call the C math library for each value."""
     elements, batch = 10.0 ** rng.uniform(2.0, 6.5), rng.choice((1, 8, 32))
     last = max(min(sizes.log_uniform(rng, 2, 2048), round(elements / batch)), 2)
     shape = (batch, max(round(elements / batch / last), 1), last)

@@ -1,4 +1,4 @@
-"""Results whose places in the input are computed: resized images, and rows that are looked up."""
+"""Results whose positions in the input are computed: resized images, and rows that are looked up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAPS = {"nearest_neighbor": 1, "linear": 2, "cubic": 4}
 
 @dataclasses.dataclass(frozen=True)
 class Resize(Point):
-    """Of [batch, channels, size, size] to another size; of one axis in place of two where `axes` is 1.
+    """Resize of [batch, channels, size, size] to another size, along one axis or two (`axes`).
 
     Attributes:
         method: one of `METHODS`; `coordinates`: of `COORDINATES`; `rounding`: of `ROUNDINGS`.
@@ -63,7 +63,7 @@ class Resize(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Gather(Point):
-    """Entries along an axis of [batch, rows, columns], by their places; `each`: a place for each element."""
+    """Entries along an axis of [batch, rows, columns], by their positions; `each`: one position for each element."""
 
     kind = "gather"
     shape: tuple[int, int, int]
@@ -72,7 +72,7 @@ class Gather(Point):
     each: bool = False
 
     def expression(self, scope: Scope) -> Node:
-        """Return what is gathered from the tensor, by places of type int64."""
+        """Return the entries of the tensor at positions of type int64."""
         relay, data = scope.relay, scope.input(*self.shape)
         if self.each:
             return relay.gather(data, self.axis, scope.input(*self._result, dtype="int64"))

@@ -19,7 +19,7 @@ NORMS = ("group", "channels_last")
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(Point):
-    """Over the last axis of [outer, rows, columns]."""
+    """Softmax over the last axis of [outer, rows, columns]."""
 
     kind = "softmax"
     described = True
@@ -28,42 +28,42 @@ class Softmax(Point):
     columns: int
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.softmax`` over the last axis of one input."""
+        """Return ``nn.softmax`` over the last axis of one input."""
         return scope.relay.nn.softmax(scope.input(self.outer, self.rows, self.columns), axis=-1)
 
     def work(self) -> tuple[float, float]:
-        """Five operations per element; input and output move once."""
+        """Return five operations per element; input and output move once."""
         elements = float(self.outer * self.rows * self.columns)
         return 5 * elements, 2 * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerNorm(Point):
-    """Over the last axis of [1, rows, columns]; the compiler makes several operators of it."""
+    """Layer norm over the last axis of [1, rows, columns]; it becomes several operators."""
 
     kind = "layer_norm"
     rows: int
     columns: int
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.layer_norm`` with a scale and a shift per column as weights, and epsilon 1e-5."""
+        """Return ``nn.layer_norm`` with a scale and a shift per column as weights, and epsilon 1e-5."""
         x = scope.input(1, self.rows, self.columns)
         return scope.relay.nn.layer_norm(x, scope.weight(self.columns), scope.weight(self.columns), epsilon=1e-5)
 
     def work(self) -> tuple[float, float]:
-        """Eight operations and four moved values per element."""
+        """Return eight operations and four moved values per element."""
         elements = float(self.rows * self.columns)
         return 8 * elements, 4 * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageNorm(Point):
-    """Of an image [1, channels, size, size] in groups of channels, or of [1, size, size, channels] over its channels,
-    which come before the image then, as in ConvNeXt.
+    """Norm of an image [1, channels, size, size] over groups of channels, or of [1, size, size, channels] over its
+    channels, followed by a transposition to channels first, as in ConvNeXt.
 
     Attributes:
         norm: one of `NORMS`.
-        groups: of channels, whose number they divide; 1 for ``channels_last``.
+        groups: number of groups, which divides the number of channels; 1 for ``channels_last``.
     """
 
     kind = "image_norm"
@@ -73,7 +73,7 @@ class ImageNorm(Point):
     groups: int = 1
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.group_norm``; or ``nn.layer_norm`` over channels last, transposed to channels first."""
+        """Return ``nn.group_norm``; or ``nn.layer_norm`` with channels last, transposed to channels first."""
         relay, scale, shift = scope.relay, scope.weight(self.channels), scope.weight(self.channels)
         if self.norm == "group":
             x = scope.input(1, self.channels, self.size, self.size)
@@ -82,14 +82,15 @@ class ImageNorm(Point):
         return relay.transpose(relay.nn.layer_norm(x, scale, shift, epsilon=1e-6), (0, 3, 1, 2))
 
     def work(self) -> tuple[float, float]:
-        """Eight operations and four moved values per element."""
+        """Return eight operations and four moved values per element."""
         elements = float(self.channels * self.size**2)
         return 8 * elements, 4 * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalResponseNorm(Point):
-    """Each value over a power of the squares of its neighbours among the channels, of [1, channels, size, size]."""
+    """Each value divided by a power of the squares of its neighbours among the channels, of [1, channels, size,
+    size]."""
 
     kind = "lrn"
     channels: int
@@ -97,12 +98,12 @@ class LocalResponseNorm(Point):
     window: int
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.lrn`` over the channels with bias 1, alpha 1e-4 and beta 0.75."""
+        """Return ``nn.lrn`` over the channels with bias 1, alpha 1e-4 and beta 0.75."""
         x = scope.input(1, self.channels, self.size, self.size)
         return scope.relay.nn.lrn(x, size=self.window, axis=1, bias=1.0, alpha=1e-4, beta=0.75)
 
     def work(self) -> tuple[float, float]:
-        """An operation per value of the window and twenty for the power; four moved values per element."""
+        """Return one operation per value of the window and twenty for the power; four moved values per element."""
         elements = float(self.channels * self.size**2)
         return elements * (self.window + 20), 4 * elements  # the power takes as long as twenty operations
 
@@ -116,17 +117,17 @@ class Mean(Point):
     columns: int
 
     def expression(self, scope: Scope) -> Node:
-        """``mean`` over the last axis of [1, rows, columns], which stays with the length 1."""
+        """Return ``mean`` over the last axis of [1, rows, columns], which keeps the length 1."""
         return scope.relay.mean(scope.input(1, self.rows, self.columns), axis=-1, keepdims=True)
 
     def work(self) -> tuple[float, float]:
-        """One operation and one moved value per element of the input."""
+        """Return one operation and one moved value per element of the input."""
         return float(self.rows * self.columns), float(self.rows * self.columns)
 
 
 @dataclasses.dataclass(frozen=True)
 class Reduction(Point):
-    """One of `REDUCTIONS` over some axes of a tensor, which stay with the length 1."""
+    """One of `REDUCTIONS` over some axes of a tensor, which keep the length 1."""
 
     kind = "reduction"
     op: str
@@ -134,11 +135,11 @@ class Reduction(Point):
     axes: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """`op` over `axes` of one input of `shape`."""
+        """Return `op` over `axes` of one input of `shape`."""
         return getattr(scope.relay, self.op)(scope.input(*self.shape), axis=list(self.axes), keepdims=True)
 
     def work(self) -> tuple[float, float]:
-        """One operation and one moved value per element of the input."""
+        """Return one operation and one moved value per element of the input."""
         elements = float(math.prod(self.shape))
         return elements, elements
 
@@ -162,7 +163,7 @@ def _lrn(rng: random.Random) -> Point:
 
 
 def _reduction(rng: random.Random) -> Point:
-    """Over rows, columns, both, or channels, of sequences and of images with channels blocked, first or last."""
+    """Draw a reduction over rows, columns, both, or channels, of sequences and of images in any layout."""
     channels, size = sizes.channels(rng, 16, 1024), sizes.size(rng, 5, 112)
     block, rows = sizes.channel_block(channels), sizes.log_uniform(rng, 1, 512)
     shape, axes = rng.choice(

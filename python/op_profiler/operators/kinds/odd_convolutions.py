@@ -1,4 +1,4 @@
-"""Convolutions of few channels, and of long rows: what stands alone in odd graphs rather than in networks."""
+"""Convolutions of few channels, and of long rows, as in graphs with single operators rather than in networks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LongConv1d(Point):
 
     @property
     def convolution(self) -> Convolution:
-        """With padding that keeps the length at stride 1."""
+        """The convolution, with padding that keeps the length at stride 1."""
         return Convolution(
             batch=self.batch,
             in_channels=self.in_channels,
@@ -53,7 +53,7 @@ class LongConv1d(Point):
 
 
 def _few_channels(rng: random.Random) -> Point:
-    """From or to one to three channels, or one filter for each of them."""
+    """Draw a convolution with one to three input or output channels, or with one filter for each of them."""
     few, others = rng.randint(1, 3), sizes.log_uniform(rng, 1, 128)
     inside, outside = rng.choice(((few, others), (few, others), (others, few), (few, few)))
     size = sizes.log_uniform(rng, 4, 256)
@@ -71,7 +71,7 @@ def _few_channels(rng: random.Random) -> Point:
 
 
 def _long_conv1d(rng: random.Random) -> Point:
-    """Rows of up to a million values of few channels."""
+    """Draw a convolution over rows of up to a million values with few channels."""
     return LongConv1d(
         batch=rng.choice((1, 8, 32)),
         in_channels=rng.choice((1, 1, 2, 3, 8, 16, 64)),

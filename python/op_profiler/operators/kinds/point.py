@@ -1,4 +1,4 @@
-"""The contract of a point (one operator to sample), and parts that several kinds use in Relay."""
+"""The contract of a point (one operator to sample), and parts of Relay expressions that several kinds use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu
 
 
 class Scope:
-    """The variables of the expressions that are being written.
+    """The variables of the expressions that are being created.
 
     Attributes:
-        relay: ``tvm.relay``, or what stands in for it to describe what its functions compute (`described.py`).
-        inputs: activations; `weights`: what a model holds as constants.
-        dtype: of variables and constants where nothing else is said.
-        out_dtype: what ops that add up are to give, as converted models say it; empty where they follow their inputs.
-        lanes: channels in a block at most, where a kind has its channels in blocks.
+        relay: ``tvm.relay``, or a replacement that describes the result of its functions (`described.py`).
+        inputs: activations; `weights`: constants of a model.
+        dtype: dtype of variables and constants by default.
+        out_dtype: dtype of the results of ops that add up, as in converted models; empty if it follows from their
+            inputs.
+        lanes: largest number of channels in a block, for kinds with blocked channels.
     """
 
     def __init__(self, relay: ModuleType, dtype: str = "float32", lanes: int = LARGEST_BLOCK) -> None:
@@ -49,14 +50,15 @@ class Scope:
         return self.weights[-1]
 
     def in_dtype(self, dtype: str, out_dtype: str | None = None) -> Scope:
-        """The same variables; new ones are of another dtype, and so are results unless `out_dtype` is given."""
+        """Return a scope with the same variables whose new variables, and results without `out_dtype`, have another
+        dtype."""
         found = Scope(self.relay, dtype, self.lanes)
         found.inputs, found.weights = self.inputs, self.weights
         found.out_dtype = found.out_dtype if out_dtype is None else out_dtype
         return found
 
     def block(self, channels: int) -> int:
-        """Channels in the innermost dimension of a blocked tensor."""
+        """Return the number of channels in the innermost dimension of a blocked tensor."""
         return largest_divisor(channels, self.lanes)
 
     def constant(self, value: float) -> Node:
@@ -70,8 +72,8 @@ class Point(abc.ABC):
 
     Attributes:
         kind: name of the subclass.
-        precision: of the networks that have such operators; those of a batch are of one.
-        described: whether `described.described` gives the operator that it becomes.
+        precision: precision of the networks that have such operators; all operators of a batch have the same.
+        described: whether `described.described` returns the operator that it becomes.
     """
 
     kind: ClassVar[str]
@@ -80,14 +82,15 @@ class Point(abc.ABC):
 
     @abc.abstractmethod
     def expression(self, scope: Scope) -> Node:
-        """The Relay expression, over variables made by `scope`."""
+        """Return the Relay expression over variables that `scope` creates."""
 
     @abc.abstractmethod
     def work(self) -> tuple[float, float]:
-        """Operations (a multiply-add counts two) and elements moved, roughly: what limits on points refer to."""
+        """Return rough numbers of operations (a multiply-add counts two) and of moved elements, to which limits on
+        points refer."""
 
     def identity(self) -> list[object]:
-        """Plain JSON values that no other point has."""
+        """Return plain JSON values that identify the point."""
         return [type(self).__name__, dataclasses.asdict(self)]
 
 
@@ -99,7 +102,7 @@ Draw = Callable[[random.Random], Point]
 class InFloat16(Point):
     """A point whose tensors are float16.
 
-    Of ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means) there is none in it.
+    It contains no ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means).
     """
 
     kind = "float16"
@@ -107,25 +110,25 @@ class InFloat16(Point):
     point: Point
 
     def expression(self, scope: Scope) -> Node:
-        """The expression of `point`, over float16 variables and with float16 sums."""
+        """Return the expression of `point`, over float16 variables and with float16 sums."""
         return self.point.expression(scope.in_dtype("float16"))
 
     def work(self) -> tuple[float, float]:
-        """As of `point`: elements are counted, not bytes."""
+        """Return the work of `point`; elements are counted, not bytes."""
         return self.point.work()
 
     def identity(self) -> list[object]:
-        """The identity of `point` behind the name of this class."""
+        """Return the name of this class followed by the identity of `point`."""
         return [type(self).__name__, *self.point.identity()]
 
 
 def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channels_last: bool = False) -> Node:
-    """What follows a heavy op and is fused into it.
+    """Return the ops that follow a heavy op and are fused into it.
 
     Args:
-        shape: of `x`; its second axis is of channels, to which a bias belongs.
+        shape: shape of `x`; its second axis has the channels, to which a bias belongs.
         name: one of `EPILOGUES`.
-        channels_last: the last axis is of channels in place of that.
+        channels_last: whether the last axis has the channels instead.
     """
     relay = scope.relay
     if name == "none":
@@ -144,7 +147,7 @@ def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channe
 
 
 def activate(scope: Scope, x: Node, name: str) -> Node:
-    """An activation function."""
+    """Return an activation function of `x`."""
     relay = scope.relay
     if name == "gelu":
         half, root = scope.constant(0.5), scope.constant(math.sqrt(0.5))
@@ -167,11 +170,11 @@ def activate(scope: Scope, x: Node, name: str) -> Node:
 
 
 _MULTIPLIER, _SHIFT = 1_434_324_096, -8
-"""Of int32 sums to int8. Kernels take as long for other scales; those of powers of two TVM 0.19 does not compile."""
+"""Scale from int32 sums to int8. Kernels take as long for other scales; TVM 0.19 does not compile powers of two."""
 
 
 def requantized(scope: Scope, sums: Node) -> Node:
-    """Sums in int32 as int8, in the order in which Relay's quantizer does it."""
+    """Return sums in int32 as int8, with the operations in the order of Relay's quantizer."""
     relay = scope.relay
     scaled = relay.fixed_point_multiply(relay.cast(relay.nn.relu(sums), "int64"), _MULTIPLIER, _SHIFT)
     return relay.cast(relay.clip(scaled, -127.0, 127.0), "int8")

@@ -17,7 +17,7 @@ POOLS = ("max", "avg", "global_avg")
 
 @dataclasses.dataclass(frozen=True)
 class Pool2d(Point):
-    """Pooling over blocked channels, as it stands between convolutions."""
+    """Pooling over blocked channels, as between convolutions."""
 
     kind = "pool2d"
     described = True
@@ -30,7 +30,7 @@ class Pool2d(Point):
     mode: str = "max"
 
     def expression(self, scope: Scope) -> Node:
-        """Pooling over [batch, blocks, height, width, block]; half of a window is padded on each side."""
+        """Return the pooling over [batch, blocks, height, width, block], with padding of half a window on each side."""
         nn = scope.relay.nn
         block = scope.block(self.channels)
         x = scope.input(self.batch, self.channels // block, self.height, self.width, block)
@@ -47,14 +47,14 @@ class Pool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """One operation per value of each window; input and output count as twice the input."""
+        """Return one operation per value of each window; input and output count as twice the input."""
         elements = float(self.batch * self.channels * self.height * self.width)
         return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class UnpaddedPool2d(Point):
-    """Pooling without a margin, over channels in blocks of `block`, or before them (0)."""
+    """Pooling without padding, over channels in blocks of `block`, or before them (0)."""
 
     kind = "unpadded_pool2d"
     channels: int
@@ -77,14 +77,14 @@ class UnpaddedPool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """One operation per value of each window; input and output count as twice the input."""
+        """Return one operation per value of each window; input and output count as twice the input."""
         elements = float(self.channels * self.size**2)
         return elements * self.window**2 / self.stride**2, 2 * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class LargeWindow(Point):
-    """Pooling of [batch, channels, size, ...] over windows of many values, with a margin or without.
+    """Pooling of [batch, channels, size, ...] over windows of many values, with or without padding.
 
     Attributes:
         axes: 1 for a series, 2 for an image.

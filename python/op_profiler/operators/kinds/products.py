@@ -27,7 +27,8 @@ class Dense(Point):
     epilogue: str = "none"
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.dense`` of an input [rows, in_features] and a weight [out_features, in_features], then the epilogue."""
+        """Return ``nn.dense`` of an input [rows, in_features] and a weight [out_features, in_features], then the
+        epilogue."""
         x = scope.relay.nn.dense(
             scope.input(self.rows, self.in_features),
             scope.weight(self.out_features, self.in_features),
@@ -36,7 +37,7 @@ class Dense(Point):
         return epilogue(scope, x, (self.rows, self.out_features), self.epilogue)
 
     def work(self) -> tuple[float, float]:
-        """One multiply-add per row, input feature and output feature; each matrix moves once."""
+        """Return one multiply-add per row, input feature and output feature; each matrix moves once."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + k * n + m * n)
 
@@ -44,7 +45,8 @@ class Dense(Point):
 @dataclasses.dataclass(frozen=True)
 class BatchMatmul(Point):
     """Product of activations: [batch, rows, inner] by [batch, columns, inner] transposed, or by [batch, inner, columns]
-    as it stands, which importers of torch and ONNX write and TVM computes in another way."""
+    without transposition, which importers of torch and ONNX create and for which TVM has another kernel.
+    """
 
     kind = "batch_matmul"
     described = True
@@ -55,7 +57,7 @@ class BatchMatmul(Point):
     transposed: bool = True
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.batch_matmul`` of two inputs."""
+        """Return ``nn.batch_matmul`` of two inputs."""
         left = scope.input(self.batch, self.rows, self.inner)
         shape = (self.columns, self.inner) if self.transposed else (self.inner, self.columns)
         right = scope.input(self.batch, *shape)
@@ -63,17 +65,17 @@ class BatchMatmul(Point):
         return nn.batch_matmul(left, right, out_dtype=scope.out_dtype, transpose_a=False, transpose_b=self.transposed)
 
     def work(self) -> tuple[float, float]:
-        """One multiply-add per row, column and inner index of each product; each matrix moves once."""
+        """Return one multiply-add per row, column and inner index of each product; each matrix moves once."""
         m, k, n = self.rows, self.inner, self.columns
         return 2.0 * self.batch * m * k * n, float(self.batch * (m * k + k * n + m * n))
 
 
 @dataclasses.dataclass(frozen=True)
 class DenseOfActivations(Point):
-    """A fully connected layer whose weight is computed while the model runs, so that nothing of it is packed before.
+    """A fully connected layer whose weight is computed at run time, so that it cannot be packed in advance.
 
-    TVM packs it at run time, in an operator of its own where the product is of its blocked kind. `transposed`: it comes
-    as [in_features, out_features], as torch's matmul and tied embeddings have it, and is transposed on the way.
+    TVM packs it at run time, in a separate operator if the product is of its blocked kind. `transposed`: the weight is
+    [in_features, out_features], as in torch's matmul and tied embeddings, and is also transposed.
     """
 
     kind = "dense_of_activations"
@@ -83,7 +85,7 @@ class DenseOfActivations(Point):
     transposed: bool = False
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.dense`` of two inputs, the second behind a transposition where `transposed` is set."""
+        """Return ``nn.dense`` of two inputs, the second after a transposition if `transposed` is set."""
         relay = scope.relay
         if self.transposed:
             weight = relay.transpose(scope.input(self.in_features, self.out_features), axes=[1, 0])
@@ -92,39 +94,41 @@ class DenseOfActivations(Point):
         return relay.nn.dense(scope.input(self.rows, self.in_features), weight, out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
-        """Operations as of `Dense`; the weight moves three times, since it is packed on the way."""
+        """Return the operations of `Dense`; the weight moves three times, because it is packed at run time."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
 
 
 @dataclasses.dataclass(frozen=True)
 class GatedDense(Point):
-    """A fully connected layer of one row behind a hardswish, as in MobileNetV3: TVM folds the gate into the weight, and
-    packs that while the model runs."""
+    """A fully connected layer of one row after a hardswish, as in MobileNetV3: TVM folds the gate into the weight, and
+    packs the weight at run time.
+    """
 
     kind = "gated_dense"
     in_features: int
     out_features: int
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.dense`` of a hardswish of an input [1, in_features] and a weight."""
+        """Return ``nn.dense`` of a hardswish of an input [1, in_features] and a weight."""
         x = activate(scope, scope.input(1, self.in_features), "hardswish")
         return scope.relay.nn.dense(x, scope.weight(self.out_features, self.in_features), out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
-        """Operations as of `Dense` with one row; the weight moves three times, since it is packed on the way."""
+        """Return the operations of `Dense` with one row; the weight moves three times, because it is packed at run
+        time."""
         k, n = self.in_features, self.out_features
         return 2.0 * k * n, float(k + 3 * k * n + n)
 
 
 @dataclasses.dataclass(frozen=True)
 class AttentionEinsum(Point):
-    """A product of attention that a model writes as an einsum over heads: no schedule blocks it, and the cutting of
+    """A product of attention that a model expresses as an einsum over heads: no schedule blocks it, and splitting
     [rows, heads * width] into heads is part of its loops.
 
     Attributes:
-        windows: of tokens, each with an attention of its own.
-        scores: of queries [rows] and keys [keys]; else of weights [rows, keys] and values [keys].
+        windows: number of windows of tokens, each with separate attention.
+        scores: True: of queries [rows] and keys [keys]; False: of weights [rows, keys] and values [keys].
     """
 
     kind = "attention_einsum"
@@ -136,7 +140,7 @@ class AttentionEinsum(Point):
     scores: bool
 
     def expression(self, scope: Scope) -> Node:
-        """The scores, divided by the root of `width`; or the weighted values with the heads joined again."""
+        """Return the scores, divided by the root of `width`; or the weighted values with the heads joined again."""
         relay, together = scope.relay, self.heads * self.width
         if self.scores:
             product = relay.einsum([self._heads(scope, self.rows), self._heads(scope, self.keys)], "bhlk,bhtk->bhlt")
@@ -151,7 +155,7 @@ class AttentionEinsum(Point):
         return relay.transpose(relay.reshape(x, (self.windows, tokens, self.heads, self.width)), (0, 2, 1, 3))
 
     def work(self) -> tuple[float, float]:
-        """One multiply-add per window, head, row, key and element of the width; scores and tokens move once."""
+        """Return one multiply-add per window, head, row, key and element of the width; scores and tokens move once."""
         products = float(self.windows * self.heads * self.rows * self.keys)
         tokens = self.windows * self.heads * self.width * (self.rows + self.keys)
         return 2.0 * products * self.width, products + tokens
@@ -159,10 +163,10 @@ class AttentionEinsum(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Repacking(Point):
-    """The weight [rows, columns] of a dense layer, packed in blocks of rows while the model runs.
+    """The weight [rows, columns] of a dense layer, packed in blocks of rows at run time.
 
-    Each value of a block comes from another row, `4 * columns` bytes apart: with a power of two all of them lead to a
-    few sets of a cache.
+    Each value of a block comes from another row, `4 * columns` bytes apart. If this distance is a power of two, the
+    rows map to few sets of a cache.
     """
 
     kind = "repacking"
@@ -171,18 +175,18 @@ class Repacking(Point):
     block: int
 
     def expression(self, scope: Scope) -> Node:
-        """``layout_transform`` from NC to ``NC{block}n``."""
+        """Return ``layout_transform`` from NC to ``NC{block}n``."""
         x = scope.input(self.rows, self.columns)
         return scope.relay.layout_transform(x, src_layout="NC", dst_layout=f"NC{self.block}n")
 
     def work(self) -> tuple[float, float]:
-        """No operations; input and output move once."""
+        """Return no operations; input and output move once."""
         return 0.0, 2.0 * self.rows * self.columns
 
 
 @dataclasses.dataclass(frozen=True)
 class Int8Dense(Point):
-    """Fully connected layer of int8 with sums in int32, a bias, relu, and back to int8."""
+    """Fully connected layer of int8 with sums in int32, a bias, relu, and conversion to int8."""
 
     kind = "dense_int8"
     precision = "int8"
@@ -191,7 +195,7 @@ class Int8Dense(Point):
     out_features: int
 
     def expression(self, scope: Scope) -> Node:
-        """``nn.dense`` of int8 with int32 sums, plus an int32 bias [1, out_features], requantized to int8."""
+        """Return ``nn.dense`` of int8 with int32 sums, plus an int32 bias [1, out_features], requantized to int8."""
         relay = scope.relay
         data = scope.input(self.rows, self.in_features, dtype="int8")
         weight = scope.weight(self.out_features, self.in_features, dtype="int8")
@@ -199,7 +203,7 @@ class Int8Dense(Point):
         return requantized(scope, relay.add(sums, scope.weight(1, self.out_features, dtype="int32")))
 
     def work(self) -> tuple[float, float]:
-        """One multiply-add per row, input feature and output feature; each matrix moves once."""
+        """Return one multiply-add per row, input feature and output feature; each matrix moves once."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + k * n + m * n)
 
@@ -214,7 +218,7 @@ def _dense(rng: random.Random) -> Point:
 
 
 def _few_outputs(rng: random.Random) -> Point:
-    """Of one to eight outputs or rows."""
+    """Draw a product with one to eight outputs or rows."""
     few, many = sizes.log_uniform(rng, 1, 8), sizes.log_uniform(rng, 1, 2048)
     rows, columns = rng.choice(((few, many), (many, few), (many, few), (rng.choice((1, 8, 32)), few)))
     inner = sizes.log_uniform(rng, 4, 8192)
@@ -235,7 +239,8 @@ def _batch_matmul(rng: random.Random) -> Point:
 
 
 def _transformer(rng: random.Random) -> Point:
-    """Projections and feed-forward layers of a sequence: weights that only the last cache holds, read for many rows."""
+    """Draw a projection or feed-forward layer of a sequence, whose weights fit only the last cache and are read for
+    many rows."""
     width, times = sizes.log_uniform(rng, 128, 1280, 64), rng.choice((1, 1, 2, 3, 4, 4))
     wide = rng.random() < 0.5
     features = (times * width, width) if wide else (width, times * width)
@@ -246,7 +251,7 @@ def _transformer(rng: random.Random) -> Point:
 
 
 def _run_time_weights(rng: random.Random) -> Point:
-    """Dense layers whose weight is an activation, and the packing of such a weight alone."""
+    """Draw a dense layer whose weight is an activation, or the packing of such a weight as a single operator."""
     rows, columns = sizes.features(rng, 32), sizes.features(rng, 32)
     if rng.random() < 0.4:
         return Repacking(rows, columns, sizes.largest_divisor(rows, 32))
@@ -259,7 +264,7 @@ def _gated_dense(rng: random.Random) -> Point:
 
 
 def _attention_einsum(rng: random.Random) -> Point:
-    """Over a whole image, or over windows of it; keys may be of an image of a quarter of the size."""
+    """Draw attention over a whole image, or over its windows; keys may come from an image of a quarter of the size."""
     windows = rng.choice((1, 1, 1, 4, 16, 64))
     rows = rng.choice(_WINDOWS) ** 2 if windows > 1 else sizes.rows(rng)
     keys = rows if windows > 1 or rng.random() < 0.5 else max(rows // 4, 1) + rng.choice((0, 0, 1))
@@ -268,7 +273,7 @@ def _attention_einsum(rng: random.Random) -> Point:
 
 
 def _reduced_attention(rng: random.Random) -> Point:
-    """Each place of an image with a few rows, which the image is reduced to before, as in SegFormer and PVT."""
+    """Draw attention of each position of an image to a few rows of the reduced image, as in SegFormer and PVT."""
     size, times = rng.choice((14, 16, 28, 28, 32, 56, 56, 64)), rng.choice((1, 2, 4, 7, 8))
     rows, keys, width = size**2, max(size // times, 4) ** 2 + rng.choice((0, 0, 1)), rng.choice((16, 24, 32, 40, 64))
     columns, inner = (width, keys) if rng.random() < 0.5 else (keys, width)

@@ -26,34 +26,34 @@ class Transpose(Point):
     axes: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """``transpose`` of one input."""
+        """Return ``transpose`` of one input."""
         return scope.relay.transpose(scope.input(*self.shape), axes=self.axes)
 
     def work(self) -> tuple[float, float]:
-        """No operations; input and output move once."""
+        """Return no operations; input and output move once."""
         return 0.0, 2.0 * math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class Concatenate(Point):
-    """`parts` tensors of one shape, put together along the channels (axis 1)."""
+    """`parts` tensors of one shape, concatenated along the channels (axis 1)."""
 
     kind = "concatenate"
     shape: tuple[int, ...]
     parts: int
 
     def expression(self, scope: Scope) -> Node:
-        """``concatenate`` of `parts` inputs."""
+        """Return ``concatenate`` of `parts` inputs."""
         return scope.relay.concatenate([scope.input(*self.shape) for _ in range(self.parts)], axis=1)
 
     def work(self) -> tuple[float, float]:
-        """No operations; all inputs and the output move once."""
+        """Return no operations; all inputs and the output move once."""
         return 0.0, 2.0 * self.parts * math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class GrowingPast(Point):
-    """What a decoder keeps of earlier tokens, [heads, past, width], and one more token behind them."""
+    """A decoder's values of earlier tokens, [heads, past, width], with one more token appended."""
 
     kind = "growing_past"
     heads: int
@@ -61,18 +61,18 @@ class GrowingPast(Point):
     width: int
 
     def expression(self, scope: Scope) -> Node:
-        """``concatenate`` of [heads, past, width] and [heads, 1, width] along the tokens."""
+        """Return ``concatenate`` of [heads, past, width] and [heads, 1, width] along the tokens."""
         kept, new = scope.input(self.heads, self.past, self.width), scope.input(self.heads, 1, self.width)
         return scope.relay.concatenate([kept, new], axis=1)
 
     def work(self) -> tuple[float, float]:
-        """No operations; both inputs and the output move once."""
+        """Return no operations; both inputs and the output move once."""
         return 0.0, 2.0 * self.heads * (self.past + 1) * self.width
 
 
 @dataclasses.dataclass(frozen=True)
 class Relayout(Point):
-    """From one block of channels to another, as between convolutions whose tiles differ.
+    """Change of the block of channels, as between convolutions with different tiles.
 
     Attributes:
         before, after: channels in the innermost dimension; 0: channels are not blocked. Both divide `channels`.
@@ -86,7 +86,7 @@ class Relayout(Point):
     relu: bool = False
 
     def expression(self, scope: Scope) -> Node:
-        """``layout_transform`` of an image, then relu where `relu` is set."""
+        """Return ``layout_transform`` of an image, followed by relu if `relu` is set."""
         shape = sizes.blocked(self.channels, self.size, self.before)
         x = scope.relay.layout_transform(
             scope.input(*shape), sizes.layout_name(self.before), sizes.layout_name(self.after)
@@ -94,19 +94,19 @@ class Relayout(Point):
         return scope.relay.nn.relu(x) if self.relu else x
 
     def work(self) -> tuple[float, float]:
-        """No operations; input and output move once."""
+        """Return no operations; input and output move once."""
         return 0.0, 2.0 * self.channels * self.size**2
 
 
 @dataclasses.dataclass(frozen=True)
 class Rearranged(Point):
-    """A tensor cut along its axes, their order changed, and put together again: heads of attention, windows, shuffled
+    """A tensor that is split along its axes, transposed, and joined again: heads of attention, windows, shuffled
     channels, and tokens that become an image.
 
     Attributes:
-        parts: shape whose axes change places; as many elements as `shape` and `result`.
-        block: channels in the innermost dimension of an image [1, channels, height, width] that it is made of
-            (`from_blocked`) or becomes; 0: it is not blocked.
+        parts: shape whose axes are permuted; it has as many elements as `shape` and `result`.
+        block: channels in the innermost dimension of the input image [1, channels, height, width] (`from_blocked`) or
+            of the output image; 0: channels are not blocked.
         added: whether another tensor is added at the end.
     """
 
@@ -120,7 +120,7 @@ class Rearranged(Point):
     added: bool = False
 
     def expression(self, scope: Scope) -> Node:
-        """Reshape to `parts`, transpose by `axes`, reshape to `result`; `added` and `block` add ops to these."""
+        """Return a reshape to `parts`, a transposition and a reshape to `result`; `added` and `block` add more ops."""
         relay = scope.relay
         if self.from_blocked:
             _, channels, height, width = self.shape
@@ -136,32 +136,33 @@ class Rearranged(Point):
         return x
 
     def work(self) -> tuple[float, float]:
-        """No operations; input and output move once, and so does the tensor that is added."""
+        """Return no operations; input and output move once, and so does the tensor that is added."""
         return 0.0, (3.0 if self.added else 2.0) * math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class JoinedSlices(Point):
-    """Parts of tensors put together along the channels (axis 1): `kept` of each of several tensors of one shape."""
+    """The first `kept` channels of each of several tensors of one shape, concatenated along the channels (axis 1)."""
 
     kind = "joined_slices"
     shape: tuple[int, ...]
     kept: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """``concatenate`` of the first `kept` channels of each input."""
+        """Return ``concatenate`` of the first `kept` channels of each input."""
         relay = scope.relay
         slices = [relay.strided_slice(scope.input(*self.shape), begin=[0], end=[kept], axes=[1]) for kept in self.kept]
         return relay.concatenate(slices, axis=1)
 
     def work(self) -> tuple[float, float]:
-        """No operations; the kept channels are read and written once."""
+        """Return no operations; the kept channels are read and written once."""
         return 0.0, 2.0 * sum(self.kept) * math.prod(self.shape) / self.shape[1]
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerScale(Point):
-    """Tokens [size * size, channels] become an image, times a weight a channel, added to another image.
+    """Tokens [size * size, channels] that become an image, multiplied by a weight per channel and added to another
+    image.
 
     Attributes:
         blocked: whether that image has its channels in blocks.
@@ -173,7 +174,7 @@ class LayerScale(Point):
     blocked: bool
 
     def expression(self, scope: Scope) -> Node:
-        """Reshape and transpose the tokens, multiply by a weight [channels, 1, 1], and add the other image."""
+        """Return the reshaped and transposed tokens, multiplied by a weight [channels, 1, 1], plus the other image."""
         relay = scope.relay
         tokens = relay.reshape(scope.input(self.size**2, self.channels), (1, self.size, self.size, self.channels))
         image = relay.multiply(relay.transpose(tokens, (0, 3, 1, 2)), scope.weight(self.channels, 1, 1))
@@ -184,7 +185,7 @@ class LayerScale(Point):
         return relay.add(relay.layout_transform(image, "NCHW", f"NCHW{block}c"), other)
 
     def work(self) -> tuple[float, float]:
-        """Two operations per element; both inputs and the output move once."""
+        """Return two operations per element; both inputs and the output move once."""
         elements = float(self.channels * self.size**2)
         return 2 * elements, 3 * elements
 
@@ -192,11 +193,11 @@ class LayerScale(Point):
 @dataclasses.dataclass(frozen=True)
 class TurnedPositions(Point):
     """Rotary embeddings of positions (https://arxiv.org/abs/2104.09864): each pair of values of [1, heads, rows, width]
-    turns by an angle of its row.
+    is rotated by an angle of its row.
 
     Attributes:
-        pairs: whether a pair is two neighbours, as in RoFormer, and not one value of each half, as in Llama.
-        transposed: whether rows come last then, as a product with them wants it.
+        pairs: True: a pair is two neighbours, as in RoFormer; False: one value of each half, as in Llama.
+        transposed: whether rows are the last axis of the result, as a product with it requires.
     """
 
     kind = "turned_positions"
@@ -207,7 +208,7 @@ class TurnedPositions(Point):
     transposed: bool
 
     def expression(self, scope: Scope) -> Node:
-        """x * cosines + turned(x) * sines, without the batch axis; both tables are weights [1, 1, rows, width]."""
+        """Return x * cosines + turned(x) * sines, without the batch axis; both tables are [1, 1, rows, width]."""
         relay, shape = scope.relay, (1, self.heads, self.rows, self.width)
         x = scope.input(*shape)
         cosines, sines = (scope.weight(1, 1, self.rows, self.width) for _ in range(2))
@@ -227,7 +228,7 @@ class TurnedPositions(Point):
         return relay.reshape(x, (self.heads, self.rows, self.width))
 
     def work(self) -> tuple[float, float]:
-        """Four operations and three moved values per element."""
+        """Return four operations and three moved values per element."""
         elements = float(self.heads * self.rows * self.width)
         return 4 * elements, 3 * elements
 
@@ -268,7 +269,7 @@ def _windows(rng: random.Random) -> Point:
 
 
 def _tokens(rng: random.Random) -> Point:
-    """An image becomes tokens."""
+    """Draw an image that becomes tokens."""
     channels, size = sizes.channels(rng, 16, 768), sizes.size(rng, 4, 64)
     image, block = (1, channels, size, size), sizes.channel_block(channels) if rng.random() < 0.7 else 0
     flat = (1, channels, size * size)
@@ -278,7 +279,7 @@ def _tokens(rng: random.Random) -> Point:
 
 
 def _image(rng: random.Random) -> Point:
-    """Tokens become an image."""
+    """Draw tokens that become an image."""
     channels, size = sizes.channels(rng, 16, 768), sizes.size(rng, 4, 64)
     block = sizes.channel_block(channels) if rng.random() < 0.7 else 0
     parts = (1, size * size, channels)
@@ -322,7 +323,7 @@ def _joined_slices(rng: random.Random) -> Point:
 
 
 def _turned_heads(rng: random.Random) -> Point:
-    """Keys of attention, whose rows come last, and queries: of layers as wide as they are in networks."""
+    """Draw keys of attention, whose rows are last, or queries, with widths as in networks."""
     heads, width = rng.choice((1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 32)), rng.choice((32, 64, 64, 64, 80, 96, 128))
     rows = sizes.rows(rng)
     turned = rng.random() < 0.7

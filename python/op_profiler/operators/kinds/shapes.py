@@ -1,8 +1,8 @@
-"""Converts between operators and the plain sizes that tables of other tools have.
+"""Converts between operators and the plain sizes in tables of other tools.
 
-A table has sizes; an `Operator` is a Relay function. `operator_of` makes the function that Relay would make of the
-sizes, with the same workload key as if it had been compiled without blocked layouts. `shape_of` gives the sizes of an
-operator, whatever layouts the compiler chose.
+A table contains sizes; an `Operator` is a Relay function. `operator_of` creates the function that Relay would create
+from the sizes, with the same workload key as if it had been compiled without blocked layouts. `shape_of` returns the
+sizes of an operator, whatever layouts the compiler chose.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Unfit(ValueError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conv:
-    """A two-dimensional convolution in NCHW with weights OIHW, and what is fused behind it.
+    """A two-dimensional convolution in NCHW with weights OIHW, and the ops that are fused after it.
 
     Attributes:
         padding: rows and columns of zeros at the top, left, bottom, right.
         activation: ``clip`` is from 0 to 6.
-        residual: a tensor of the output's shape is added.
+        residual: whether a tensor of the output's shape is added.
         dtypes: of data (and output), weight, bias.
-        extra: arguments of the table's own that have no place in Relay; part of the identity.
+        extra: arguments of the table that Relay does not have; part of the identity.
     """
 
     batch: int
@@ -70,7 +70,7 @@ class Conv:
 
     @property
     def convolution(self) -> Convolution:
-        """Its sizes."""
+        """The convolution with its sizes."""
         return Convolution(
             batch=self.batch,
             in_channels=self.in_channels,
@@ -85,20 +85,20 @@ class Conv:
 
     @property
     def depthwise(self) -> bool:
-        """One filter a channel."""
+        """Whether there is one filter per channel."""
         return self.groups > 1 and self.groups == self.in_channels == self.out_channels
 
     @property
     def keeps_size(self) -> bool:
-        """Whether the padding keeps height and width at stride 1, and their rounded-up parts at others."""
+        """Whether the padding keeps height and width at stride 1, and their rounded-up quotients at other strides."""
         wanted = (-(-self.height // self.stride[0]), -(-self.width // self.stride[1]))
         return self.convolution.out_sizes == wanted
 
     def expression(self, scope: Scope) -> Node:
-        """It in Relay.
+        """Return the Relay expression.
 
         Raises:
-            ValueError: sizes that do not go together.
+            ValueError: the sizes do not fit together.
         """
         sizes = (self.batch, self.in_channels, self.height, self.width, self.out_channels, self.groups)
         if min(*sizes, *self.kernel, *self.stride, *self.dilation) < 1 or min(self.padding) < 0:
@@ -127,7 +127,7 @@ class DenseLayer:
     extra: tuple[str, ...] = ()
 
     def expression(self, scope: Scope) -> Node:
-        """It in Relay; raises ValueError as of `Conv`."""
+        """Return the Relay expression; raises ValueError as `Conv.expression`."""
         if min(self.batch, self.in_features, self.out_features) < 1:
             raise ValueError("batch and features start at 1")
         data = scope.input(self.batch, self.in_features, dtype=self.dtypes[0])
@@ -137,12 +137,12 @@ class DenseLayer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plain:
-    """Any other op alone, on activations only.
+    """Any other single op, on activations only.
 
     Attributes:
         op: Relay's name.
         attrs: name and value of its attributes, lists as tuples.
-        inputs: in NCHW where they have four dimensions.
+        inputs: in NCHW if they have four dimensions.
     """
 
     op: str
@@ -151,7 +151,7 @@ class Plain:
     extra: tuple[str, ...] = ()
 
     def expression(self, scope: Scope) -> Node:
-        """It in Relay; raises ValueError as of `Conv`."""
+        """Return the Relay expression; raises ValueError as `Conv.expression`."""
         first, attrs = self.inputs[0], dict(self.attrs)
         if min(first.shape, default=0) < 1:
             raise ValueError("sizes start at 1")
@@ -169,12 +169,12 @@ Shape = Conv | DenseLayer | Plain
 
 
 def _extra(shape: Shape) -> dict[str, list[str]]:
-    """Attributes of the first op that Relay does not know."""
+    """Return the attributes of the first op that Relay does not have."""
     return {"op_args": list(shape.extra)} if shape.extra else {}
 
 
 def _followed(scope: Scope, x: Node, shape: Conv | DenseLayer) -> Node:
-    """With bias and activation."""
+    """Return the expression with bias and activation."""
     relay, channels = scope.relay, shape.out_channels if isinstance(shape, Conv) else shape.out_features
     if shape.bias:
         x = relay.nn.bias_add(x, scope.weight(channels, dtype=shape.dtypes[2]), axis=1)
@@ -184,16 +184,16 @@ def _followed(scope: Scope, x: Node, shape: Conv | DenseLayer) -> Node:
 
 
 def same_padding(kernel: int) -> tuple[int, int, int, int]:
-    """The padding that keeps height and width at stride 1, for a square kernel."""
+    """Return the padding that keeps height and width at stride 1, for a square kernel."""
     before, after = (kernel - 1) // 2, kernel // 2
     return before, before, after, after
 
 
 def precision_of(dtype: str) -> Precision:
-    """The precision in the words of `Settings` that a dtype of the data is.
+    """Return the precision, as in `Settings`, for a dtype of the data.
 
     Raises:
-        ValueError: none of them.
+        ValueError: no precision has this dtype.
     """
     known: dict[str, Precision] = {"float32": "float32", "float16": "float16", "int8": "int8", "uint8": "int8"}
     if dtype not in known:
@@ -202,25 +202,25 @@ def precision_of(dtype: str) -> Precision:
 
 
 def dtype_of(shape: Shape) -> str:
-    """Of the data."""
+    """Return the dtype of the data."""
     return shape.inputs[0].dtype if isinstance(shape, Plain) else shape.dtypes[0]
 
 
 def operator_of(shape: Shape) -> Operator:
-    """The operator in plain layouts, with FLOPs and bytes as `operators/cost.py` counts them.
+    """Return the operator in plain layouts, with FLOPs and bytes as `operators/cost.py` counts them.
 
     Raises:
-        ValueError: sizes that do not go together.
+        ValueError: the sizes do not fit together.
     """
     made = operator_of_expression(shape.expression)
     return dataclasses.replace(made, name=made.name.removeprefix("fused_"))
 
 
 def shape_of(operator: Operator) -> Shape:
-    """Sizes in N, C, H, W and OC, IC/groups, K, K, whatever layout the compiler chose.
+    """Return sizes in N, C, H, W and OC, IC/groups, K, K, whatever layout the compiler chose.
 
     Raises:
-        Unfit: no table has words for it.
+        Unfit: no table can express the operator.
     """
     if any(-1 in tensor.shape for tensor in (*operator.inputs, *operator.params, *operator.outputs)):
         raise Unfit("a size is only known at run time")
@@ -273,7 +273,7 @@ def _heavy(operator: Operator) -> Conv | DenseLayer:
 
 
 class _Followers:
-    """What is fused behind the heavy op.
+    """The ops that are fused after the heavy op.
 
     Raises:
         Unfit: anything but one bias, one activation and one residual addition.
@@ -315,7 +315,7 @@ def _channels(operator: Operator) -> int:
 
 
 def _by_name(operator: Operator) -> dict[str, TensorSpec]:
-    """Tensors by their names in the structure (``i0``, ``p1``), which count through both kinds together."""
+    """Return tensors by their names in the structure (``i0``, ``p1``), numbered over both kinds together."""
     names = sorted(set(re.findall(r"\b[ip]\d+\b", operator.structure)), key=lambda name: int(name[1:]))
     inputs = [name for name in names if name[0] == "i"]
     params = [name for name in names if name[0] == "p"]
@@ -370,7 +370,7 @@ def _pair(values: Sequence[int]) -> tuple[int, int]:
 
 
 def _four(values: Sequence[int]) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right; of two values the first is of top and bottom."""
+    """Return top, left, bottom, right; of two values, the first is for top and bottom."""
     if len(values) == 4:
         top, left, bottom, right = (int(v) for v in values)
         return top, left, bottom, right

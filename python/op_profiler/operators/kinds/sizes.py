@@ -10,32 +10,33 @@ from collections.abc import Sequence
 _USUAL_SIZES = (7, 8, 13, 14, 16, 17, 27, 28, 32, 35, 55, 56, 64, 71, 73, 96, 112, 128, 147, 149, 224)
 _SEQUENCES = (16, 32, 64, 128, 197, 256, 384, 512)
 LARGEST_BLOCK = 16
-"""Channels in the innermost dimension where TVM blocks them for 512-bit vectors: their largest divisor up to this."""
+"""Limit for channels in the innermost dimension, which TVM blocks for 512-bit vectors by the largest divisor up to it.
+"""
 
 
 @functools.cache
 def largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor up to a limit; 1 for a limit below it."""
+    """Return the largest divisor up to a limit; 1 for a limit below it."""
     return max(divisor for divisor in range(1, min(number, max(limit, 1)) + 1) if number % divisor == 0)
 
 
 def channel_block(channels: int) -> int:
-    """Channels in the innermost dimension of a blocked tensor."""
+    """Return the number of channels in the innermost dimension of a blocked tensor."""
     return largest_divisor(channels, LARGEST_BLOCK)
 
 
 def blocked(channels: int, size: int, block: int) -> tuple[int, ...]:
-    """Shape of a square image with channels in blocks; 0: they are not blocked."""
+    """Return the shape of a square image with channels in blocks; 0: channels are not blocked."""
     return (1, channels // block, size, size, block) if block else (1, channels, size, size)
 
 
 def layout_name(block: int) -> str:
-    """Of such an image."""
+    """Return the name of the layout of such an image."""
     return f"NCHW{block}c" if block else "NCHW"
 
 
 def margins(padding: Sequence[int]) -> list[int]:
-    """Zeros along each axis, of those before each axis and then those behind each."""
+    """Return the sum of the zeros before and after each axis."""
     half = len(padding) // 2
     return [before + behind for before, behind in zip(padding[:half], padding[half:])]
 
@@ -47,52 +48,52 @@ def windows(
     padding: Sequence[int],
     dilation: Sequence[int] = (1, 1, 1),
 ) -> tuple[int, ...]:
-    """How often a window fits along each axis.
+    """Return how often a window fits along each axis.
 
     Args:
-        lengths, kernel, stride, dilation: one an axis.
-        padding: as of `margins`.
+        lengths, kernel, stride, dilation: one per axis.
+        padding: as for `margins`.
     """
     every = zip(lengths, margins(padding), kernel, dilation, stride)
     return tuple((length + margin - d * (k - 1) - 1) // step + 1 for length, margin, k, d, step in every)
 
 
 def log_uniform(rng: random.Random, low: int, high: int, multiple: int = 1) -> int:
-    """A multiple of `multiple`, drawn log-uniformly between `low` and `high` and rounded; at least one multiple."""
+    """Draw a multiple of `multiple` log-uniformly between `low` and `high`, rounded; at least one multiple."""
     value = math.exp(rng.uniform(math.log(low), math.log(high)))
     return max(multiple, round(value / multiple) * multiple)
 
 
 def channels(rng: random.Random, low: int = 16, high: int = 1024) -> int:
-    """A number of channels, log-uniform, most often a multiple of 32, 16 or 8."""
+    """Draw a number of channels, log-uniform, most often a multiple of 32, 16 or 8."""
     multiple = rng.choices((32, 16, 8, 4, 2), (0.42, 0.28, 0.18, 0.07, 0.05))[0]
     return log_uniform(rng, low, high, multiple)
 
 
 def size(rng: random.Random, low: int = 5, high: int = 160) -> int:
-    """Height or width of an image: three of four times one of the usual sizes, else log-uniform."""
+    """Draw the height or width of an image: with probability 3/4 one of the usual sizes, otherwise log-uniform."""
     return rng.choice(_USUAL_SIZES) if rng.random() < 0.75 else log_uniform(rng, low, high)
 
 
 def batch(rng: random.Random) -> int:
-    """A batch size of 1, 2, 4 or 8; 1 four of five times."""
+    """Draw a batch size of 1, 2, 4 or 8; 1 with probability 4/5."""
     return rng.choices((1, 2, 4, 8), (0.8, 0.1, 0.05, 0.05))[0]
 
 
 def sequence(rng: random.Random) -> int:
-    """Tokens of a sequence: three of four times one of the usual lengths, else 8 to 512, log-uniform."""
+    """Draw the tokens of a sequence: with probability 3/4 one of the usual lengths, otherwise 8 to 512, log-uniform."""
     return rng.choice(_SEQUENCES) if rng.random() < 0.75 else log_uniform(rng, 8, 512)
 
 
 def features(rng: random.Random, least: int) -> int:
-    """Widths of layers: multiples of 32 and 64 mostly, and what classifiers have."""
+    """Draw the width of a layer: mostly a multiple of 32 or 64, or a width of classifiers."""
     if rng.random() < 0.08:
         return rng.choice((10, 21, 91, 100, 1000, 1001))
     return log_uniform(rng, least, 4096, rng.choices((1, 8, 32, 64), (0.1, 0.15, 0.35, 0.4))[0])
 
 
 def activation_shape(rng: random.Random) -> tuple[int, ...]:
-    """Of a blocked convolution, of a sequence, or of a vector."""
+    """Draw the shape of a blocked image, of a sequence, or of a vector."""
     form = rng.random()
     if form < 0.5:
         width, side = channels(rng), size(rng)
@@ -104,23 +105,23 @@ def activation_shape(rng: random.Random) -> tuple[int, ...]:
 
 
 def near_power_of_two(rng: random.Random, low: int, high: int) -> int:
-    """A power of two within limits that are some, or one less or more than it."""
+    """Draw a power of two within limits that are powers of two, or one less or more than it."""
     exponents = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
     return max(2 ** rng.choice(exponents) + rng.choices((-1, 0, 1), (0.2, 0.6, 0.2))[0], 1)
 
 
 def odd_rows(rng: random.Random) -> int:
-    """1 to 511 rows that no vector and no tile divides."""
+    """Draw 1 to 511 rows, a number that no vector and no tile divides."""
     return log_uniform(rng, 1, 510) | 1
 
 
 def block_of(rng: random.Random, channels: int) -> int:
-    """The largest block mostly, which TVM takes where nothing else is known; else another."""
+    """Draw a block: mostly the largest, which TVM uses by default, otherwise another one."""
     if rng.random() < 0.4:
         return channel_block(channels)
     return rng.choice([block for block in range(2, 33) if channels % block == 0] or [1])
 
 
 def rows(rng: random.Random) -> int:
-    """Tokens of a sequence, or of the patches of an image."""
+    """Draw the tokens of a sequence, or of the patches of an image."""
     return rng.choice((49, 77, 196, 197, 257)) if rng.random() < 0.3 else sequence(rng)

@@ -205,13 +205,14 @@ def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
 def proposals(
     models: Models, latency_us: np.ndarray, rows: Sequence[Mapping[str, Any]], *, seconds: float
 ) -> dict[str, tuple[Schedule, ...]]:
-    """Return the best few schedules of each operator by a ranking that is learned from trials, already built.
+    """Return the best few schedules of each operator by a ranking that is fitted to trials, already built.
 
     Args:
         latency_us: latency of each node, shape (nodes,); the operators with the largest total come first.
         rows: trials of the flat table, measured on the same hardware model.
         seconds: time after which no further operator is considered.
 
+    Returns:
         Schedules by the compiler's hash of an operator (`Kernel.label`), without those that cannot be built or compute
         something else.
 
@@ -219,7 +220,10 @@ def proposals(
         OpProfilerError: there are too few trials.
     """
     own = next((task.spec.template for label in models.labels for task in models.variants.tasks(label)), OWN_TEMPLATE)
-    endings = (OWN_TEMPLATE, f".{own.rpartition('.')[2]}")  # of Relay, whose trials ship, and of the compiler in use
+    endings = (
+        OWN_TEMPLATE,
+        f".{own.rpartition('.')[2]}",
+    )  # of Relay, whose trials are included, and of the compiler in use
     rows = [row for row in rows if str(row["template"]).endswith(endings)]
     data = examples(rows)
     try:

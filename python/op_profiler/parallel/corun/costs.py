@@ -119,7 +119,7 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
 
     Args:
         target: target as the user wrote it; calibrations are stored under it.
-        db: address of a dataset; None for this machine's calibration, or for the shipped data.
+        db: address of a dataset; None for this machine's calibration, or for the included data.
         note: gets messages about slow steps.
 
     Raises:

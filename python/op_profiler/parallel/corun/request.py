@@ -53,7 +53,7 @@ class CorunRequest:
         policy: with several targets, ``nash`` runs the best equilibrium, and so does ``auto``, unless running
             everything on one target is faster.
         merge: ``auto`` tries both.
-        db: None for this machine's calibration, or for the shipped data.
+        db: None for this machine's calibration, or for the included data.
     """
 
     models: tuple[ModelRequest, ...] = ()

@@ -18,10 +18,10 @@ PREDICTORS: Registry[Method] = Registry(
     {
         "default": Entry(
             f"{_HERE}.methods:DEFAULT",
-            "looks up, else corrects what was sampled by what a network changes, else combines boosted models with "
-            "interpolation where that proved better",
+            "look-up of measured times; otherwise sampled times, corrected for a network; otherwise boosted trees, or "
+            "interpolation if it was more accurate on held-out operators",
         ),
-        "lookup": Entry(f"{_HERE}.methods:LOOKUP", "only what was measured"),
+        "lookup": Entry(f"{_HERE}.methods:LOOKUP", "look-up of measured times only"),
         "interpolation": Entry(f"{_HERE}.methods:INTERPOLATION", "between measured operators of one family"),
         "decision_tree": Entry(f"{_HERE}.methods:DECISION_TREE", "one tree"),
         "random_forest": Entry(f"{_HERE}.methods:RANDOM_FOREST", "a forest of trees"),

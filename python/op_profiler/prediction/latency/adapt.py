@@ -1,7 +1,7 @@
 """Predictors for a device with few measured operators, adapted from another device's predictor.
 
-The other device's predictor estimates how the times of operators compare with each other, from their loops where these
-are known. A correction of these estimates is learned from the few measurements on the new device
+The other device's predictor estimates the relative times of operators, from their loops if these are known. A
+correction of these estimates is fitted to the few measurements on the new device
 (`op_profiler.prediction.latency.correction`). The description of an operator is first converted to the vector length of
 the other device, see `op_profiler.prediction.latency.vectors`.
 """

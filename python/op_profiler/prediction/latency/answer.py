@@ -1,4 +1,4 @@
-"""Selection of the predictor for a request, and lowering of the network that the request asks about."""
+"""Selection of the predictor for a request, and lowering of the network of the request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`Correction`: changes to the predictions of another device, learned from few measurements on a device.
+"""`Correction`: changes to the predictions of another device, fitted to few measurements on a device.
 
-The correction is learned from the logarithms of measured over predicted time. One part of it is common to all
-operators, other parts to operators that are equally parallel, of the same kind, computed in the same way, or that spend
-their time on the same work: processors differ separately in arithmetic, chains of sums, function calls, and in the
+The correction is fitted to the logarithms of measured over predicted time. One part of it is common to all operators;
+other parts are common to operators that are equally parallel, of the same kind, computed in the same way, or that spend
+their time on the same work. Processors differ separately in arithmetic, chains of sums, function calls, and in the
 bandwidth of each cache and of the memory. The other device's predictor may itself be wrong, for example about kinds of
 operators that were never measured there; its errors are similar for operators whose loops do similar work.
 `op_profiler.prediction.latency.gaussian_process` weighs these parts against each other.
@@ -27,7 +27,9 @@ from op_profiler.prediction.latency.vectors import in_other_vectors
 MOST_LEARNED = 1500
 """Largest number of measurements to learn a correction from; the time of the fit grows with the cube of this number."""
 _APART, _NEAR = 10.0, 3.0
-"""Coordinate distances at which operators say nothing (`_APART`) and little (`_NEAR`) about each other."""
+"""Coordinate distances at which the error of one operator does not help (`_APART`) or hardly helps (`_NEAR`) to predict
+that of another.
+"""
 _SHARE = 0.3
 """Difference between two shares of a time that counts as similar."""
 _KIND_COLUMNS = [NAMES.index(f"is_{kind}") for kind in KINDS]

@@ -149,7 +149,7 @@ def _only_device(examples: Examples) -> DeviceName:
 
 
 def examples_of_other_processors(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
-    """Return the included measurements of all other processors, which the predictor of `examples` is also trained on.
+    """Return the included measurements of all other processors, to which the predictor of `examples` is fitted too.
 
     Args:
         ships: included measurements, of one processor each.
@@ -314,8 +314,8 @@ def _held_out(
 def _corrected(own: TrainingSet, elsewhere: Sequence[TrainingSet], errors: np.ndarray) -> tuple[Base, np.ndarray]:
     """Return the base models with a correction of the regressions, and the regressions' errors after the correction.
 
-    The correction is learned from the held-out errors on own measurements, because most of the training data is from
-    other devices. Without other devices, or with more than `MOST_LEARNED` own measurements, nothing is corrected.
+    The correction is fitted to the held-out errors on own measurements, because most of the training data is from other
+    devices. Without other devices, or with more than `MOST_LEARNED` own measurements, nothing is corrected.
     """
     known = np.isfinite(errors) & own.query.has_loops
     if not elsewhere or len(own.query) > MOST_LEARNED or own.base.kernels is None or not known.any():

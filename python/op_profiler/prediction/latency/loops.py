@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
 
 _DESCRIPTION = 12
-"""Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
+"""Version of the description of loops; if it changes, cached loops are read again by the compiler."""
 _NOTED_FROM, _NOTED_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
 
@@ -66,7 +66,7 @@ def columns_of(target: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
-    """By workload key, what ships for the operators that ship, all of Relay; nothing for another target."""
+    """Return the included loops by workload key, all from Relay; empty for another target."""
     known: dict[str, np.ndarray] = {}
     for processor in (*shipped_processors(), *shipped_gpus()):
         if processor.loops is None:
@@ -78,7 +78,7 @@ def _shipped(target: str) -> Mapping[str, np.ndarray]:
 
 
 def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
-    """Whether what ships was read and described as loops are now."""
+    """Return whether included loops were read and described in the current way."""
     alike = file["names"].tolist() == list(columns_of(target))
     return alike and "description" in file and int(file["description"]) == _DESCRIPTION
 
@@ -98,10 +98,8 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
 
 
 def _cached_or_read(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
-    """Return the loops of operators from the cache folder; those that are missing are read by the compiler and cached.
-
-    If the disk is full, nothing is cached.
-    """
+    """Return loops from the cache folder; the compiler reads missing ones, which are then cached unless the disk is
+    full."""
     found = np.full((len(operators), len(columns_of(target))), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
         kept: sqlite3.Connection | None = None
@@ -120,7 +118,7 @@ def _cached_or_read(operators: Sequence[Operator], target: str, note: Callable[[
                 found[at] = row
         if compiler_in_use().only_calls_tell_loops:
             if unknown and not kind_of(target).on_gpu:
-                note(f"no loops are known here of {len(unknown)} operators: the collector keeps them where it measures")
+                note(f"the loops of {len(unknown)} operators are unknown here: only the collector stores them")
             return found
         if unknown and kind_of(target).on_gpu:
             try:

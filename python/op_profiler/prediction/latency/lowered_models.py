@@ -34,12 +34,12 @@ from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.targets.target import tvm_identity
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
-"""Parts of this package by which a model becomes a network."""
+"""Parts of this package that convert a model to a network."""
 _LARGEST_BYTES = 1 << 26
 _Result = TypeVar("_Result")
 _BY_RULE = "by_rule"
 _COMPARED_KINDS: set[str] = set()
-"""Of nodes, in the models of which this process has compared the outputs."""
+"""Kinds of nodes in the models whose outputs this process has compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ def lowered_model(
 
 
 def _is_open(agreement: Agreement, *, alone: bool) -> bool:
-    """Whether outputs are still to be compared; `alone`: of a model that is asked about by itself."""
+    """Return whether outputs must still be compared; `alone`: whether the request has a single model."""
     return agreement == Agreement() or (alone and agreement.outputs_reference == OF_COMPARED_KINDS)
 
 
@@ -105,14 +105,14 @@ def _lowered_apart(request: BuildRequest) -> LoweredModel:
 
 
 class LoweringProcess:
-    """A process that lowers one model after the other. As a context it ends at the end.
+    """A process that lowers one model after the other. As a context manager, it ends the process.
 
     Args:
-        of_many: whether it lowers many models: it then reads the loops of their operators, too, and compares outputs
-            only of those that have a kind of nodes that no model before them has.
+        of_many: whether it lowers many models: it then also reads the loops of their operators, and compares the
+            outputs only of models with a kind of node that no earlier model has.
 
     Attributes:
-        has_died: with a model that took the compiler down; it lowers nothing any more.
+        has_died: whether a model crashed the compiler; it then lowers no more models.
     """
 
     def __init__(self, *, of_many: bool = False) -> None:
@@ -134,7 +134,7 @@ class LoweringProcess:
         """Lower the model of a request.
 
         Raises:
-            ModelError: it does not lower, or took the process down.
+            ModelError: it cannot be lowered, or crashed the process.
         """
         path = self._folder / "lowered.json"
         path.unlink(missing_ok=True)
@@ -154,12 +154,12 @@ class LoweringProcess:
 
 
 class LoweringPool:
-    """As many processes that lower models as there are cores, started when they are needed. As a context it ends them.
+    """Processes that lower models, one per core, started when they are needed. As a context manager, it ends them.
 
-    One that died is replaced.
+    A process that died is replaced.
 
     Args:
-        of_many: as of `LoweringProcess`.
+        of_many: as for `LoweringProcess`.
     """
 
     def __init__(self, *, of_many: bool) -> None:
@@ -177,7 +177,8 @@ class LoweringPool:
         self._threads.shutdown(cancel_futures=True)
 
     def submit(self, work: Callable[[Lower], _Result]) -> Future[_Result]:
-        """Begin some work as soon as a process is free; it is called with what lowers a model in that process."""
+        """Begin some work when a process is free; the work is called with a function that lowers a model in that
+        process."""
         return self._threads.submit(work, self._lower)
 
     def _lower(self, request: BuildRequest) -> LoweredModel:
@@ -199,7 +200,7 @@ class _LoweringTask:
 
 
 def main() -> int:
-    """Lower models; entry point of the process that does so."""
+    """Run the process that lowers models."""
     return serve(_LoweringTask, _lower_into)
 
 
@@ -231,7 +232,8 @@ def _lower(request: BuildRequest, compared_kinds: set[str] | None = None) -> Low
 
 
 def _identity(request: BuildRequest, content: str) -> str:
-    """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
+    """Return a digest of everything that determines the operators of a model; ``llvm`` without options is this
+    processor."""
     from op_profiler.targets.llvm.identity import processor_name
 
     compiler = tvm_identity(request.target, request.compiler)
@@ -242,7 +244,8 @@ def _identity(request: BuildRequest, content: str) -> str:
 
 
 def _write(model: LoweredModel, path: Path) -> None:
-    """Distinct operators, and which of them each call calls; behind a digest. A full disk costs the cache, no more."""
+    """Write distinct operators, and the operator of each call, after a digest; if the disk is full, nothing is
+    stored."""
     distinct: dict[str, int] = {}
     calls = [distinct.setdefault(operator.key, len(distinct)) for operator in model.operators]
     operators = {
@@ -263,7 +266,7 @@ def _write(model: LoweredModel, path: Path) -> None:
 
 
 def _read(path: Path) -> LoweredModel | None:
-    """What `_write` left; None where there is nothing, or something else."""
+    """Return the content that `_write` wrote; None if there is none, or if it is damaged."""
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             return None

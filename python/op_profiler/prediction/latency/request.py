@@ -123,7 +123,8 @@ class PredictRequest:
         prefill: int | None = None,
         **fields: Any,
     ) -> PredictRequest:
-        """With ``--prefill``, the compiler that has steps of decoders, and the source of such models, by default."""
+        """Return a request; with ``--prefill``, the compiler and the model source default to those with decoder
+        steps."""
         made = cls(compiler=compiler or DEFAULT_COMPILER, prefill=prefill, **fields)
         if prefill is None:
             return made
@@ -132,16 +133,16 @@ class PredictRequest:
         return dataclasses.replace(made, compiler=compiler, model=dataclasses.replace(made.model, source=source))
 
     def of_step(self, tokens: int, past: int) -> PredictRequest:
-        """The request for one step of the decoder: so many tokens, behind those in its cache."""
+        """Return the request for one step of the decoder: its number of tokens, after those in its cache."""
         return dataclasses.replace(self, model=dataclasses.replace(self.model, sequence_length=tokens, past=past))
 
     @property
     def pasts(self) -> tuple[int, ...]:
         """Numbers of tokens before the steps that are predicted for ``--decode``; the other steps are interpolated.
 
-        They are a geometric sequence: the time is linear in the past while keys and values lie in one level of the
-        caches, and the sizes of these levels are factors apart. The first and the last step are among them, so that
-        nothing is extrapolated.
+        They are a geometric sequence, because the time is linear in the past as long as keys and values fit into one
+        level of the caches, and the sizes of these levels differ by factors. The first and the last step are included,
+        so that nothing is extrapolated.
         """
         if self.prefill is None or self.decode is None:
             return ()
@@ -149,7 +150,7 @@ class PredictRequest:
         return tuple(sorted({round(self.prefill * longer ** (at / (_LENGTHS - 1))) for at in range(_LENGTHS)}))
 
     def collect_command(self, db: str) -> str:
-        """The command that measures the steps of ``--prefill`` and ``--decode`` into a dataset."""
+        """Return the command that measures the steps of ``--prefill`` and ``--decode`` into a dataset."""
         threads = ",".join(map(str, self.threads or (1,)))
         steps = f"--prefill {self.prefill}"
         if self.pasts:
@@ -169,7 +170,7 @@ class PredictRequest:
 
         if self.db is not None and self.predictor not in PREDICTORS:
             check_choice(self.predictor)
-            raise UsageError(f"{self.predictor} was fitted before, and learns nothing from a dataset; leave out --db")
+            raise UsageError(f"{self.predictor} is a fitted predictor and is not fitted to --db; leave out --db")
         if self.kernels == "vendor":
             given = {
                 "--target": self.target,

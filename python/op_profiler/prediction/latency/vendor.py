@@ -177,7 +177,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, KernelPredictor]]:
 
 
 def _described(query: Query) -> tuple[list[frozenset[str]], list[dict[str, float]]]:
-    """Op names and data types of each entry, and its features, whose sizes are exact again."""
+    """Return op names and data types of each entry, and its features, with sizes as exact integers."""
     words = [query.op_sets[number] for number in query.vocabulary]
     return words, [dict(zip(NAMES, row)) for row in query.features.astype(np.float64)]
 

@@ -1,4 +1,4 @@
-"""Predictors of convolution latency that learn from a table of convolutions."""
+"""Predictors of convolution latency that are fitted to a table of convolutions."""
 
 from __future__ import annotations
 

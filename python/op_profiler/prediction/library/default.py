@@ -1,18 +1,17 @@
 """The default predictor of convolutions: a weighted mean of two tree ensembles and interpolation.
 
-A convolution that is missing from a grid otherwise full is another question than one of a size that the table does not
-have at all. Each entry is therefore sorted by its *gap*: ``cell`` (all its values occur in the table), a value of one
-axis that lies between those of the table, or one beyond them. For each gap, part of the table is held out the same
-way; there the three estimates are weighed (stacking: Wolpert, 1992) and the error is measured that gives the interval
-(split conformal prediction with errors normalised by the disagreement of the estimates: Papadopoulos et al., 2008; Lei
-et al., 2018), both apart for depthwise convolutions, which other kernels compute. All three estimate the logarithm of
-latency over a roofline:
+The error depends on how an entry is missing from the table. Each entry is therefore classified by its *gap*: ``cell``
+(all its values occur in the table), a value of one axis between those of the table, or one beyond them. For each gap,
+part of the table is held out in the same way. On this part, the weights of the three estimates are chosen (stacking:
+Wolpert, 1992), and the error for the interval is measured (split conformal prediction with errors normalised by the
+disagreement of the estimates: Papadopoulos et al., 2008; Lei et al., 2018). Both are separate for depthwise
+convolutions, which have other kernels. All three estimate the logarithm of latency over a roofline:
 
-- *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape alone, averaged over models that each
-  learn what another simple model of the device leaves;
-- *grid*: interpolation along each axis with neighbours on both sides, averaged; else the nearest;
-- *neighbours*: gradient boosting on what grid leaves, from the shape and the neighbours, learned where the same gap was
-  made in the table.
+- *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape only, averaged over models that each
+  correct another simple model of the device;
+- *grid*: interpolation along each axis with neighbours on both sides, averaged; otherwise the nearest;
+- *neighbours*: gradient boosting on the error of grid, from the shape and the neighbours, fitted to entries with the
+  same gap.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ _FEWEST_UNITS = 500
 
 @dataclasses.dataclass(frozen=True)
 class _Calibration:
-    """What a gap teaches.
+    """Weights and errors of a gap.
 
     Attributes:
         weights: of shape, grid and neighbours; they sum to 1.
-        quantile: of the error in the logarithm over `margin` + disagreement.
+        quantile: quantile of the error in the logarithm divided by `margin` + disagreement.
         margin: added to the disagreement.
-        octaves: how wide the gaps were, on average.
+        octaves: mean width of the gaps.
         error: mean absolute error in the logarithm.
     """
 
@@ -78,19 +77,19 @@ class DefaultPredictor:
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
-        """Fit to shapes; each kind of gap is calibrated when an entry first needs it."""
+        """Fit to shapes; each kind of gap is calibrated at its first use."""
         self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
         self._calibrations = {}
 
     def _calibration(self, gap: str, depthwise: int) -> _Calibration | None:
-        """None where the table is too small to make the gap in it."""
+        """Return the calibration of a gap; None if the table is too small to create the gap in it."""
         assert self._estimators is not None
         if gap not in self._calibrations:
             self._calibrations[gap] = self._learned(self._estimators, gap)
         return self._calibrations[gap].get(depthwise)
 
     def _learned(self, whole: _Estimators, gap: str) -> _Calibrations:
-        """Apart for depthwise convolutions where there are enough of each."""
+        """Return the calibration, separate for depthwise convolutions if there are enough of each kind."""
         table = whole.table
         held_out = _made_gap(table, gap, self._seed)
         if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
@@ -109,10 +108,10 @@ class DefaultPredictor:
         return learned
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
-        """Estimate each entry with the weights of the kind of gap that it falls in.
+        """Estimate each entry with the weights of its kind of gap.
 
         Returns:
-            Microseconds with 90 % intervals; the limits are NaN where the table is too small to calibrate that gap.
+            Microseconds with 90 % intervals; the limits are NaN if the table is too small to calibrate that gap.
 
         Raises:
             RuntimeError: the predictor is not fitted.
@@ -138,8 +137,11 @@ class DefaultPredictor:
     def _spread(
         self, table: Convolutions, gap: str, depthwise: int, made: _Calibration
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Margin and quantile of each entry of one gap: between those of no gap and of the gaps that were made, by
-        width. A gap that is made in a table is wider than the one that it stands for."""
+        """Return margin and quantile of each entry of one gap, interpolated by width between no gap and the created
+        gaps.
+
+        A gap that is created in a table is wider than the gap that it represents.
+        """
         assert self._estimators is not None
         none = self._calibration("cell", depthwise)
         if none is None or made.octaves == 0:
@@ -149,7 +151,7 @@ class DefaultPredictor:
         return margin, none.quantile + (made.quantile - none.quantile) * share
 
     def _gaps(self, table: Convolutions) -> np.ndarray:
-        """Of several gaps that an entry has, the one with the largest error."""
+        """Return the gap of each entry; if an entry has several gaps, the one with the largest error."""
         assert self._estimators is not None
         gaps, error = np.full(len(table), "cell", dtype=object), np.full(len(table), -1.0)
         for gap, kind in itertools.product(_GAPS[1:], _KINDS):
@@ -162,7 +164,7 @@ class DefaultPredictor:
 
 
 class _Estimators:
-    """The three estimators of one table; those of a gap are learned when first needed."""
+    """The three estimators of one table; the estimators of a gap are fitted at first use."""
 
     def __init__(self, table: Convolutions, seed: int, units: int) -> None:
         self.table = table
@@ -186,7 +188,7 @@ class _Estimators:
         return logarithms
 
     def estimates(self, table: Convolutions, gap: str) -> np.ndarray:
-        """Shape (entries, 3): logarithms of latency over roofline by shape, grid and neighbours."""
+        """Return the logarithms of latency over roofline by shape, grid and neighbours, shape (entries, 3)."""
         self.prepare(gap)
         features = shape_features(table, self._roofline, self.units)
         around = surroundings(self.table, self._values, table)
@@ -197,7 +199,7 @@ class _Estimators:
         return np.column_stack([shape, around.estimate, around.estimate + left])
 
     def prepare(self, gap: str) -> None:
-        """Learn from entries whose neighbours have been taken away as the gap takes them."""
+        """Fit to entries whose neighbours were removed as in the gap."""
         if gap in self._neighbours:
             return
         inputs, targets = [], []
@@ -211,7 +213,7 @@ class _Estimators:
 
 
 def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
-    """Masks of entries to learn from, of a gap's kind."""
+    """Return masks of entries to fit to, for a kind of gap."""
     if gap == "cell":
         yield np.ones(len(table), dtype=bool)  # an entry is not its own neighbour, so nothing else need be hidden
         return
@@ -229,7 +231,7 @@ def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
 
 
 def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
-    """A mask of entries to hold out for weighing and calibration; empty where the table is too small for it."""
+    """Return a mask of entries to hold out for weights and calibration; empty if the table is too small."""
     if gap == "cell":
         chosen: np.ndarray = np.random.default_rng(seed).random(len(table)) < 0.2
         return chosen
@@ -248,7 +250,8 @@ def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
 
 
 def _removable(levels: np.ndarray) -> np.ndarray:
-    """Levels, no two of them adjacent, without which no gap is wider than the widest; else every third inside."""
+    """Return levels, no two of them adjacent, whose removal creates no gap wider than the widest; otherwise every
+    third."""
     octaves = np.log2(levels + _SMALLEST)
     widest = np.diff(octaves[levels > 0]).max(initial=0)
     chosen: list[int] = []
@@ -262,7 +265,7 @@ def _removable(levels: np.ndarray) -> np.ndarray:
 
 
 def _has_gap(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
-    """Which entries have the gap."""
+    """Return which entries have the gap."""
     if gap == "beyond":
         outside = np.zeros(len(wanted), dtype=bool)
         for axis in _LEVELLED:
@@ -279,7 +282,7 @@ def _places(table: Convolutions, axis: str) -> np.ndarray:
 
 
 def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
-    """How wide the gap of each entry is: between the values on both sides, or from the nearest one that is known."""
+    """Return the width of each entry's gap: between the values on both sides, or from the nearest known value."""
     if gap == "cell":
         return np.zeros(len(wanted))
     axis = "size" if gap == "beyond" else gap
@@ -292,7 +295,7 @@ def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
 
 
 def _calibrate(estimates: np.ndarray, truth: np.ndarray, octaves: float) -> _Calibration:
-    """The weights with the least error, and the quantile that covers."""
+    """Return the weights with the smallest error, and the quantile that reaches the coverage."""
     options = [
         np.array([i, j, _STEPS - i - j]) / _STEPS
         for i, j in itertools.product(range(_STEPS + 1), repeat=2)
@@ -328,10 +331,10 @@ def _ask(model: Any, features: np.ndarray) -> np.ndarray:
 
 
 def parallel_units(table: Convolutions, roofline: TableRoofline) -> int:
-    """The count whose whole waves explain the times best, by least squares on logarithms; 1 where there are too few.
+    """Return the number of units that explains the times best, by least squares on logarithms; 1 if there are too few.
 
-    It may be twice the true one, with blocks of half the size: their waves are equally long. Each kernel size, stride
-    and fusion has coefficients of its own.
+    It may be twice the true number, with blocks of half the size, because their waves are equally long. Each kernel
+    size, stride and fusion has its own coefficients.
     """
     compute_us, memory_us = roofline.bounds_us(table)
     heavy = (table.column("depthwise") == 0) & (compute_us > _COMPUTED * memory_us) & (table.latency_us > _SHORTEST_US)

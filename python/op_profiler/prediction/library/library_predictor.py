@@ -1,4 +1,4 @@
-"""`LibraryPredictor`: the contract of a predictor that learns from a table of convolutions."""
+"""`LibraryPredictor`: the contract of a predictor that is fitted to a table of convolutions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from op_profiler.prediction.library.neighbours import work_of
 
 @dataclasses.dataclass(frozen=True)
 class LibraryPrediction:
-    """One entry a convolution, microseconds.
+    """Predictions in microseconds, one entry per convolution.
 
     Attributes:
         latency_us: the estimate.
-        low_us, high_us: 90 % interval; NaN where the predictor gives none.
+        low_us, high_us: 90 % interval; NaN if the predictor has none.
     """
 
     latency_us: np.ndarray
@@ -46,14 +46,14 @@ class LibraryPredictor(Protocol):
     """A predictor of convolutions: fitted once, then used for any number of predictions."""
 
     def fit(self, table: Convolutions) -> None:
-        """Learn from the entries, all of which have a time."""
+        """Fit to the entries, all of which have a time."""
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
-        """Estimates, in the order of the entries."""
+        """Return estimates, in the order of the entries."""
 
 
 class LibraryPredictorFactory(Protocol):
-    """Makes a predictor that has learned nothing yet."""
+    """Creates a predictor that is not fitted yet."""
 
     def __call__(self, seed: int = 0) -> LibraryPredictor:
-        """The same seed and the same table give the same estimates."""
+        """Return a predictor; the same seed and the same table give the same estimates."""

@@ -1,7 +1,7 @@
 """Features of a convolution's shape, and times of its neighbours on the table's grid.
 
-The features count what fast kernels quantise: output tiles of a matrix product and the padding to them,
-and to the tiles of Winograd's algorithm (Lavin and Gray, 2016).
+The features count the quantities that fast kernels quantise: output tiles of a matrix product with their padding, and
+tiles of Winograd's algorithm with their padding (Lavin and Gray, 2016).
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class TableRoofline:
         )
 
     def bounds_us(self, table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
-        """Compute and memory, shape (entries,) each."""
+        """Return the times of computation and of memory traffic, shape (entries,) each."""
         flops, moved = work_of(table)
         return flops / self.flops_per_us, moved / self.bytes_per_us
 
     def latency_us(self, table: Convolutions) -> np.ndarray:
-        """Shape (entries,): compute or memory, whichever takes longer, and the start of a kernel."""
+        """Return the longer of both times plus the start of a kernel, shape (entries,)."""
         return np.maximum(*self.bounds_us(table)) + _OVERHEAD_US
 
 
 def shape_features(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Shape (entries, features), float32; nothing of the times of the entries.
+    """Return features of shapes, without times, as float32, shape (entries, features).
 
     Args:
-        units: blocks that the device computes at once, in multiples of which kernels take their time.
+        units: number of blocks that the device computes at once; the time of kernels is a multiple of such waves.
     """
     plain = table.matrix.astype(np.float64)
     depthwise, batch, inputs, size, outputs, kernel, stride, fused = plain.T
@@ -106,7 +106,7 @@ def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.n
 
 
 def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Simple models of the device, each wrong elsewhere, so that what regressions make of them differs.
+    """Return the times of simple models of the device, whose errors differ, so that regressions on them differ too.
 
     Returns:
         Shape (4, entries): the roofline; the fastest product of matrices in whole blocks, or memory if that takes
@@ -123,8 +123,8 @@ class Surroundings:
     """Neighbours of some entries.
 
     Attributes:
-        features: shape (entries, 9 for each axis), NaN where there is no neighbour.
-        estimate: shape (entries,), interpolated between neighbours, else the mean of the nearest, else 0.
+        features: shape (entries, 9 for each axis), NaN if there is no neighbour.
+        estimate: shape (entries,), interpolated between neighbours, otherwise the mean of the nearest, otherwise 0.
     """
 
     features: np.ndarray
@@ -132,7 +132,7 @@ class Surroundings:
 
 
 def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) -> Surroundings:
-    """Neighbours of `wanted` among `known`, whose values are given; an entry is never its own neighbour."""
+    """Return neighbours of `wanted` among `known`, whose values are given; an entry is never its own neighbour."""
     columns: list[np.ndarray] = []
     between, nearest = _Mean(len(wanted)), _Mean(len(wanted))
     for number, axis in enumerate(_AXES):
@@ -149,7 +149,8 @@ def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) 
 
 
 def _along(known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: tuple[str, ...]) -> list[np.ndarray]:
-    """Two neighbours on each side of one axis, all else equal: their values and distances in octaves."""
+    """Return two neighbours on each side along one axis, everything else equal: their values and distances in
+    octaves."""
     line_known, line_wanted = _lines(known, wanted, axis)
     place_known, place_wanted = _place(known, axis), _place(wanted, axis)
     span = int(max(place_known.max(initial=0), place_wanted.max(initial=0))) + 1
@@ -177,7 +178,7 @@ def _along(known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: 
 
 
 def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
-    """Where entries are on an axis."""
+    """Return the positions of entries on an axis."""
     if axis != _ROWS:
         return table.column(axis[0])
     batch, size = table.column("batch"), table.column("size")
@@ -186,7 +187,7 @@ def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
 
 
 def _lines(known: Convolutions, wanted: Convolutions, axis: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each line of entries that differ in the axis alone."""
+    """Return a number for each line of entries that differ along the axis only."""
 
     def rest(table: Convolutions) -> list[np.ndarray]:
         percent = np.round(table.ratio * 100).astype(np.int64)
@@ -200,7 +201,7 @@ def _lines(known: Convolutions, wanted: Convolutions, axis: tuple[str, ...]) -> 
 
 
 class _Mean:
-    """A mean of what there is, close neighbours first."""
+    """A weighted mean over neighbours, in which closer ones have more weight."""
 
     def __init__(self, entries: int) -> None:
         self._sum, self._weight = np.zeros(entries), np.zeros(entries)
@@ -216,13 +217,13 @@ class _Mean:
 
 
 def _depth(table: Convolutions) -> np.ndarray:
-    """Multiply-adds of one output."""
+    """Return the number of multiply-adds of one output."""
     channels = np.where(table.column("depthwise") == 1, 1, table.column("in_channels"))
     return (channels * table.column("kernel") ** 2).astype(np.float64)
 
 
 def work_of(table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
-    """FLOPs, and bytes when each tensor is moved once as FP32."""
+    """Return FLOPs, and bytes if each tensor is moved once as FP32."""
     plain = table.matrix.astype(np.float64)
     _, batch, inputs, size, outputs, _, stride, fused = plain.T
     written = batch * outputs * np.ceil(size / stride) ** 2

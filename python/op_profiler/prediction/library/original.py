@@ -1,9 +1,9 @@
 """The convolution predictor of TinyNAS's op_profiler, reproduced exactly.
 
-Convolutions of one kind, stride, fusion, kernel, batch and channel ratio are a plane over output channels and size, on
-which scipy interpolates linearly in plain milliseconds; outside of it, or where that is negative, the nearest point
-answers, so nothing is ever extrapolated on the plane. A ratio or batch that is not in the table is interpolated between
-those that are. (alibaba/lightweight-neural-architecture-search, tinynas/latency/op_profiler.)
+Convolutions of one kind, stride, fusion, kernel, batch and channel ratio are a plane over output channels and size. On
+it, scipy interpolates linearly in plain milliseconds. Outside of the plane, or if the result is negative, the nearest
+point is used, so there is no extrapolation on the plane. A ratio or batch that is not in the table is interpolated
+between those that are. (alibaba/lightweight-neural-architecture-search, tinynas/latency/op_profiler.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Group = tuple[int, int, int, int]  # depthwise, stride, fused, kernel
 
 
 class OriginalPredictor:
-    """A `LibraryPredictor`; it gives no interval, and draws nothing at random."""
+    """A `LibraryPredictor` without intervals and without randomness."""
 
     def __init__(self, seed: int = 0) -> None:
         self._planes: dict[_Group, dict[int, dict[float, _Plane]]] = {}
@@ -48,7 +48,7 @@ class OriginalPredictor:
         return LibraryPrediction.without_interval(np.asarray(estimates))
 
     def _one(self, group: _Group, batch: int, in_channels: int, size: int, out_channels: int) -> float:
-        """Milliseconds; NaN where the table has nothing of this kind."""
+        """Return milliseconds; NaN if the table has no entry of this kind."""
         batches = self._planes.get(group, {})
         if not batches:
             return float("nan")
@@ -69,7 +69,7 @@ def _at_ratio(planes: Mapping[float, _Plane], ratio: float, out_channels: int, s
 
 
 def _between(values: Mapping[float, float], wanted: float) -> float:
-    """Linear between and beyond what is known, over the points from which values rise; the first two always count."""
+    """Interpolate or extrapolate linearly, over the points from which values increase; the first two always count."""
     places = sorted(values)
     if len(places) < 2:
         return values[places[0]] * wanted / places[0] if places else float("nan")

@@ -14,10 +14,10 @@ from op_profiler.prediction.library.library_predictor import LibraryPrediction
 
 
 class RegressionPredictor:
-    """A `LibraryPredictor` on the logarithm of the latency; it gives no interval.
+    """A `LibraryPredictor` on the logarithm of the latency, without intervals.
 
     Args:
-        names: of ``xgboost``, ``random_forest`` and ``decision_tree``; their estimates are averaged.
+        names: some of ``xgboost``, ``random_forest`` and ``decision_tree``; their estimates are averaged.
     """
 
     def __init__(self, names: tuple[str, ...], seed: int = 0) -> None:
@@ -43,7 +43,7 @@ mean = functools.partial(RegressionPredictor, ("decision_tree", "random_forest",
 
 
 def _plain_features(table: Convolutions) -> np.ndarray:
-    """Shape (entries, 8): sizes as logarithms, kernel, stride and the two flags as they are."""
+    """Return the features, shape (entries, 8): sizes as logarithms, kernel, stride and the two flags unchanged."""
     log = ("batch", "in_channels", "size", "out_channels")
     plain = ("kernel", "stride", "depthwise", "fused")
     columns = [np.log1p(table.column(name)) for name in log] + [table.column(name) for name in plain]
@@ -51,7 +51,7 @@ def _plain_features(table: Convolutions) -> np.ndarray:
 
 
 class _DefaultBoosting:
-    """What `xgboost.XGBRegressor` is with default settings: a hundred rounds of `xgboost.train`."""
+    """Equivalent of `xgboost.XGBRegressor` with default settings: a hundred rounds of `xgboost.train`."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -66,7 +66,7 @@ class _DefaultBoosting:
 
 
 def _model(name: str, seed: int) -> Any:
-    """With the default settings of its library, as the original estimator has it."""
+    """Return a regressor with the default settings of its library, as in the original estimator."""
     if name == "xgboost":
         return _DefaultBoosting(seed)
     try:

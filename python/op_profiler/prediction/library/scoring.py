@@ -21,9 +21,9 @@ class Score:
         mape, median, p90: mean, median and 90th percentile of the absolute error; shares, not per cent.
         within_10: share of the entries within 10 %.
         bias: mean signed error.
-        coverage_90: of the entries that have a 90 % interval, the share inside it; None where none has one.
-        unanswered: entries without an estimate; they are in no other figure.
-        seconds: fitting and predicting.
+        coverage_90: share of the entries inside their 90 % interval; None if none has one.
+        unanswered: number of entries without an estimate, which are not counted in the other figures.
+        seconds: duration of fitting and predicting.
     """
 
     split: str
@@ -59,7 +59,7 @@ def evaluate(table: Convolutions, split: str, predictor: str, seed: int = 0) -> 
 def score(
     measured_us: np.ndarray, predicted: LibraryPrediction, split: str, predictor: str, trained: int, seconds: float
 ) -> Score:
-    """The figures of one prediction."""
+    """Return the figures of one prediction."""
     known = np.isfinite(predicted.latency_us)
     errors = predicted.latency_us[known] / measured_us[known] - 1
     absolute = np.abs(errors) if known.any() else np.array([np.nan])

@@ -1,4 +1,4 @@
-"""Splits of a convolution table, each for one question of a user."""
+"""Splits of a convolution table, one for each question of a user."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Proposal:
     """A schedule that is expected to be fast.
 
     Attributes:
-        score: of the ranking; lower is better.
+        score: score of the ranking; lower is better.
     """
 
     candidate: Candidate
@@ -43,12 +43,12 @@ def propose(
     threads: int,
     seed: int = 0,
 ) -> list[Proposal]:
-    """The schedules that the ranking puts first, among random points, points that were good elsewhere, and their
+    """Return the schedules that the ranking puts first, among random points, points that were good elsewhere, and their
     neighbours.
 
     Args:
         tasks: each way to compute the anchor.
-        known: good schedules of other operators: template, knobs, and time over the best of that operator.
+        known: good schedules of other operators: template, knobs, and time divided by the best time of that operator.
     """
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - tasks draw from the global generators
@@ -79,7 +79,7 @@ def propose(
 
 
 def _diverse(ranked: list[Proposal], count: int) -> list[Proposal]:
-    """The first of the ranking, leaving out what differs in one knob only from one that is in already."""
+    """Return the first of the ranking, without those that differ in only one knob from one that is already included."""
     chosen: list[Proposal] = []
     for proposal in ranked:
         if len(chosen) == count:
@@ -98,10 +98,10 @@ def _differences(one: Schedule, other: Schedule) -> int:
 def good_schedules(
     rows: Sequence[Mapping[str, Any]], data: Sequence[Example], share: float = 1.3
 ) -> list[tuple[str, Mapping[str, Any], float]]:
-    """Template, knobs and relative time of trials within `share` of their operator's best.
+    """Return template, knobs and relative time of trials within `share` of their operator's best.
 
     Args:
-        rows: of the flat table, in the order of `data`.
+        rows: rows of the flat table, in the order of `data`.
     """
     best = best_of_groups(data)
     return [

@@ -1,8 +1,8 @@
-"""`RankingModel`: ranks the schedules of an operator, learned from the trials of other operators.
+"""`RankingModel`: ranks the schedules of an operator; it is fitted to the trials of other operators.
 
-A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time over the best time of its operator,
-from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained within
-operators, as Chen et al., Learning to Optimize Tensor Programs (2018), do with their cost models.
+A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time divided by the best time of its
+operator, from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained
+within operators, like the cost models of Chen et al., Learning to Optimize Tensor Programs (2018).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")
 _UNROLL = {"none": 0.0, "tile": 1.0, "tile and reduction": 2.0}
 _ROUNDS = 400
 _SLOWEST = math.log(20.0)
-"""Beyond twenty times the best, how slow a schedule is does not matter any more."""
+"""Largest ratio to the best time: how much slower a schedule is beyond twenty times does not matter."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One trial: an anchor, a schedule, and how long it took.
+    """One trial: an anchor, a schedule, and its time.
 
     Attributes:
         operator: workload key of the anchor.
-        group: times can be compared within it: one operator, thread count, cache state and device.
+        group: group within which times are comparable: one operator, thread count, cache state and device.
         features: see `features_of`.
-        latency_us: median; of a schedule that failed, inf.
+        latency_us: median; inf for a schedule that failed.
     """
 
     operator: str
@@ -41,7 +41,7 @@ class Example:
 
 
 def examples(rows: Iterable[Mapping[str, Any]]) -> list[Example]:
-    """Examples from rows of the flat table (`op_profiler.dataset.COLUMNS`) whose origin is ``trial``."""
+    """Return examples from rows of the flat table (`op_profiler.dataset.COLUMNS`) whose origin is ``trial``."""
     found = []
     for row in rows:
         features = features_of(row, str(row["template"]), row, int(row["threads"]))
@@ -89,7 +89,7 @@ def features_of(
 
 
 def _order(factors: Mapping[str, Any], sizes: Mapping[str, float], tile: Mapping[str, float]) -> dict[str, float]:
-    """Where each loop stands, and how much is in the parallel loop."""
+    """Return the position of each loop, and the size of the parallel loop."""
     values: dict[str, float] = {}
     outer, _, inner = str(factors["reorder"] or "").partition(" | ")
     for place, axis in enumerate(outer.split()):
@@ -109,7 +109,7 @@ def _order(factors: Mapping[str, Any], sizes: Mapping[str, float], tile: Mapping
 
 
 def _sizes(operator: Mapping[str, Any]) -> dict[str, float]:
-    """Extents of the loops of an anchor by the names that factors use."""
+    """Return the extents of the loops of an anchor, by the names that factors use."""
     output = _shape(operator["outputs"][0])
     first = _shape(operator["inputs"][0])
     weight = _shape(operator["params"][0]) if operator["params"] else None
@@ -156,10 +156,10 @@ class RankingModel:
         """Fit to trials.
 
         Args:
-            data: of at least two operators with several trials each.
+            data: trials of at least two operators with several trials each.
 
         Raises:
-            ValueError: there is too little to learn from.
+            ValueError: there are too few trials.
         """
         xgboost = load_xgboost()
 
@@ -183,7 +183,8 @@ class RankingModel:
         return cls(names, xgboost.train(parameters, matrix, num_boost_round=_ROUNDS))
 
     def predict(self, features: Sequence[Mapping[str, float]]) -> np.ndarray:
-        """Logarithm of the time over the operator's best, one a schedule; only their order means something."""
+        """Return the logarithm of the time divided by the operator's best, one per schedule; only their order is
+        meaningful."""
         xgboost = load_xgboost()
 
         rows = np.array([[f.get(name, math.nan) for name in self._names] for f in features], dtype="float32")
@@ -192,7 +193,7 @@ class RankingModel:
 
 
 def best_of_groups(data: Iterable[Example]) -> dict[str, float]:
-    """The least time of each group, microseconds."""
+    """Return the shortest time of each group in microseconds."""
     best: dict[str, float] = {}
     for example in data:
         best[example.group] = min(best.get(example.group, math.inf), example.latency_us)
@@ -208,10 +209,10 @@ class RankingScore:
     """Accuracy of a ranking on the trials of held-out operators.
 
     Attributes:
-        operators, trials: that were held out.
-        pairwise: share of pairs of one operator, at least 5 % apart in time, that are in the right order.
-        top: k to the geometric mean, over operators, of the best time among the k ranked first over the best of all;
-            twenty where it is more, or where all k failed, as in training.
+        operators, trials: numbers of held-out operators and trials.
+        pairwise: share of pairs in the right order, among pairs of one operator that are at least 5 % apart in time.
+        top: for k, the geometric mean over operators of the best time among the k ranked first, divided by the best of
+            all; at most twenty, also if all k failed, as in training.
     """
 
     operators: int
@@ -224,7 +225,7 @@ def evaluate(data: Sequence[Example], groups: Sequence[Sequence[str]], ks: Seque
     """Hold out one group of operators after the other and rank their trials.
 
     Args:
-        groups: workload keys of anchors, e.g. one group a model.
+        groups: workload keys of anchors, e.g. one group per model.
     """
     right = pairs = trials = 0
     losses: dict[int, list[float]] = {k: [] for k in ks}

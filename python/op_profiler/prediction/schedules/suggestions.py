@@ -1,4 +1,4 @@
-"""`Suggestion`: the best known schedule of an operator, or else the best of the ranking."""
+"""`Suggestion`: the best known schedule of an operator, or otherwise the best of the ranking."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _FOLDS = 5
 MOST_TRIALS = 20_000
-"""More are drawn by chance: the ranking holds about ten kilobytes of a trial."""
+"""Largest number of trials; of more, some are drawn at random. The ranking needs about ten kilobytes per trial."""
 _COLUMNS = (
     *("measurement_key", "operator_key", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "flops"),
     *("template", "knobs", "origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll"),
@@ -47,10 +47,10 @@ class Suggestion:
 
     Attributes:
         source: ``record`` (of the schedule records), ``measured`` (the best trial in the dataset) or ``predicted``.
-        latency_us: as it was measured before; None for a prediction.
-        conditions: threads and cache state that it was found for; None where a record does not say them.
-        verified_us: as measured by this query; None where it was not.
-        error: why verifying gave no time.
+        latency_us: earlier measured time; None for a prediction.
+        conditions: threads and cache state for which it was found; None if a record does not contain them.
+        verified_us: time that this query measured; None if it measured none.
+        error: reason why this measurement failed.
     """
 
     schedule: Schedule
@@ -81,14 +81,14 @@ class Answer:
 
 
 class ScheduleQuery:
-    """Answers for any number of operators from one set of trials.
+    """Suggests schedules for any number of operators from one set of trials.
 
     Args:
-        rows: of the flat table, origin ``trial``; the ranking learns from those of all devices.
+        rows: rows of the flat table, origin ``trial``; the ranking is fitted to the trials of all devices.
         target: `tvm.target.Target`.
         record_file: schedule records; None for none.
-        conditions: threads and cache state that the operator is to run with.
-        devices: keys of the devices whose trials tell what is known.
+        conditions: threads and cache state with which the operator is to run.
+        devices: keys of the devices whose trials count as known schedules.
     """
 
     def __init__(
@@ -104,12 +104,12 @@ class ScheduleQuery:
 
     @property
     def processors(self) -> list[str]:
-        """Return the processors whose trials the ranking learns from."""
+        """Return the processors whose trials the ranking is fitted to."""
         return sorted({str(row["processor"]) for row in self._rows})
 
     @property
     def model(self) -> RankingModel:
-        """Trained when first needed.
+        """The ranking, fitted at first use.
 
         Raises:
             OpProfilerError: there are too few trials.
@@ -125,10 +125,10 @@ class ScheduleQuery:
         return self._model
 
     def answer(self, anchor: Operator, count: int, runner: Runner | None = None, verify: int = 0) -> Answer:
-        """The best known schedule, or the `count` that are predicted to be the best.
+        """Return the best known schedule, or the `count` schedules that are predicted to be the best.
 
         Args:
-            runner: measures the first `verify` predictions in turns, and what is known beside them.
+            runner: measures the first `verify` predictions, alternately with the known schedules.
         """
         tasks = [compiler_in_use().task(spec, self._target) for spec in compiler_in_use().own_tasks(anchor)]
         if not tasks:
@@ -151,7 +151,8 @@ class ScheduleQuery:
         return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
 
     def _known(self, anchor: Operator, specs: Iterable[TaskSpec]) -> Suggestion | None:
-        """The record that a build takes, else the best trial of this very operator under these very conditions."""
+        """Return the record that a build uses, otherwise the best trial of this very operator under these very
+        conditions."""
         chosen = records.choose(self._records, self._conditions)
         for computation in {records.computation_of(spec.template, spec.arguments) for spec in specs} & set(chosen):
             record = chosen[computation]
@@ -169,7 +170,7 @@ class ScheduleQuery:
         return Suggestion(schedule, "measured", latency, self._conditions)
 
     def _holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether a trial was made on the device and under the conditions that are asked about."""
+        """Return whether a trial was made on the requested device and under the requested conditions."""
         conditions = Conditions(int(row["threads"]), str(row["cache"]))
         return row["device_key"] in self._devices and conditions == self._conditions
 
@@ -196,16 +197,16 @@ def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:
 
 
 def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Trials of a dataset, and those that ship with the project.
+    """Return the trials of a dataset, and the included trials.
 
-    More than `MOST_TRIALS` are drawn. The best trial of each operator on a device, at a thread count and state of the
-    caches, is always there: others are judged by it, and a query for this very operator asks for it. Trials of which
-    nobody knows the thread count (imported ones) are left out.
+    If there are more than `MOST_TRIALS`, some are drawn at random. The best trial of each operator on a device, at a
+    thread count and cache state, is always included, because other trials are compared with it and a query for this
+    operator needs it. Trials with an unknown thread count (imported ones) are left out.
 
     Args:
-        db: SQLAlchemy address; None: only what ships.
-        shipped: Parquet file in the layout of ``op-profiler export``.
-        warn: told what is not used.
+        db: SQLAlchemy address; None: only the included trials.
+        shipped: Parquet file of the included trials, in the layout of ``op-profiler export``.
+        warn: called with the number of trials that are left out.
 
     Raises:
         OpProfilerError: the dataset cannot be read.
@@ -228,7 +229,7 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     gone = draw.rest()
     rows = [one for one in rows if one["measurement_key"] not in gone]
     if of_unknown_threads:
-        warn(f"{of_unknown_threads:,} trials do not say on how many threads they ran; they are not used")
+        warn(f"{of_unknown_threads:,} trials without a thread count are not used")
     if not draw.left_out:
         return rows
     of_all = f"of {len(rows) + draw.left_out:,} trials {len(rows):,}"
@@ -246,12 +247,12 @@ def _trials(db: str | None, shipped: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def anchor_of_key(dataset: Dataset, key: str) -> Operator | None:
-    """The anchor of an operator of a dataset, by the key of either; None where the dataset has no such key.
+    """Return the anchor of an operator of a dataset, by the key of either; None if the dataset has no such key.
 
-    A dataset holds anchors of searches only; those of other operators are made from these.
+    A dataset contains anchors of searches only; other anchors are created from their operators.
 
     Raises:
-        ModelError: the operator has no heavy op, or cannot be made again from its description.
+        ModelError: the operator has no heavy op, or cannot be rebuilt from its description.
     """
     found = dataset.find_operator(key)
     if found is None:

@@ -1,8 +1,9 @@
 """`TuningGain`: the predicted time of an operator after tuning, before any trial of it.
 
-Told by the operators whose search is in a dataset: those most like it in work, intensity and window, whose default
-schedule attained about as much of what their processor attains. The mean of their gains is taken, nearest first
-(Cover & Hart, Nearest Neighbor Pattern Classification, 1967); the interval is what leaving each of them out shows.
+The prediction uses the searched operators in a dataset that are most similar in work, intensity and window, and whose
+default schedule reached a similar share of their processor's best rate. The prediction is the mean of their gains,
+weighted by similarity (Cover & Hart, Nearest Neighbor Pattern Classification, 1967). The interval comes from the errors
+when each of them is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NEIGHBOURS = 3
 _NEAR = 0.1
 _OWN = ".op_profiler"
 _WINDOW, _KIND, _RATE = 3.0, 5.0, 2.0
-"""How much it weighs whether Winograd's method applies, which op it is, and how good the default is."""
+"""Weights of three differences: whether Winograd's method applies, the op, and the rate of the default schedule."""
 _ATTAINED = 0.9
 _SMALLER = 2.0
 _FEWEST = 10
@@ -36,12 +37,12 @@ class TunedTime:
 
 @dataclasses.dataclass(frozen=True)
 class SearchedAnchor:
-    """An anchor whose search is known.
+    """An anchor with the result of a search.
 
     Attributes:
         group: one operator, thread count, cache state and device.
-        rate: FLOPs a microsecond of the default schedule over what good schedules attain on that device.
-        gain: logarithm of the default's time over the best time.
+        rate: FLOPs per microsecond of the default schedule, divided by the rate of good schedules on that device.
+        gain: logarithm of the default's time divided by the best time.
     """
 
     group: str
@@ -55,7 +56,7 @@ class TuningGain:
     """Predicts tuned times.
 
     Args:
-        known: searches, `_FEWEST` at least.
+        known: searches, at least `_FEWEST`.
     """
 
     def __init__(self, known: Sequence[SearchedAnchor]) -> None:
@@ -67,20 +68,21 @@ class TuningGain:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> TuningGain | None:
-        """Learn from rows of the flat table with origins ``trial`` and ``tuned``; None if they contain too few
-        searches."""
+        """Create a predictor from rows of the flat table with origins ``trial`` and ``tuned``; None if they contain too
+        few searches.
+        """
         known = searches(rows)
         return cls(known) if len(known) >= _FEWEST else None
 
     def predict(
         self, operator: Mapping[str, Any], cache: str, default_us: float, peak_flops_per_us: float
     ) -> TunedTime | None:
-        """The time after a search; None of an operator so much smaller than all known ones that a call is most of it.
+        """Return the time after a search; None for an operator so small that the call overhead is most of its time.
 
         Args:
             operator: an anchor, with the names of `op_profiler.operators.operator.Operator`.
-            default_us: with the present schedule.
-            peak_flops_per_us: of the processor, at the same thread count.
+            default_us: time with the present schedule.
+            peak_flops_per_us: peak of the processor, at the same thread count.
         """
         if operator["flops"] < min(float(one.operator["flops"]) for one in self.known) / _SMALLER:
             return None
@@ -98,13 +100,13 @@ class TuningGain:
         return float((weights * self._gains[nearest]).sum() / weights.sum())
 
     def held_out(self) -> np.ndarray:
-        """Predicted speed-up over the one that the search brought, of each search when it was left out."""
+        """Return the predicted speed-up divided by the reached one, for each search when it was left out."""
         predicted = [max(self._gain(f, leave_out=i), 0.0) for i, f in enumerate(self._features)]
         return np.exp(np.array(predicted) - self._gains)
 
 
 def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
-    """The searches among rows of trials: those where the default was timed too."""
+    """Return the searches among rows of trials in which the default was timed too."""
     groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
         if row["median_us"] is not None and not math.isnan(row["median_us"]) and row["flops"]:
@@ -125,7 +127,7 @@ def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
 
 
 class _Least:
-    """The time of the best of many rows, of which none is held."""
+    """The shortest time among many rows, none of which is stored."""
 
     def __init__(self) -> None:
         self._all = self._finalists = math.inf
@@ -137,7 +139,8 @@ class _Least:
 
     @property
     def us(self) -> float:
-        """Of the finalists, which were timed once more, where there are any; infinite where nothing was noted."""
+        """The shortest time of the finalists, which were measured again, or of the trials; infinite if there are
+        none."""
         return self._finalists if math.isfinite(self._finalists) else self._all
 
 
@@ -155,7 +158,7 @@ def _features(operator: Mapping[str, Any], cache: str, rate: float) -> list[floa
 
 
 def _winograd_applies(operator: Mapping[str, Any]) -> bool:
-    """A window of 3 by 3 at stride 1, not channel by channel."""
+    """Return whether the window is 3 by 3 at stride 1 and the convolution is not depthwise."""
     anchor, params = str(operator["anchor"]), operator["params"]
     if "conv2d" not in anchor or "depthwise" in anchor or not params:
         return False

@@ -1,4 +1,4 @@
-"""Measurements that others published: a reader for each set, and the methods that are judged on it."""
+"""Measurements that others published: a reader for each set, and the methods that are evaluated on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETS: Registry[PublicSet] = Registry(
         "help": Entry(f"{_HERE}.help_networks:SET", "networks of three search spaces, ten known of a new device"),
         "ncnn": Entry(f"{_HERE}.ncnn:SET", "networks on 91 processors, ten known of a new one"),
         "tinynas": Entry(f"{_HERE}.tinynas_v100:SET", "convolutions on a V100, with sizes held out"),
-        "deepbench": Entry(f"{_HERE}.deepbench:SET", "convolutions on a V100, asked of what learned the set tinynas"),
+        "deepbench": Entry(f"{_HERE}.deepbench:SET", "convolutions on a V100, predicted from the set tinynas"),
         "aiconfigurator": Entry(f"{_HERE}.aiconfigurator:SET", "products of matrices in TensorRT-LLM, sizes held out"),
     },
 )

@@ -19,7 +19,7 @@ TABLES = {
     "a100_sxm": "trtllm/1.0.0",
 }
 _UNITS = {"h100_sxm": (132, 50e6), "h200_sxm": (132, 50e6), "a100_sxm": (108, 40e6)}
-"""Multiprocessors and bytes of the second-level cache, by NVIDIA's data sheets; the set does not state them."""
+"""Multiprocessors and bytes of the second-level cache, by NVIDIA's data sheets; the set does not contain them."""
 _BYTES = {
     "bfloat16": (2.0, 2.0),
     "fp8": (1.0, 1.0),
@@ -35,7 +35,7 @@ _MS = 1e3  # microseconds
 
 
 def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[Processor]:
-    """One for each data type of `_BYTES`, from the peaks in a system's YAML file."""
+    """Return one data sheet for each data type of `_BYTES`, from the peaks in a system's YAML file."""
     peak = {key: float(value) for key, value in re.findall(r"^\s+(\w+): ([\d.e+]+)", text, re.MULTILINE)}
     wide = peak["bfloat16_tc_flops"]
     narrow = {"fp8": "fp8_tc_flops", "fp8_block": "fp8_tc_flops", "sq": "int8_tc_flops"}
@@ -45,7 +45,7 @@ def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[
 
 
 def kernels(columns: dict[str, np.ndarray], processors: list[Processor]) -> Kernels:
-    """Products from the columns gemm_dtype, m, n, k and latency (milliseconds)."""
+    """Return products from the columns gemm_dtype, m, n, k and latency (milliseconds)."""
     rows, wide, depth = (columns[name].astype(np.float64) for name in "mnk")
     kind = np.array([list(_BYTES).index(dtype) for dtype in columns["gemm_dtype"]])
     inputs, weights = np.array(list(_BYTES.values()))[kind].T

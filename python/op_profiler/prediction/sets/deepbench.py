@@ -1,4 +1,4 @@
-"""DeepBench: convolutions of speech and vision on a V100, asked of a predictor that learned TinyNAS's V100"""
+"""DeepBench: convolutions of speech and vision on a V100, by a predictor fitted to TinyNAS's V100"""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MS = 1e3  # microseconds
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The cells of the first sheet of a workbook, a row each, by the letters of their columns.
+    """Return the cells of the first sheet of a workbook, one row each, by the letters of their columns.
 
     Raises:
-        DatasetError: the file is no workbook.
+        DatasetError: the file is not a workbook.
     """
     try:
         with zipfile.ZipFile(path) as book:
@@ -54,7 +54,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def convolutions(rows: list[dict[str, str]], reading: Reading) -> Convolutions:
-    """The convolutions that the predictor has words for: square, padded to keep the size."""
+    """Return the convolutions that the predictor supports: square, with padding that keeps the size."""
     found, times, inside = [], [], False
     for cells in rows:
         if "A" in cells:
@@ -78,7 +78,7 @@ def _read(folder: Path, seed: int) -> Reading:
     reading, unused = Reading(), Reading()
     library = folder.parent / "tinynas" / tinynas_v100.FOLDER / tinynas_v100.FP32
     if not library.is_file():
-        raise DatasetError(f"deepbench learns from the set tinynas, which is absent; {tinynas_v100.SET.fetch}")
+        raise DatasetError(f"deepbench needs the set tinynas, which is absent; {tinynas_v100.SET.fetch}")
     table, train = convolutions(rows_of(folder / _BOOK), reading), tinynas_v100.usable(library, unused)
     answer = tinynas_v100.answers(train, table, seed)
     sampled = np.random.default_rng(seed).permutation(len(table))[:_SAMPLES]

@@ -29,8 +29,8 @@ _SPACES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Published | None]] = 
         None,
     ),
 }
-"""By search space: devices that are known (those of its training and its validation), new devices, and what HELP
-reached on these."""
+"""By search space: known devices (those of its training and its validation), new devices, and the results of HELP on
+these."""
 _MS = 1e3  # microseconds
 
 
@@ -63,7 +63,7 @@ def _whole(task: TransferProblem, space: str, times: list[np.ndarray], published
 
 
 def _items(folder: Path, space: str, count: int) -> np.ndarray:
-    """Which operation each place of a network has, one column for each; nothing where the file has code."""
+    """Return the operation at each position of a network, one column for each; empty if the file contains code."""
     if space == "fbnet":
         places = np.array(_load(folder / "data/fbnet/arch.pt"))
     elif space == "nasbench201":

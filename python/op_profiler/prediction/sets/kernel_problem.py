@@ -1,8 +1,8 @@
-"""One method for kernels of vendors' libraries: trees on the time over simple models of the processor.
+"""One method for kernels of vendors' libraries: trees on the time divided by simple models of the processor.
 
-What is learned on processors that were measured is asked of these, at other sizes, or of processors that were not. The
-interval is calibrated for either: on a part of the training rows, and on each training processor left out in turn; an
-asked processor lies between the two by its distance to the nearest training processor.
+The method predicts other sizes on measured processors, and kernels on processors that were not measured. The interval
+is calibrated for both: on a part of the training rows, and on each training processor left out in turn. A new
+processor's interval lies between the two, by the distance to the nearest training processor.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SHARE = 0.15  # of the training rows is held out for the interval
 
 
 class KernelProblem:
-    """Training rows, and the methods that are fitted to them when first asked.
+    """Training rows, and the methods, which are fitted at first use.
 
     Args:
         train: kernels with a time.
-        seed: of the trees and of the part that is held out.
+        seed: seed of the trees and of the held-out part.
     """
 
     def __init__(self, train: Kernels, seed: int) -> None:
@@ -50,7 +50,7 @@ class KernelProblem:
         held_out: str,
         published: Published | None = None,
     ) -> Split:
-        """What is asked of the methods."""
+        """Return the rows to predict with the methods."""
         return Split(
             name=name,
             held_out=held_out,
@@ -76,14 +76,14 @@ class KernelProblem:
         return _Plain(self._train, self._seed)
 
     def _factor(self, test: Kernels) -> np.ndarray:
-        """Median of time over roofline of each kind; logarithm."""
+        """Return the median logarithm of time divided by roofline for each kind."""
         ratio = np.log(self._train.time_us / self._train.roofline_us)
         kinds = {kind: np.median(ratio[self._train.kind == kind]) for kind in np.unique(self._train.kind)}
         return np.array([kinds.get(kind, np.median(ratio)) for kind in test.kind])
 
 
 class _Plain:
-    """Gradient boosting with the library's own settings on the logarithm of the time."""
+    """Gradient boosting with the library's default settings on the logarithm of the time."""
 
     def __init__(self, train: Kernels, seed: int) -> None:
         self._model = boost(plain_features(train), np.log(train.time_us), {}, _PLAIN_ROUNDS, seed)
@@ -94,7 +94,7 @@ class _Plain:
 
 @dataclasses.dataclass(frozen=True)
 class KernelSpread:
-    """Quantile of the error over `margin` + disagreement; the margin is the median error."""
+    """Quantile of the error divided by `margin` + disagreement; the margin is the median error."""
 
     quantile: np.ndarray | float
     margin: np.ndarray | float
@@ -105,11 +105,11 @@ class KernelPredictor:
     """Estimates with 90 % intervals.
 
     Attributes:
-        ensemble: gives the estimates, and how far its regressors disagree.
-        known: the processors that were measured.
+        ensemble: computes the estimates, and the disagreement of its regressors.
+        known: processors that were measured.
         near: errors on a part of the rows.
         far: errors on each processor left out in turn; None if only one was measured.
-        farthest: mean distance of a processor that was left out from the nearest other one.
+        farthest: mean distance between a processor that was left out and the nearest other one.
     """
 
     ensemble: Ensemble
@@ -154,7 +154,8 @@ class KernelPredictor:
         return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
 
     def _spread_at(self, distance: np.ndarray) -> KernelSpread:
-        """Between the spread on known processors and that on processors that were left out, by the distance."""
+        """Interpolate by distance between the spread on known processors and the spread on processors that were left
+        out."""
         near, far = self.near, self.far
         if not distance.any() or far is None:
             return near
@@ -180,9 +181,10 @@ def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    """Regressors for each simple model of `log_bases`: of all rows, and of each processor's own.
+    """Regressors for each simple model of `log_bases`: fitted to all rows, and to each processor.
 
-    A processor that was not measured is asked of the others' own regressors, those of similar data sheets above all.
+    A processor that was not measured is predicted by the regressors of other processors, weighted by similar data
+    sheets.
     """
 
     pooled: Sequence[Trees]
@@ -193,8 +195,8 @@ class Ensemble:
         """Fit to kernels with a time.
 
         Args:
-            own: whether each processor has regressors of its own, if there are several. Without, it is a fraction of
-                the size.
+            own: whether each processor has its own regressors, if there are several. Without them, the size is a
+                fraction.
         """
         columns, left = features(train), np.log(train.time_us) - log_bases(train)
 
@@ -208,7 +210,7 @@ class Ensemble:
         return cls(fitted(np.ones(len(train), dtype=bool)), each)
 
     def estimates(self, test: Kernels) -> np.ndarray:
-        """Logarithms of microseconds, shape (models, rows)."""
+        """Return the logarithms of microseconds, shape (models, rows)."""
         columns, bases = features(test), log_bases(test)
 
         def answers(models: Sequence[Trees]) -> np.ndarray:
@@ -223,7 +225,8 @@ class Ensemble:
 
 
 def _likeness(test: Processor, known: list[Processor]) -> np.ndarray:
-    """Weights of known processors, by the distance of their data sheets; 1 for the tested one if it is known."""
+    """Return weights of known processors, by the distance of their data sheets; 1 for the same processor if it is
+    known."""
     same = np.array([float(processor.name == test.name) for processor in known])
     distance = np.array([np.linalg.norm(processor.description - test.description) for processor in known])
     weights: np.ndarray = same if same.any() else np.exp(-((distance - distance.min()) ** 2) / (2 * _SIMILAR**2))
@@ -231,9 +234,11 @@ def _likeness(test: Processor, known: list[Processor]) -> np.ndarray:
 
 
 def _distances(test: Kernels, known: Sequence[Processor]) -> np.ndarray:
-    """From the processor of each row to the nearest that is known, in the logarithms of data sheets; 0 if it is known.
+    """Return the distance of each row's processor to the nearest known one, in logarithms of data sheets; 0 if it is
+    known.
 
-    Processors of one data sheet differ in clocks and power limits: an unknown one is at least `_LEAST_DISTANCE` away.
+    Processors with the same data sheet differ in clocks and power limits, so an unknown one is at least
+    `_LEAST_DISTANCE` away.
     """
     names = {processor.name for processor in known}
     there = np.stack([processor.description for processor in known])
@@ -247,6 +252,6 @@ def _distances(test: Kernels, known: Sequence[Processor]) -> np.ndarray:
 
 
 def boost(columns: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Booster:
-    """Gradient boosting, with the settings of xgboost where `settings` has none."""
+    """Run gradient boosting, with the default settings of xgboost except for `settings`."""
     library = load_xgboost()
     return library.train({"seed": seed, **settings}, library.DMatrix(columns, targets), rounds)

@@ -1,8 +1,8 @@
 """Kernels of vendors' libraries: their sizes, the processors they ran on, and features that do not depend on either.
 
 Every kernel is described as a batch of matrix products: an element-wise operator, a softmax or a norm has depth 1. The
-features relate its work to the peaks of the processor, so that what is learned on some processors can be asked of one
-that was never measured.
+features relate its work to the peaks of the processor, so that regressors that are fitted to some processors can
+predict a processor that was never measured.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Processor:
     """The data sheet of a processor, for one data type.
 
     Attributes:
-        units: multiprocessors, or cores.
-        cache_bytes: of the last level; 0 where the set does not state it.
+        units: number of multiprocessors or cores.
+        cache_bytes: size of the last level; 0 if the set does not contain it.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Processor:
 
     @property
     def description(self) -> np.ndarray:
-        """Logarithms, to compare processors by."""
+        """Logarithms by which processors are compared."""
         values = (self.flops_per_us, self.bytes_per_us, self.units, max(self.cache_bytes, 1.0))
         return np.log([float(value) for value in values])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kernels:
-    """Kernels, one a row of each array.
+    """Kernels, one per row of each array.
 
     Attributes:
         sizes: shape (rows, 4): batch, rows, columns and depth of the product.
@@ -65,12 +65,12 @@ class Kernels:
         return len(self.time_us)
 
     def where(self, mask: np.ndarray) -> Kernels:
-        """The rows of a mask or of indices."""
+        """Return the rows of a mask or of indices."""
         arrays = ("sizes", "flops", "moved", "kind", "processor", "time_us", "more")
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in arrays})
 
     def peak(self, name: str) -> np.ndarray:
-        """A member of `Processor` for each row."""
+        """Return a field of `Processor` for each row."""
         return np.array([float(getattr(processor, name)) for processor in self.processors])[self.processor]
 
     @property
@@ -85,12 +85,12 @@ class Kernels:
 
     @property
     def roofline_us(self) -> np.ndarray:
-        """Arithmetic or transfers, whichever takes longer, and the start of a kernel."""
+        """The longer of arithmetic and transfers, plus the start of a kernel."""
         return np.asarray(np.maximum(self.compute_us, self.memory_us) + _START_US)
 
 
 def tiled_us(table: Kernels) -> np.ndarray:
-    """Time of the arithmetic in whole tiles, as many at once as the processor has units. Shape (tilings, rows)."""
+    """Return the time of the arithmetic in whole tiles, computed in parallel on all units, shape (tilings, rows)."""
     batch, rows, columns, depth = table.sizes.T
     units, peak = table.peak("units"), table.peak("flops_per_us")
     waves = [
@@ -100,7 +100,7 @@ def tiled_us(table: Kernels) -> np.ndarray:
 
 
 def features(table: Kernels) -> np.ndarray:
-    """Shape (rows, features), float32; nothing of the times."""
+    """Return features without times, as float32, shape (rows, features)."""
     batch, rows, columns, depth = table.sizes.T
     roofline, units, cache = table.roofline_us, table.peak("units"), np.maximum(table.peak("cache_bytes"), 1.0)
     compute, memory = table.compute_us, table.memory_us
@@ -114,14 +114,14 @@ def features(table: Kernels) -> np.ndarray:
 
 
 def plain_features(table: Kernels) -> np.ndarray:
-    """Sizes, work and the data sheet as they are, for a regressor that is given no law."""
+    """Return sizes, work and data sheet unchanged, for a regressor without an analytic model."""
     peaks = [table.peak(name) for name in ("flops_per_us", "bytes_per_us", "units", "cache_bytes")]
     columns = [np.log1p(column) for column in (*table.sizes.T, table.flops, table.moved, *peaks)]
     return np.column_stack([*columns, table.kind, table.more]).astype(np.float32)
 
 
 def log_bases(table: Kernels) -> np.ndarray:
-    """Logarithms of simple models of a kernel's time, each wrong elsewhere. Shape (3, rows)."""
+    """Return the logarithms of simple models of a kernel's time, whose errors differ, shape (3, rows)."""
     fastest, memory = tiled_us(table).min(axis=0), table.memory_us + _START_US
     logarithms: np.ndarray = np.log([table.roofline_us, np.maximum(fastest, memory), fastest + memory])
     return logarithms

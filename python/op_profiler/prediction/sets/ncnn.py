@@ -22,7 +22,7 @@ _MS = 1e3  # microseconds
 
 
 def read_table(text: str, reading: Reading) -> dict[tuple[str, ...], dict[str, float]]:
-    """Minimum of each network in microseconds, by processor and the settings of a run; GPUs are skipped."""
+    """Return the minimum of each network in microseconds, by processor and the settings of a run; GPUs are skipped."""
     found: dict[tuple[str, ...], dict[str, float]] = {}
     processor = ""
     settings: dict[str, str] = {}

@@ -41,7 +41,7 @@ def processors_of(folder: Path) -> list[Processor]:
 
 
 def kernels(rows: list[dict[str, str]], processors: list[Processor]) -> Kernels:
-    """Operators from the columns OPName, Device, Latency (milliseconds), B, and M, N, K or H."""
+    """Return operators from the columns OPName, Device, Latency (milliseconds), B, and M, N, K or H."""
     index = {processor.name: number for number, processor in enumerate(processors)}
     sizes, work = [], []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The contract of a public set: what its reader returns, and what readers share."""
+"""The contract of a public set: the result of its reader, and functions that readers share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ METHODS = ("default", "trees", "factor")
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """An error that others published, or that was computed from what they published.
+    """An error that others published, or that was computed from their results.
 
     Attributes:
         percent: the number; a rank correlation is not one of them.
         measure: ``MAPE`` or ``median`` of the absolute error, or ``Spearman``, which is a share and no percentage.
-        of: what it is of, where that is not the split itself.
+        of: split of the error, if it is not the split itself.
     """
 
     percent: float
@@ -35,17 +35,17 @@ class Published:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """Rows to predict, and the methods that answer.
+    """Rows to predict, and the methods that predict them.
 
     Attributes:
         name: unique in its set.
-        held_out: what the methods do not see, in words.
-        development: the part of the training rows that weights and intervals were chosen by, in words.
+        held_out: description of the rows that the methods are not fitted to.
+        development: description of the training rows by which weights and intervals were chosen.
         trained: number of training rows.
         truth_us: shape (rows,), microseconds.
-        answer: estimates of one of `METHODS`.
-        published: by others on the same split, or None.
-        ranked: shape (rows,): groups within which ranks are compared; None where others compare none.
+        answer: returns the estimates of one of `METHODS`.
+        published: error of others on the same split, or None.
+        ranked: shape (rows,): groups within which ranks are compared; None if others compare none.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Split:
 
 @dataclasses.dataclass
 class Reading:
-    """What a reader found.
+    """Result of a reader.
 
     Attributes:
         splits: in the order in which they are shown.
@@ -71,7 +71,7 @@ class Reading:
     skipped: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def timed(self, rows: Iterable[dict[str, str]], column: str) -> list[dict[str, str]]:
-        """The rows whose column is a positive number; counts the others as skipped."""
+        """Return the rows whose column is a positive number; count the others as skipped."""
         kept = []
         for row in rows:
             if _positive(row.get(column)):
@@ -87,10 +87,10 @@ class PublicSet:
 
     Attributes:
         about: one line without a full stop.
-        fetch: the command that fetches it into the folder of sets, where it becomes `folder`.
-        licence: its licence, or what it lacks.
+        fetch: command that fetches it into the folder of sets, as the subfolder `folder`.
+        licence: its licence, or a note that it has none.
         needs: files, relative to its folder, without which it counts as absent.
-        read: reads it, given its folder and a seed for what is drawn.
+        read: reads it, given its folder and a seed for random choices.
     """
 
     about: str
@@ -100,20 +100,20 @@ class PublicSet:
     read: Callable[[Path, int], Reading]
 
     def missing(self, folder: Path) -> list[str]:
-        """The files of `needs` that the folder of the set lacks."""
+        """Return the files of `needs` that the folder of the set lacks."""
         return [name for name in self.needs if not (folder / name).is_file()]
 
 
 def repository(name: str, folder: str) -> str:
-    """The command that fetches a public repository into a folder."""
+    """Return the command that fetches a public repository into a folder."""
     return f"git clone --depth 1 https://github.com/{name} {folder}"
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a file with a head.
+    """Return the rows of a file with a header.
 
     Raises:
-        DatasetError: there is no such file, or it is a pointer of Git LFS.
+        DatasetError: the file does not exist, or is a pointer of Git LFS.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -126,7 +126,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    """Correlation of ranks; equal values share their mean rank."""
+    """Return the correlation of ranks; equal values share their mean rank."""
     return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
 
 

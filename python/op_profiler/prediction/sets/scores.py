@@ -1,4 +1,4 @@
-"""How far off the methods are on public sets, next to what others published."""
+"""Errors of the methods on public sets, next to published errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class SetScore:
 
     Attributes:
         set, split: names.
-        held_out: what was not learned from.
-        development: the part of the training rows that intervals and weights were chosen by.
-        trained, tested: rows.
+        held_out: description of the rows that were not used to fit.
+        development: description of the training rows by which intervals and weights were chosen.
+        trained, tested: numbers of rows.
         mape, median, within_10, bias, coverage_90: of this project's method, as in `Score`.
-        spearman: mean correlation of ranks within a device, where devices are compared by ranks.
+        spearman: mean correlation of ranks within a device, if devices are compared by ranks.
         trees, factor: MAPE of plain gradient boosting, and of one factor on a simple model or on known devices.
-        published: what others reached on the same split, or None.
-        seconds: fitting and predicting, of all three methods.
+        published: error of others on the same split, or None.
+        seconds: duration of fitting and predicting, for all three methods.
     """
 
     set: str
@@ -52,14 +52,14 @@ class SetScore:
 
 @dataclasses.dataclass(frozen=True)
 class SetResult:
-    """One set.
+    """Results on one set.
 
     Attributes:
-        set: its name.
-        licence: its licence, or what it lacks.
-        fetch: the command that fetches it, where it is absent.
-        skipped: rows that are not used, by reason.
-        scores: one a split; empty where it is absent.
+        set: name of the set.
+        licence: its licence, or a note that it has none.
+        fetch: command that fetches it, if it is absent.
+        skipped: number of rows that are not used, by reason.
+        scores: one per split; empty if the set is absent.
     """
 
     set: str
@@ -70,7 +70,7 @@ class SetResult:
 
 
 def sets_folder(folder: Path | None) -> Path:
-    """Where sets are looked for, a folder each: the one given, else ``sets`` in the cache folder."""
+    """Return the folder that contains a folder for each set: the given one, or ``sets`` in the cache folder."""
     return cache_folder() / "sets" if folder is None else folder
 
 
@@ -81,13 +81,13 @@ def evaluate_sets(
     announce: Callable[[str], None],
     wanted: Callable[[str, str], bool] = lambda name, split: True,
 ) -> Iterator[SetResult]:
-    """Fit and score set by set, and split by split in each.
+    """Fit and evaluate the methods on each split of each set.
 
     Args:
-        names: of `SETS`.
+        names: names of sets.
         folder: as for `sets_folder`.
         announce: called before each split with its name.
-        wanted: whether a split of a set is scored.
+        wanted: whether a split of a set is evaluated.
 
     Raises:
         UnknownNameError: there is no such set.

@@ -22,7 +22,7 @@ _LIBRARIES = {"FP16": "conv_data.out.fp16", "INT8": "conv_data.out.int8"}
 
 
 def usable(path: Path, reading: Reading) -> Convolutions:
-    """The rows of a library that can be learned from."""
+    """Return the usable rows of a library."""
     read = read_library(path)
     table, findings = without_suspicious(read)
     reading.skipped["failed"] += read.failed
@@ -32,7 +32,8 @@ def usable(path: Path, reading: Reading) -> Convolutions:
 
 
 def answers(train: Convolutions, test: Convolutions, seed: int) -> Callable[[str], LibraryPrediction]:
-    """Estimates by method: the predictor of convolution libraries, its xgboost, and a roofline with one factor."""
+    """Return estimates by method: the predictor of convolution libraries, its xgboost, and a roofline with one
+    factor."""
 
     @functools.cache
     def fitted(name: str) -> LibraryPrediction:

@@ -27,7 +27,7 @@ _US = 1e6  # microseconds in a second
 
 
 def kernels(records: Sequence[Record], processor: Processor) -> Kernels:
-    """Products of matrices with their schedules, from records that have a time."""
+    """Return products of matrices with their schedules, from records that have a time."""
     sizes = []
     for record in records:
         data, weight = (tensor.shape for tensor in TaskArguments.of(record.arguments, windows=0).tensors[:2])
@@ -48,7 +48,7 @@ def kernels(records: Sequence[Record], processor: Processor) -> Kernels:
 
 
 def _knobs(record: Record) -> list[float]:
-    """Values of all knobs, in the order of their names: logarithms of factors, numbers of choices."""
+    """Return the values of all knobs, in the order of their names: logarithms of factors, numbers of choices."""
     values: list[float] = []
     for _, value in sorted(record.knobs.items()):
         factors = list(value)[:_FACTORS] if isinstance(value, (list, tuple)) else [value]

@@ -22,7 +22,7 @@ _US = 1e6  # microseconds in a second
 
 
 def fastest(records: list[Record], reading: Reading) -> dict[str, dict[str, float]]:
-    """Microseconds of the fastest record of each task, by processor."""
+    """Return the microseconds of the fastest record of each task, by processor."""
     found: dict[str, dict[str, float]] = {}
     for record in records:
         model = _MODEL.search(record.target)
@@ -55,7 +55,7 @@ def _read(folder: Path, seed: int) -> Reading:
 
 
 def sizes_of(record: Record, count: int = 12) -> list[float]:
-    """Logarithms of all whole numbers among the arguments, as many as `count`, and which template it is."""
+    """Return the logarithms of the first `count` integers among the arguments, and the template."""
     numbers: list[float] = []
 
     def walk(value: object) -> None:

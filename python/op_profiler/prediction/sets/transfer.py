@@ -1,10 +1,10 @@
-"""One method for a new device of which few times are known: what known devices have in common, weighed by a few times.
+"""One method for a new device with few known times: a Gaussian process over the times of known devices.
 
-Devices are draws of one distribution over the items: its mean and its covariance are those of the known devices' times
-in the logarithm. The times of the new device condition it (a Gaussian process whose kernel is learned: Minka and
-Picard, 1997); the level of the device is free. What the known devices do not have in common may also be alike for
-items of similar features. How much so, and the noise that times have next to this, are chosen by each known device left
-out in turn, and so is the quantile of the interval.
+Devices are draws of one distribution over the items. Its mean and covariance are those of the known devices' times in
+the logarithm. The times of the new device condition it (a Gaussian process whose kernel is learned: Minka and Picard,
+1997); the level of the device is free. Deviations from the known devices may also be similar for items with similar
+features. The size of this similarity, the noise of times, and the quantile of the interval are chosen by leaving out
+each known device in turn.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class TransferProblem:
     """Known devices, and devices of which a few items are measured.
 
     Args:
-        known: by name of the device, microseconds of each item; NaN where there is none.
+        known: microseconds of each item by the name of the device; NaN if there is none.
         samples: number of items that are measured on a new device.
-        items: shape (items, features): what is known of an item without a time.
-        seed: of what is drawn.
+        items: shape (items, features): features of an item, without a time.
+        seed: seed of random choices.
     """
 
     def __init__(self, known: Sequence[np.ndarray], samples: int, items: np.ndarray, seed: int) -> None:
@@ -48,7 +48,7 @@ class TransferProblem:
         self._samples, self._items, self._seed = samples, items, seed
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
-        """Every new device with several draws of its times; each is ranked by itself."""
+        """Return every new device with several draws of its times; each is ranked separately."""
         draws = range(_DRAWS if len(self._items) > _CANDIDATES else 1)  # else all draws are of the same items
         asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in draws]
         asked = [(device, sampled, rest) for device, sampled, rest in asked if len(rest)]
@@ -64,9 +64,10 @@ class TransferProblem:
         )
 
     def _drawn(self, known: np.ndarray, device: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
-        """Items that are measured on the new device, and those that are asked for.
+        """Return the items that are measured on the new device, and those that are predicted.
 
-        Of the items of a draw, those are measured that leave the least variance (greedy design: Krause et al., 2008).
+        Of the items of a draw, those are measured that leave the smallest variance (greedy design: Krause et al.,
+        2008).
         """
         there = np.random.default_rng((self._seed, draw)).permutation(np.flatnonzero(np.isfinite(device)))
         drawn = there[:_CANDIDATES]
@@ -93,7 +94,8 @@ class TransferProblem:
 
     @functools.cached_property
     def _plain(self) -> np.ndarray:
-        """What trees on the features of an item make of its time relative to the level of a known device."""
+        """Return the predictions of trees, from an item's features, for its time relative to the level of a known
+        device."""
         devices, items = np.nonzero(self._measured)
         drawn = np.random.default_rng(self._seed).permutation(len(items))[:_MOST_ROWS]
         relative = (self._known - self._known.mean(axis=1, keepdims=True))[devices, items]
@@ -102,18 +104,18 @@ class TransferProblem:
 
     @functools.cached_property
     def _chosen(self) -> tuple[float, float]:
-        """Noise and likeness with the smallest error on known devices that were left out."""
+        """Return noise and likeness with the smallest error on known devices that were left out."""
         choices = itertools.product(_NOISES, _LIKENESSES)
         return min(choices, key=lambda choice: float(np.mean(self._left_out(*choice)[0])))
 
     @functools.cached_property
     def _quantile(self) -> float:
-        """Of the error over the standard deviation, on known devices that were left out."""
+        """Return the quantile of the error divided by the standard deviation, on known devices that were left out."""
         error, spread = self._left_out(*self._chosen)
         return float(np.quantile(error / spread, _COVERAGE))
 
     def _left_out(self, noise: float, likeness: float) -> tuple[np.ndarray, np.ndarray]:
-        """Errors and standard deviations of the logarithm."""
+        """Return errors and standard deviations of the logarithm."""
         errors, spreads = [], []
         for number, sampled, rest in self._trials:
             device, others = self._known[number], np.delete(self._known, number, axis=0)
@@ -124,7 +126,8 @@ class TransferProblem:
 
     @functools.cached_property
     def _trials(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Known devices that are left out, what is measured of them, and what is asked for."""
+        """Return known devices that are left out, with the items that are measured on them and those that are
+        predicted."""
         drawn = np.random.default_rng(self._seed).permutation(len(self._known))[:_LEFT_OUT]
         trials = []
         for number, draw in itertools.product(drawn, range(_DRAWS)):
@@ -143,14 +146,14 @@ class TransferProblem:
         noise: float,
         likeness: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the wanted items' logarithms on a new device.
+        """Return mean and standard deviation of the predicted items' logarithms on a new device.
 
         Args:
             known: shape (devices, items), logarithms, none missing.
-            sampled, seen: items that are known of the new device, and their logarithms.
-            wanted: items.
-            noise: standard deviation of a time next to what devices and items have in common.
-            likeness: standard deviation of what items of equal features have in common.
+            sampled, seen: items that are measured on the new device, and their logarithms.
+            asked: items to predict.
+            noise: standard deviation of a time, beyond the common parts of devices and items.
+            likeness: standard deviation of the part that items with equal features share.
         """
         mean = (known - known.mean(axis=1, keepdims=True)).mean(axis=0)
         parts = _parts(known)
@@ -164,7 +167,7 @@ class TransferProblem:
         return centre, np.sqrt(np.maximum(own, 0) + unknown_level + noise**2)
 
     def _alike(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """1 for items of equal features, less the more these differ. Shape (one, other)."""
+        """Return the similarity of items by their features, 1 for equal ones, shape (one, other)."""
         distance = ((self._scaled[one][:, None] - self._scaled[other][None]) ** 2).sum(axis=2)
         alike: np.ndarray = np.exp(-distance / max(self._scaled.shape[1], 1))
         return alike
@@ -177,14 +180,15 @@ class TransferProblem:
 
 
 def _parts(known: np.ndarray) -> np.ndarray:
-    """What is left of known devices' logarithms without their levels and their mean: factors of the covariance."""
+    """Return factors of the covariance: known devices' logarithms without their levels and their mean."""
     shapes = known - known.mean(axis=1, keepdims=True)
     parts: np.ndarray = (shapes - shapes.mean(axis=0)) / np.sqrt(max(len(known) - 1, 1))
     return parts
 
 
 def completed(table: np.ndarray) -> np.ndarray:
-    """A table of logarithms whose missing entries follow from a level for each row and the first common factors."""
+    """Return a table of logarithms whose missing entries are filled from a level for each row and the first common
+    factors."""
     missing = ~np.isfinite(table)
     if not missing.any():
         return table

@@ -20,8 +20,9 @@ GPUS = {
     "l4": "NVIDIA L4",
     "v100": "Tesla V100-PCIE-32GB",
 }
-"""NeuSight's names of GPUs. P4, P100 and T4 are left out: a fit that leaves each GPU out in turn would take long, and
-training and test rows of the P4 are of different states."""
+"""NeuSight's names of GPUs. P4, P100 and T4 are left out: leaving out each GPU in turn would take long, and the
+training and test rows of the P4 were measured in different states.
+"""
 _OPERATORS = {
     "float32 product": ("linear", "batched product"),
     "float32 softmax": ("softmax",),
@@ -40,7 +41,7 @@ class VendorGroup:
     Attributes:
         table: all rows.
         site: number of the site of each row; rows of one site have some sizes in common, such as those of the weights.
-        site_name: what a site is.
+        site_name: description of a site.
         by_site: whether intervals are calibrated on sites that are left out, not on random rows.
     """
 
@@ -57,7 +58,8 @@ class VendorGroup:
         return cls(table, np.where(outside, -1, number.ravel()), site_name, by_site)
 
     def parts(self, seed: int) -> list[np.ndarray]:
-        """Masks of rows to hold out: each site in turn if there are few, or else a tenth of the sites at once."""
+        """Return masks of rows to hold out: each site in turn if there are few, otherwise a tenth of the sites at
+        once."""
         sites = np.unique(self.site[self.site >= 0])
         if len(sites) < _FEW_SITES:
             return [self.site == one for one in sites]
@@ -76,7 +78,7 @@ class VendorGroup:
 
 
 def copies(moved: np.ndarray, processors: list[Processor], processor: np.ndarray, time_us: np.ndarray) -> Kernels:
-    """Kernels that are described by the bytes that they move, and by nothing else."""
+    """Return kernels that are described only by the bytes that they move."""
     one = np.ones(len(moved))
     return Kernels(
         sizes=np.stack([one, moved, one, one], axis=1),
@@ -91,13 +93,13 @@ def copies(moved: np.ndarray, processors: list[Processor], processor: np.ndarray
 
 
 def half_products(folder: Path) -> VendorGroup:
-    """Products in bfloat16."""
+    """Return products in bfloat16."""
     table = _joined([_products(folder, system) for system in aiconfigurator.TABLES])
     return VendorGroup.of(table, table.sizes[:, 2:], "weights of one size")
 
 
 def half_batched_products(folder: Path) -> VendorGroup:
-    """Batched products of latent attention in bfloat16, and some products that are not batched."""
+    """Return batched products of latent attention in bfloat16, and some products that are not batched."""
     tables, sites = [], []
     for system in aiconfigurator.TABLES:
         product = _products(folder, system)
@@ -109,7 +111,7 @@ def half_batched_products(folder: Path) -> VendorGroup:
 
 
 def half_copies(folder: Path) -> VendorGroup:
-    """Kernels that scale a matrix and convert it to fp8; an A100 was not measured."""
+    """Return kernels that scale a matrix and convert it to fp8; an A100 was not measured."""
     tables, widths = [], []
     for system in ("h100_sxm", "h200_sxm"):
         columns = aiconfigurator.read_columns(folder, system, "quantize/scale_matrix", ("m", "k", "latency"))
@@ -121,7 +123,7 @@ def half_copies(folder: Path) -> VendorGroup:
 
 
 def single_operators(folder: Path, group: str) -> VendorGroup:
-    """Operators in float32, training and test rows, at most `_MOST_ROWS`."""
+    """Return operators in float32, training and test rows, at most `_MOST_ROWS`."""
     processors = single_processors(folder)
     used, rows = {one.name for one in processors}, []
     for operator in _OPERATORS[group]:
@@ -140,13 +142,13 @@ def single_operators(folder: Path, group: str) -> VendorGroup:
 
 
 def single_processors(folder: Path) -> list[Processor]:
-    """NeuSight's GPUs of `GPUS`, and an A100 with 40 GB."""
+    """Return the GPUs of `GPUS` in NeuSight's data, and an A100 with 40 GB."""
     used = {*GPUS.values(), "NVIDIA A100-PCIE-40GB"}
     return [one for one in neusight.processors_of(folder) if one.name in used]
 
 
 def readers(sets: Path) -> dict[str, Callable[[], VendorGroup]]:
-    """Return what reads each group from the folder of all sets, by the group's name."""
+    """Return a function for each group that reads it from the folder of all sets, by the group's name."""
     half, single = sets / "aiconfigurator", sets / "neusight"
     return {
         "float16 product": partial(half_products, half),
@@ -163,7 +165,7 @@ def _products(folder: Path, system: str) -> Kernels:
 
 
 def _joined(tables: list[Kernels]) -> Kernels:
-    """Tables of one processor each."""
+    """Concatenate tables of one processor each."""
     sheets = list(dict.fromkeys(table.processors[0] for table in tables))
     number = [np.full(len(table), sheets.index(table.processors[0])) for table in tables]
     names = ("sizes", "flops", "moved", "kind", "time_us", "more")

@@ -35,7 +35,7 @@ def how_to_explain(model: Model) -> str:
     if not on_processor or model.precision != "float32" or compiler != DEFAULT_COMPILER:
         return (
             "`op-profiler explain` reads the machine code of float32 models on this machine's processor, under the "
-            f"graph executor of {DEFAULT_COMPILER}. It has nothing to say of this one."
+            f"graph executor of {DEFAULT_COMPILER}. It cannot explain this model."
         )
     asked = request.get("model", {})
     options = {"--batchsize": model.batch_size, "--sequence-length": asked.get("sequence_length")}

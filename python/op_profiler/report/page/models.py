@@ -133,7 +133,7 @@ def _studies(
     if opened is not None:
         predictions, estimates = predictions_of(opened, model.name, operators, threads)
         if not predictions:
-            whose = f"{whose} It has learned from the thread counts {opened.thread_counts} only."
+            whose = f"{whose} It was fitted to times at the thread counts {opened.thread_counts} only."
     return _Studies(tunings, vendor, whose, predictions, estimates)
 
 

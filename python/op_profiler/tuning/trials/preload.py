@@ -1,4 +1,4 @@
-"""Imports that the server of forked workers makes once."""
+"""Imports that the fork server of the workers makes once."""
 
 import os
 

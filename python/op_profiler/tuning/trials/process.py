@@ -1,4 +1,4 @@
-"""`WorkerProcess`: one worker of trials, and the pipe to it."""
+"""`WorkerProcess`: one worker process for trials, and the pipe to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from op_profiler.tuning.trials.worker import main as worker_main
 
 
 def forkserver() -> ForkServerContext:
-    """The context that workers are started in: forked from a server that has imported TVM."""
+    """Return the context in which workers are started: a fork server that has imported TVM."""
     os.environ["PYTHONPATH"] = python_path()  # the server starts with a fresh `sys.path`
     unbind()  # the server inherits where this thread may run, and all workers do; so do threads of a cost model
     context = multiprocessing.get_context("forkserver")
@@ -38,10 +38,10 @@ class WorkerProcess:
     """One worker and the pipe to it.
 
     Args:
-        worker_class: what answers its commands.
+        worker_class: class that answers the commands.
 
     Attributes:
-        task: that it has prepared last.
+        task: task that the worker prepared last.
     """
 
     def __init__(self, context: ForkServerContext, worker_class: type[Worker], setup: WorkerSetup) -> None:
@@ -53,10 +53,10 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, *command: Any) -> None:
-        """Hand a command over; `answer` has what came of it.
+        """Send a command; `answer` returns the answer.
 
         Raises:
-            EOFError: the worker has died since its last answer; it has seen nothing of the command.
+            EOFError: the worker has died since its last answer and has not received the command.
         """
         try:
             self.connection.send(command)

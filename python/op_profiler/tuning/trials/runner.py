@@ -1,7 +1,7 @@
 """`TrialRunner`: distributes candidates to worker processes, and survives their crashes and time limits.
 
-Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs. What a
-GPU times is not disturbed by cores that build, so there several searches share the cores.
+Candidates of a batch are built on all cores, then timed one after the other while nothing else runs. Builds on the
+processor do not disturb timing on a GPU, so on a GPU several searches share the cores.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class TrialLimits:
     """Time limits and numbers of samples of a trial.
 
     Attributes:
-        build_seconds, run_seconds: after which a candidate counts as hanging.
-        preparing_seconds: after which a task does, whose reference is made once in each process.
-        samples: of a candidate that is not stopped early; each the mean over calls that together take `minimum_us`.
-        stop_factor: a first call that takes this many times the best candidate's time is the last.
-        memory_share: share of the free memory that one worker may take.
+        build_seconds, run_seconds: time limits of building and of running a candidate.
+        preparing_seconds: time limit of preparing a task, whose reference is computed once in each process.
+        samples: number of samples unless the candidate is stopped early; each is the mean over calls that together take
+            `minimum_us`.
+        stop_factor: if the first call takes this many times the best candidate's time, no more calls are made.
+        memory_share: share of the free memory that one worker may use.
     """
 
     build_seconds: float = 20.0
@@ -54,7 +55,8 @@ class TrialLimits:
 
 
 class _Busy(NamedTuple):
-    """What a worker does: it prepares the task of a candidate, or builds it, until `end` at the latest."""
+    """What a worker is doing: it prepares the task of a candidate, or builds the candidate, with the time limit
+    `end`."""
 
     number: int
     worker: WorkerProcess
@@ -68,15 +70,16 @@ class TrialRunner:
 
     Args:
         target: TVM target string of the processor.
-        threads: that kernels run with.
-        cache: ``hot``: a candidate finds everything where its last call left it; ``cold``: its weights are flushed
-            before each call, as in a model whose weights do not fit the caches.
-        check: compare each candidate's output with numpy's, where its template is of a known kind.
+        threads: thread count of the kernels.
+        cache: ``hot``: the caches are as the previous call of the candidate left them; ``cold``: its weights are
+            flushed before each call, as in a model whose weights do not fit the caches.
+        check: whether to compare each candidate's output with numpy's, if the kind of its template is known.
         modules: names of modules that register further templates.
         name: the target as the user wrote it.
-        cores: how many processes build; None: one a core.
-        turn: held by whoever uses this runner, and let go while its candidates are being built: so several searches,
-            each with a runner and a thread of its own, build at once, and everything else happens one by one.
+        cores: number of processes that build; None: one per core.
+        turn: lock that the user of this runner holds, and that is released while its candidates are built. Several
+            searches, each with its own runner and thread, then build at once, and do everything else one after the
+            other.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class TrialRunner:
             self._turn.acquire()
 
     def _worker(self, slot: int) -> WorkerProcess:
-        """The worker of a slot, started if there is none.
+        """Return the worker of a slot; start it if there is none.
 
         Raises:
             MeasureError: it does not start.
@@ -153,10 +156,11 @@ class TrialRunner:
         raise MeasureError(f"no process for building and measuring could be started{self._last_words()}")
 
     def _send_command(self, slot: int, command: Callable[[WorkerProcess], tuple[Any, ...]]) -> WorkerProcess:
-        """The worker of a slot, which was handed a command; one that was killed while it was idle is replaced.
+        """Send a command to the worker of a slot, and return the worker; a worker that was killed while idle is
+        replaced.
 
         Raises:
-            MeasureError: it does not start, or none of several lived long enough.
+            MeasureError: it does not start, or several workers died immediately.
         """
         for _ in range(_MOST_FAILED_STARTS):
             worker = self._worker(slot)
@@ -168,7 +172,7 @@ class TrialRunner:
         raise MeasureError(f"processes for building and measuring end while they are idle{self._last_words()}")
 
     def _last_words(self) -> str:
-        """The last line of the log, for an error: the log itself is gone before anybody can read it."""
+        """Return the last line of the log, for an error message; the log itself is removed later."""
         lines = self._log.read_text(errors="replace").split("\n")
         return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
 
@@ -204,8 +208,8 @@ class TrialRunner:
         return "repeat" if self._setup.cache == "hot" else self._worker_class.cold_mechanism
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
-        """Time candidates in turns (`Runner`); one that does not build has its error, the others are compared without
-        it."""
+        """Time candidates alternately (`Runner`); a candidate that does not build gets its error, and the others are
+        compared."""
         results: dict[int, TrialResult] = {}
         for _ in range(_MOST_LOST_WORKERS):
             waiting = [number for number in range(len(candidates)) if number not in results]
@@ -224,7 +228,7 @@ class TrialRunner:
         return [results.get(number, _GONE) for number in range(len(candidates))]
 
     def _measured(self, worker: WorkerProcess | None, number: int, best_us: float) -> TrialResult | None:
-        """The result of a candidate that a worker has built; None where that worker is gone."""
+        """Return the result of a candidate that a worker has built; None if that worker no longer exists."""
         if worker is None:
             return None
         limits = self.limits
@@ -233,7 +237,7 @@ class TrialRunner:
         return result
 
     def _ask(self, worker: WorkerProcess, seconds: float, doing: str, *command: Any) -> Any:
-        """The answer of a worker, or the result that its death or silence stands for; None where it was dead before."""
+        """Return the answer of a worker, or the failure if it dies or exceeds its time; None if it was dead before."""
         try:
             worker.ask(*command)
         except EOFError:
@@ -257,7 +261,8 @@ class TrialRunner:
         return result
 
     def _begun(self, slot: int, number: int, candidate: Candidate) -> _Busy:
-        """Let the worker of a slot build a candidate, or first prepare its task: a worker keeps one."""
+        """Let the worker of a slot build a candidate, or first prepare its task, because a worker has only one task at
+        a time."""
 
         def command(worker: WorkerProcess) -> tuple[Any, ...]:
             if candidate.index == VENDOR or worker.task == candidate.task:
@@ -276,10 +281,10 @@ class TrialRunner:
         only: Sequence[int] | None = None,
         slot: int | None = None,
     ) -> Iterator[tuple[int, WorkerProcess]]:
-        """Build candidates, on all workers or on one; those that fail get their result.
+        """Build candidates, on all workers or on one; candidates that fail get their result.
 
         Yields:
-            Number of a candidate that was built, and the worker that holds it.
+            The number of a candidate that was built, and the worker that has it.
         """
         waiting = collections.deque(range(len(candidates)) if only is None else only)
         slots = list(range(len(self._workers))) if slot is None else [slot]

@@ -16,11 +16,11 @@ from op_profiler.tuning.reference import Reference, transposed, window_of
 def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[str, Callable[[], Any]]:
     """Return torch functions for a task by name, ready to be called on the reference's inputs.
 
-    A convolution is there in torch's two memory layouts and in oneDNN's own: the fastest counts.
+    Convolutions are returned in torch's two memory layouts and in oneDNN's own layout; the fastest is reported.
 
     Raises:
         MissingPackageError: torch is not installed.
-        MeasureError: torch takes another number of threads.
+        MeasureError: torch uses another number of threads.
     """
     # Without places the two of OpenMP's threads may share a core, each waiting for the other to use up its time slice.
     os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in binding_order()[:threads])
@@ -49,7 +49,7 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
 
 
 def plain_kernels(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    """Return torch functions for any device by name, on tensors that are already there."""
+    """Return torch functions for any device by name, on existing tensors."""
     if data.dim() == 4:
         return _convolutions(torch, task, data, weight)
     if data.dim() == 3:
@@ -83,7 +83,8 @@ def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[st
 
 
 def _convolution_of_mkldnn(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    """oneDNN's own blocked layouts, the weight reordered beforehand; it pads both sides alike."""
+    """Return a convolution in oneDNN's own blocked layouts, with the weight reordered beforehand and symmetric
+    padding."""
     (strides, (top, left, bottom, right), dilation), groups = window_of(task), data.shape[1] // weight.shape[1]
     if (top, left) != (bottom, right):
         return {}

@@ -1,8 +1,8 @@
 """The worker process that builds and times candidates.
 
-It is forked from a server that has imported TVM already, so that a new one costs a hundredth of a second. What it is
-asked for comes through a pipe, one command after the other; whatever a candidate does to it, the runner at the other
-end sees either an answer, or the end of the process, or nothing in time.
+It is forked from a server that has already imported TVM, so a new worker costs a hundredth of a second. Commands arrive
+through a pipe, one after the other. Whatever a candidate does to the process, the runner at the other end sees an
+answer, the end of the process, or a timeout.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class WorkerSetup:
     """Configuration of a worker, sent once.
 
     Attributes:
-        modules: to import for the templates that they register.
-        memory_bytes: what the process may allocate; None for no limit.
+        modules: modules to import for the templates that they register.
+        memory_bytes: memory limit of the process; None for no limit.
         cache: ``hot``, or ``cold``: the weights are flushed before each call.
-        log: file for whatever TVM prints.
+        log: file for the output of TVM.
         name: the target as the user wrote it.
-        place, address: of the machine to time on, where it is behind RPC.
+        place, address: of the machine to time on, if it is behind RPC.
     """
 
     target: str
@@ -87,9 +87,9 @@ class Built:
     """A candidate that is ready to run.
 
     Attributes:
-        flush: takes the weights, or all inputs where there are none, out of the caches; None where they may stay.
-        output_place: of the output among the arrays.
-        kernel: what single calls are timed with; None where the device's own clock times them.
+        flush: flushes the weights, or all inputs if there are no weights; None if caches are not flushed.
+        output_place: position of the output among the arrays.
+        kernel: used to time single calls; None if the device's own clock times the calls.
     """
 
     function: RuntimeModule
@@ -100,7 +100,7 @@ class Built:
     kernel: BoundKernel | None
 
     def call(self) -> None:
-        """Run it once."""
+        """Run the candidate once."""
         self.function(*self.arrays)
 
     def output(self) -> np.ndarray:
@@ -108,7 +108,8 @@ class Built:
         return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Microseconds per call, each sample the mean over `calls` of them; of one where the weights are flushed."""
+        """Return microseconds per call; each sample is the mean over `calls` calls, or of one call if weights are
+        flushed."""
         if self.flush is not None or calls == 1:
             return tuple(self._timed_once() for _ in range(samples))
         evaluator = self.function.time_evaluator(self.function.entry_name, device, number=calls, repeat=samples)
@@ -134,7 +135,7 @@ class BuiltByVendor:
     result: Any = None
 
     def call(self) -> None:
-        """Run it once, and keep the result for `output`."""
+        """Run the kernel once, and store the result for `output`."""
         self.result = self.function()
 
     def output(self) -> np.ndarray:
@@ -180,15 +181,15 @@ class Worker:
         self._warm_up_seconds = _WARM_UP_SECONDS
 
     def _open(self) -> tuple[RuntimeDevice, Threads]:
-        """The device that kernels run on, and its threads."""
+        """Return the device that kernels run on, and its threads."""
         return runtime_device(self.target), ThreadPool()
 
     def _meter(self) -> LoadMeter | None:
-        """Of background load while this process times; None where nothing reads it."""
+        """Return a meter of background load during timing; None if the load cannot be read."""
         return CoreMeter(self.pool.core_set(self.setup.threads))
 
     def prepare(self, task: TaskSpec) -> TrialResult:
-        """Make a task and the reference of its numbers, for what is built next."""
+        """Create a task and its reference for the next builds."""
         try:
             self._prepare(task)
         except MemoryError:
@@ -205,7 +206,7 @@ class Worker:
             self.references = {task: self.tasks[task].reference() if self.setup.check else None}
 
     def build(self, number: int, candidate: Candidate) -> TrialResult:
-        """Lower and compile, down to machine code."""
+        """Lower and compile a candidate to machine code."""
         started = time.perf_counter()
         failure: Failure = "invalid"
         try:
@@ -226,7 +227,7 @@ class Worker:
         return TrialResult(build_seconds=time.perf_counter() - started)
 
     def _vendor(self, task: TaskSpec) -> BuiltByVendor:
-        """The fastest of the vendor's kernels."""
+        """Return the fastest of the vendor's kernels."""
         reference = reference_of(task)
         if reference is None:
             raise MeasureError(f"the vendor has no kernel that is known here for {task.template}")
@@ -247,7 +248,7 @@ class Worker:
         return [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
 
     def _bind(self, task: TaskSpec, built: BuiltPoint) -> Built:
-        """Inputs for a built function: those of the reference where there is one, else random ones."""
+        """Return inputs for a built function: those of the reference if there is one, otherwise random ones."""
         shapes = [tensor for place, tensor in enumerate(built.tensors) if place != built.output]
         output_shape, output_dtype = built.tensors[built.output]
         array = compiler_in_use().array_on
@@ -282,7 +283,7 @@ class Worker:
         return lambda: flush(first, *arrays)
 
     def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:
-        """Check the numbers, then time; one call only where that is already far slower than the best."""
+        """Check the output, then time the candidate; only one call if it is far slower than the best candidate."""
         built = self.built.pop(number)
         try:
             built.call()
@@ -306,7 +307,8 @@ class Worker:
             return TrialResult(failure="run", error=kind_and_last_line(error))
 
     def _first(self, built: Built | BuiltByVendor, limit_us: float) -> float:
-        """Time of the first call; a short one, which an interrupt can double, gets two more chances to be fast."""
+        """Return the time of the first call; a short call, whose time an interrupt can double, is repeated up to
+        twice."""
         first = built.timed(self.device, 1, 1)[0]
         for _ in range(2):
             if first <= limit_us or first > _SHORT_US:
@@ -315,7 +317,7 @@ class Worker:
         return first
 
     def _warm_up(self, built: Built | BuiltByVendor) -> None:
-        """Give a new thread pool the time to spread over its cores."""
+        """Wait until a new thread pool has spread over its cores."""
         self.pool.use(self.setup.threads)
         end = time.perf_counter() + self._warm_up_seconds
         while time.perf_counter() < end:
@@ -329,7 +331,7 @@ class Worker:
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()
 
     def compare(self, numbers: Sequence[int], rounds: int, minimum_us: float) -> list[TrialResult]:
-        """Time several built candidates in turns, each after a call that wakes its threads."""
+        """Time several built candidates alternately, each after a call that wakes its threads."""
         built = [self.built.pop(n) for n in numbers]
         for one in built:
             one.call()
@@ -377,7 +379,7 @@ def main(connection: Connection, worker_class: type[Worker], setup: WorkerSetup)
 
 
 def _limit_memory(more_bytes: int) -> None:
-    """What this process may allocate on top of what it holds."""
+    """Limit the memory that this process may allocate in addition to what it has."""
     held = psutil.Process().memory_info().vms
     _, most = resource.getrlimit(resource.RLIMIT_AS)  # of a user or a container; nobody may raise it
     wanted = held + more_bytes if most == resource.RLIM_INFINITY else min(held + more_bytes, most)

@@ -33,7 +33,7 @@ TUNERS: Registry[TunerFactory] = Registry(
 
 
 def tuners_of(compiler: str) -> list[str]:
-    """Names of the tuners that search for a compiler: all but those in the folder of another one."""
+    """Return the names of the tuners that support a compiler: all except those in the folder of another compiler."""
     paths = {name: entry.path for name, entry in TUNERS.built_in.items()}
     others = {name for name, path in paths.items() if path.startswith(f"{_COMPILERS}.")}
     own = {name for name in others if paths[name].startswith(f"{_COMPILERS}.{compiler}.")}

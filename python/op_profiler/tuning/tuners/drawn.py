@@ -1,4 +1,4 @@
-"""Tuners without learning, for every compiler: points in the order of their numbers, or at random."""
+"""Tuners that do not use results, for every compiler: points in the order of their numbers, or at random."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from op_profiler.tuning.task import Task
 
 _LISTED = 100_000
-"""Points of a space that is shuffled as a whole; in a larger one hardly any point is drawn twice."""
+"""Largest space that is shuffled as a whole; in a larger one, random points hardly repeat."""
 
 
 class InOrder:
-    """A `Tuner` that learns nothing.
+    """A `Tuner` that proposes given points in order and ignores results.
 
     Args:
-        points: valid ones, each once.
+        points: valid points, each once.
     """
 
     def __init__(self, points: Iterator[int]) -> None:
@@ -54,7 +54,7 @@ def random(task: Task, seed: int) -> Tuner:
 
 
 def drawn(task: Task, rng: generator.Random) -> Iterator[int]:
-    """Valid points at random, each once."""
+    """Yield valid points at random, each once."""
     if task.size <= _LISTED:
         points = list(range(task.size))
         rng.shuffle(points)

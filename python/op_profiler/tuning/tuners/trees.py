@@ -1,8 +1,8 @@
 """A tuner for every compiler: boosted trees on the knobs and the order of the loops.
 
-The first points are the default, its neighbours and random ones. Then the trees rank thousands of points that were not
-tried: random ones, and neighbours of the best so far and of those that they rank first. A part of each batch stays
-random, since what the trees have seen little of they know little of.
+The first points are the default, its neighbours and random ones. Then the trees rank thousands of untried points:
+random ones, and neighbours of the best points so far and of the points ranked first. A part of each batch stays random,
+because the trees are inaccurate for points that are unlike the tried ones.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _RANDOM = 400
 _STARTS, _STEPS, _NEIGHBOURS = 24, 4, 6
 _RANDOM_SHARE = 0.15
 _FAILED = 4.0
-"""Times the slowest so far: what a failure counts as."""
+"""Time that a failure counts as, relative to the slowest time so far."""
 
 
 class TreesTuner:
-    """A `Tuner`."""
+    """A `Tuner` that ranks points by boosted trees."""
 
     def __init__(self, task: Task, seed: int) -> None:
         self._task = task
@@ -45,7 +45,7 @@ class TreesTuner:
         self._fresh = next(self._drawn, None)
 
     def has_next(self) -> bool:
-        """Whether a random point is left that was not proposed."""
+        """Return whether a random point is left that was not proposed."""
         return self._fresh is not None
 
     def next_batch(self, count: int) -> Sequence[int]:
@@ -67,7 +67,7 @@ class TreesTuner:
         self._times |= {point: result.median_us for point, result in zip(points, results)}
 
     def _next_fresh(self) -> int | None:
-        """A random point that was not proposed; None where all were."""
+        """Return a random point that was not proposed; None if all were."""
         if self._fresh is not None and self._fresh not in self._proposed:
             return self._fresh
         return next((point for point in self._drawn if point not in self._proposed), None)
@@ -87,7 +87,7 @@ class TreesTuner:
         return [point for point in list(found)[:half] if point not in self._proposed]
 
     def _ranked(self) -> Iterable[int]:
-        """Points that were not proposed, the most promising first."""
+        """Return points that were not proposed, the most promising first."""
         predict = self._trained()
         pool = {self._task.random_point() for _ in range(min(_RANDOM, self._task.size))}
         best = sorted(self._times, key=self._times.__getitem__)[:_STARTS]
@@ -131,7 +131,8 @@ def trees(task: Task, seed: int) -> Tuner:
 
 
 def _features(task: Task, point: int) -> list[float]:
-    """The knobs, sizes as logarithms; the place of each loop in the order, where it is known; the size of the tile."""
+    """Return the knobs, with sizes as logarithms, the position of each loop in the order if known, and the size of the
+    tile."""
     schedule = task.schedule(point)
     numbers = [_number(value) for values in schedule.knobs.values() for value in _flat(values)]
     reorder = schedule.factors.reorder or ""

@@ -1,4 +1,4 @@
-"""`Tuner`: the contract of a strategy that proposes points of a task."""
+"""`Tuner`: the contract of a search strategy, which proposes points of a task."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ if TYPE_CHECKING:
 
 
 class Tuner(Protocol):
-    """Walks the space of one task, each point at most once. It learns from what became of its proposals."""
+    """Proposes points of the space of one task, each at most once, and uses the results of earlier proposals."""
 
     def has_next(self) -> bool:
-        """Whether there is a point left to propose."""
+        """Return whether there is a point left to propose."""
 
     def next_batch(self, count: int) -> Sequence[int]:
-        """Return at most `count` valid points; fewer where the space ends."""
+        """Return at most `count` valid points; fewer at the end of the space."""
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """Learn from the last proposals; a failure has no samples."""
+        """Use the results of the last proposals; a failure has no samples."""
 
 
 class TunerFactory(Protocol):
-    """Makes a tuner for a task."""
+    """Creates a tuner for a task."""
 
     def __call__(self, task: Task, seed: int) -> Tuner:
-        """The same seed gives the same proposals for the same results. Python's and numpy's global generators have this
-        seed already: AutoTVM draws from them.
+        """Return a tuner; the same seed and the same results give the same proposals.
+
+        Python's and numpy's global generators already have this seed, because AutoTVM draws from them.
 
         Raises:
-            UsageError: it searches the tasks of another compiler only.
+            UsageError: the tuner only supports tasks of another compiler.
         """

@@ -9,14 +9,14 @@ from op_profiler.analysis.explain.explanation import Loss
 from op_profiler.analysis.explain.losses import fusion, instructions, memory, schedule, threads
 
 _LEAST_OF_CAPPED = 0.5
-"""Lower end of the interval of a loss that was limited to what can be removed, as a part of it."""
+"""Lower end of the interval of a loss that was limited to what can be removed, as a share of the loss."""
 
 
 def losses_of(evidence: Evidence) -> list[Loss]:
-    """Largest first, then those of which not even the order of magnitude is known.
+    """Return the losses, the largest first, followed by those whose order of magnitude is unknown.
 
-    Together they are no more than can be removed: of a change of layout all its time, of what could be fused or
-    waits for far memory all but its arithmetic at the peak, of others all but the bound.
+    Together they are at most what can be removed: all of the time for a change of layout; all except the arithmetic at
+    the peak for what could be fused or waits for far memory; all except the bound for other losses.
     """
     of_instructions = instructions.losses(evidence)
     of_neighbours = fusion.losses(evidence, of_instructions)

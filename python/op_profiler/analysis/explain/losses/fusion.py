@@ -8,7 +8,7 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Loss
 
 _LAYOUTS = frozenset({"layout_transform", "transpose", "reshape", "squeeze", "expand_dims", "nn.batch_flatten"})
-"""Operations that only move values, or name them anew."""
+"""Operations that only move or rename values."""
 _ELEMENTWISE = frozenset(
     {"add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "clip", "cast", "abs", "negative", "erf"}
     | {"sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "where", "nn.relu", "nn.leaky_relu", "nn.prelu", "nn.bias_add"}
@@ -18,10 +18,11 @@ _SURELY = 0.7
 
 
 def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
-    """Return all of the time of a change of layout, and of an element-wise operator what fusion would remove.
+    """Return all of the time of a change of layout, or the part of an element-wise operator that fusion would remove.
 
     Args:
-        of_instructions: losses of the same operator to the instructions of its hottest loop, which fusion leaves.
+        of_instructions: losses of the same operator to the instructions of its hottest loop, which fusion does not
+            remove.
 
     Returns:
         One `Loss` in microseconds, of cause ``layout`` or ``fusion``; none for operators with any other op.
@@ -43,7 +44,8 @@ def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
 
 
 def _computing_us(evidence: Evidence, of_instructions: Sequence[Loss]) -> float:
-    """What its instructions take beyond moving its tensors; functions that a loop calls take all that is beyond."""
+    """Return the time of its instructions beyond moving its tensors; if a loop calls functions, all of the time
+    beyond."""
     if evidence.code is not None and evidence.code.hottest.calls:
         return evidence.hot_room_us / evidence.used_threads
     return sum(loss.lost_us for loss in of_instructions)

@@ -1,7 +1,7 @@
 """Losses to the instructions of the hottest loop: narrow vectors, register spilling, stalled arithmetic.
 
-llvm-mca gives the cycles of the loop as it is, and with enough registers; full vectors take fewer instructions by the
-factor of the lanes. What is left above the peak is waiting: too few accumulators, or too many loads for each of them.
+llvm-mca computes the cycles of the loop as compiled, and with enough registers. Full vectors reduce the instructions by
+the ratio of lanes. The rest above the peak is waiting: too few accumulators, or too many loads for each of them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Cause, Loss
 
 _OFF = 1.5
-"""Such an estimate may be off by this factor each way."""
+"""Factor by which such an estimate may be wrong either way."""
 _MOST_MORE = 2.0
 """Largest factor by which time beyond the processor model is attributed to the same instructions."""
 _FULL = 0.95
 _SPILLING = 0.1
-"""Share of a loop's instructions that use the stack, from which on spilling slows it."""
+"""Share of a loop's instructions that use the stack from which on spilling slows the loop."""
 _OF_CALLS = 0.8
 
 
@@ -23,8 +23,8 @@ def losses(evidence: Evidence) -> list[Loss]:
     """Return what the hottest loop loses to spills, narrow vectors and a small register tile.
 
     Returns:
-        A `Loss` in microseconds for each cause, some of 0 us; none where the kernel's machine code was not found. A
-        loop that calls a function for each value has one, of cause ``function calls``.
+        A `Loss` in microseconds for each cause, some of 0 us; none if the kernel's machine code was not found. A loop
+        that calls a function for each value has a single loss, of cause ``function calls``.
     """
     if evidence.code is None or evidence.cycles is None:
         return []
@@ -69,7 +69,7 @@ def losses(evidence: Evidence) -> list[Loss]:
 
 
 def _calls(room: float, called: tuple[str, ...]) -> list[Loss]:
-    """A loop that calls a function for each value computes one value at a time, whatever else it does."""
+    """Return the loss of a loop that calls a function for each value, and thus computes one value at a time."""
     names = sorted(set(called))
     because = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} called for each value"
     return [_loss("function calls", _OF_CALLS * room, room, because)]

@@ -1,4 +1,4 @@
-"""Losses to data that is not in a near cache, does not fit one, or maps to few of its sets."""
+"""Losses to data that is not in a near cache, does not fit into one, or maps to few of its sets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _OFF = 1.5
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Return what waiting for data costs, in microseconds: far memory and, in strided loops, far steps.
+    """Return the time lost to waiting for data, in microseconds: for far memory and, in strided loops, for distant
+    steps.
 
     Returns:
-        A `Loss` of cause ``memory``, and one of cause ``stride`` where far steps stall at least 10 % of the hot time.
+        A `Loss` of cause ``memory``, and one of cause ``stride`` if distant steps stall at least 10 % of the hot time.
     """
     return [*_far_memory(evidence), *_far_steps(evidence)]
 
@@ -21,7 +22,8 @@ def losses(evidence: Evidence) -> list[Loss]:
 def missing_us(evidence: Evidence) -> Interval:
     """Return by how much the time in the model exceeds the hot time because of distant data, with a 95 % interval.
 
-    Several threads share the misses of one. What they take more than that is waking them up, which is no memory's.
+    Several threads share the cache misses of one thread. If the difference is larger with several threads, the rest is
+    the time to wake the threads, which is not a loss to memory.
     """
     found = []
     for n in {1, evidence.threads}:
@@ -31,7 +33,8 @@ def missing_us(evidence: Evidence) -> Interval:
 
 
 def _far_memory(evidence: Evidence) -> list[Loss]:
-    """What is not in the caches when the model calls it; and what does not fit the near ones at all."""
+    """Return the loss to data that is not in the caches when the model calls the operator, or does not fit the near
+    caches."""
     lost, low, high = missing_us(evidence)
     because = f"{evidence.us('model'):.1f} us in the model, {evidence.us('hot'):.1f} us hot"
     if ("cold", evidence.threads) in evidence.samples:

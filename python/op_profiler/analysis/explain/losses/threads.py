@@ -42,7 +42,7 @@ def losses(evidence: Evidence) -> list[Loss]:
 
 
 def _waking_us(evidence: Evidence) -> Interval:
-    """What it takes more in the model than hot and no missing data accounts for."""
+    """Return the part of the time in the model that neither the hot time nor missing data explains."""
     model, hot = (evidence.samples[state, evidence.threads] for state in ("model", "hot"))
     return at_least_zero(evidence.difference_us(model, hot), missing_us(evidence)[0])
 
