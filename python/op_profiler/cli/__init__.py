@@ -48,7 +48,7 @@ def application(command: str = "") -> typer.Typer:
     """Return the command line.
 
     Args:
-        asked: the command that is called, if any; only this command is then built, because building all takes 0.2 s.
+        command: the command that is called, if any; only this command is then built, because building all takes 0.2 s.
     """
     app = typer.Typer(
         name="op-profiler",

@@ -16,6 +16,7 @@ from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.frontends.sample import SampledOperator, name_of_batch
 from op_profiler.operators.kinds.point import Point, Scope
+from op_profiler.operators.kinds.sizes import LARGEST_BLOCK
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
@@ -54,8 +55,9 @@ def operators_of_points(
 def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
     import numpy as np
 
-    tvm, fuse = load_tvm(), compiler_in_use().operators_of_module
-    scope = Scope(tvm.relay)
+    tvm, compiler = load_tvm(), compiler_in_use()
+    fuse, on_processor = compiler.operators_of_module, target.kind.name == "llvm"
+    scope = Scope(tvm.relay, lanes=compiler.vector_lanes(target) if on_processor else LARGEST_BLOCK)
     outputs = [point.expression(scope) for point in points]
     main = tvm.relay.Function([*scope.inputs, *scope.weights], tvm.relay.Tuple(outputs))
     module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(main))

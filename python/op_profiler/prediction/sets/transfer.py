@@ -151,7 +151,7 @@ class TransferProblem:
         Args:
             known: shape (devices, items), logarithms, none missing.
             sampled, seen: items that are measured on the new device, and their logarithms.
-            asked: items to predict.
+            wanted: items to predict.
             noise: standard deviation of a time, beyond the common parts of devices and items.
             likeness: standard deviation of the part that items with equal features share.
         """
