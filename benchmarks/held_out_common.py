@@ -11,6 +11,7 @@ from network_sets_common import TEST, seed_of
 
 if TYPE_CHECKING:
     import numpy as np
+    from common import Records
 
     from op_profiler.prediction.latency.held_out import HeldOutNetwork
 
@@ -184,23 +185,35 @@ def by_origin(some: Sequence[Scored]) -> list[dict[str, Any]]:
     return [dict(zip(("processor", "of", "origin"), key)) | over_networks(mine) for key, mine in sorted(rows.items())]
 
 
-def headline_of(some: Sequence[Scored]) -> str:
-    """Of each processor and kind of schedules, both thread counts, where nothing is known: of the test set where there
-    is one."""
+def headline_of(networks: Records, operators: Records) -> str:
+    """Return the errors of each processor and kind of schedules, at all thread counts, where nothing is known: of the
+    test set where there is one.
+
+    Args:
+        networks, operators: rows of `together`.
+    """
     parts = []
-    for processor, schedules in dict.fromkeys((one.processor, one.schedules) for one in some):
-        kind = (processor, schedules, NOTHING)
-        plain = [one for one in some if (one.processor, one.schedules, one.known) == kind]
-        mine = [one for one in plain if one.of == TEST] or plain
-        whole, operators = over_networks(mine), over_operators(mine)
+    for processor, schedules in dict.fromkeys((row["processor"], row["schedules"]) for row in networks):
+
+        def rows(of_all: Records, *, head: tuple[str, str] = (processor, schedules)) -> Records:
+            plain = [row for row in of_all if (row["processor"], row["schedules"]) == head and row["known"] == NOTHING]
+            return [row for row in plain if row["of"] == TEST] or plain
+
+        whole, by_operator = rows(networks), rows(operators)
         by_rule = " by the rule" if schedules == "rule" else ""
+        error, near = (mean(whole, column, "networks") for column in ("mean_error_percent", "within_10_percent"))
         parts.append(
-            f"{processor}, {mine[0].of} set{by_rule}: mean error {whole['mean_error_percent']} % over "
-            f"{whole['networks']} predictions of networks, largest {whole['worst_percent']} %, "
-            f"{whole['within_10_percent']} % of them within 10 %, mean error of operators above 20 us "
-            f"{operators['mean_error_percent']} %"
+            f"{processor}, {whole[0]['of']} set{by_rule}: mean error {error:.1f} % over "
+            f"{sum(row['networks'] for row in whole)} predictions of networks, largest "
+            f"{max(row['worst_percent'] for row in whole)} %, {near:.0f} % of them within 10 %, mean error of "
+            f"operators above 20 us {mean(by_operator, 'mean_error_percent', 'operators'):.1f} %"
         )
     return "; ".join(parts)
+
+
+def mean(rows: Records, column: str, count: str) -> float:
+    """Return the mean of a column over rows that stand for so many cases each."""
+    return float(sum(row[column] * row[count] for row in rows) / sum(row[count] for row in rows))
 
 
 def line_of(one: Scored) -> str:

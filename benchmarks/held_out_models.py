@@ -2,7 +2,8 @@
 
     python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB] [--keep FILE]
 
-It takes 2 to 15 minutes a processor on two cores. With --keep, an interrupted run continues with the next processor.
+It takes 5 to 30 minutes a processor on two cores. With --keep, an interrupted run continues with the next processor.
+Stored rows of processors that a run does not contain stay; the table ``whole_networks`` has the commit of each row.
 
 Whole families of networks (`op_profiler.prediction.latency.families`: by name, and by the layers that take most of
 their time) are held out, in seven groups. A predictor is fitted without the networks of a group, without operators
@@ -42,7 +43,19 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import at_least, at_most, commit, each_in_own_process, every, provenance, store, stored_tables
+from common import (
+    RESULTS,
+    about_all,
+    at_least,
+    at_most,
+    commit,
+    each_in_own_process,
+    every,
+    measured_on,
+    provenance,
+    store,
+    stored_tables,
+)
 from held_out_common import (
     LOOK_UPS,
     NOTHING,
@@ -250,7 +263,7 @@ def _reached_by(networks: Records, operators: Records) -> bool | None:
 
 
 def tables_of(device: str | None, db: str | None, final: bool) -> dict[str, Any]:
-    """Tables and headline of one processor; errors of networks are printed as they are found.
+    """Return the tables of one processor; errors of networks are printed as they are found.
 
     Args:
         device: a processor with included data, or a device of `db`.
@@ -284,7 +297,7 @@ def tables_of(device: str | None, db: str | None, final: bool) -> dict[str, Any]
         "whole_networks_by_origin": by_origin(found),
         "networks": network_rows(found),
     }
-    return {"headline": headline_of(found), "tables": tables}
+    return {"tables": tables}
 
 
 def _print_now(text: str) -> None:
@@ -310,17 +323,37 @@ def main() -> None:
     devices = arguments.device or ([""] if arguments.db else ships)
     options = ["--final"] * arguments.final + (["--db", arguments.db] if arguments.db else [])
     results = [one.result for one in each_in_own_process(__file__, devices, arguments.keep, options)]
-    tables: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        for name, rows in result["tables"].items():
-            tables.setdefault(name, []).extend(rows)
-    for row in (row for name, rows in tables.items() if name != "networks" for row in rows):
-        print(", ".join(f"{name} {value}" for name, value in row.items()))
-    headline = "; ".join(result["headline"] for result in results)
+        for row in (row for name, rows in result["tables"].items() if name != "networks" for row in rows):
+            print(", ".join(f"{name} {value}" for name, value in row.items()))
+    if arguments.final and arguments.db is None:
+        keep_results(results)
+    else:
+        print("development set only: the result is not stored")
+
+
+def keep_results(results: Sequence[Mapping[str, Any]], folder: Path = RESULTS) -> None:
+    """Store the results of processors; stored rows of the other processors stay."""
+    stored = stored_tables(__file__, folder=folder)
+    about = {name: measured_on()[name] for name in ("date", "commit")}
+    measured = {row["processor"] for result in results for row in result["tables"]["whole_networks"]}
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for name in results[0]["tables"]:
+        earlier = [row for row in stored.get(name, []) if row["processor"] not in measured]
+        new = [row for result in results for row in result["tables"].get(name, [])]
+        tables[name] = earlier + [row | about if name == "whole_networks" else row for row in new]
+    headline = headline_of(tables["whole_networks"], tables["operators_above_20_us"])
     print(headline)
-    tables[SPENT] = stored_tables(__file__).get(SPENT, [])
-    whole = arguments.final and arguments.device is None and arguments.db is None and len(results) == len(ships)
-    store(__file__, headline, {name: rows for name, rows in tables.items() if rows}, whole=whole)
+    tables[SPENT] = stored.get(SPENT, [])
+    tables = {name: rows for name, rows in tables.items() if rows}
+    store(
+        __file__,
+        headline,
+        tables,
+        whole=True,
+        folder=folder,
+        provenance=about_all(__file__, measured_on(), folder=folder),
+    )
 
 
 if __name__ == "__main__":
