@@ -341,7 +341,8 @@ def keep_results(results: Sequence[Mapping[str, Any]], folder: Path = RESULTS) -
     for name in results[0]["tables"]:
         earlier = [row for row in stored.get(name, []) if row["processor"] not in measured]
         new = [row for result in results for row in result["tables"].get(name, [])]
-        tables[name] = earlier + [row | about if name == "whole_networks" else row for row in new]
+        rows = earlier + [row | about if name == "whole_networks" else row for row in new]
+        tables[name] = sorted(rows, key=lambda row: str(row["processor"]))
     headline = headline_of(tables["whole_networks"], tables["operators_above_20_us"])
     print(headline)
     tables[SPENT] = stored.get(SPENT, [])

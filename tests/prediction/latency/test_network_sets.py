@@ -84,3 +84,32 @@ def test_seeds_decide_for_drawn_networks_and_families_for_those_of_zoos(
         (names[2], "test"),
         (names[5], "development"),
     ]
+
+
+def test_results_of_other_processors_stay(sets: ModuleType, tmp_path: Path) -> None:
+    import held_out_models
+
+    def result(processor: str, error: float) -> dict[str, Any]:
+        head = {"processor": processor, "of": "test", "schedules": "default", "known": "nothing", "threads": 1}
+        whole = {**head, "mean_error_percent": error, "within_10_percent": 90, "worst_percent": 20.0, "networks": 10}
+        operators = {**head, "mean_error_percent": error, "operators": 100}
+        return {"tables": {"whole_networks": [whole], "operators_above_20_us": [operators], "networks": []}}
+
+    held_out_models.keep_results([result("b", 1.0), result("c", 2.0)], folder=tmp_path)
+    sets.spend_seeds("held_out_models.py", "b", "networks", [2], folder=tmp_path)
+    held_out_models.keep_results([result("c", 3.0), result("a", 4.0)], folder=tmp_path)
+    stored = json.loads((tmp_path / "held_out_models.json").read_text())
+    errors = {row["processor"]: row["mean_error_percent"] for row in stored["tables"]["whole_networks"]}
+    assert list(errors.items()) == [("a", 4.0), ("b", 1.0), ("c", 3.0)]
+    assert all(row["commit"] for row in stored["tables"]["whole_networks"])
+    assert "b, test set: mean error 1.0 % over 10 predictions" in stored["headline"]
+    assert sets.spent_seeds(tmp_path) == {2}, "they stay, too"
+
+
+def test_a_seed_that_was_shown_at_this_commit_only_is_not_spent_before_it(sets: ModuleType, tmp_path: Path) -> None:
+    sets.spend_seeds("held_out_models.py", "a processor", "networks", [2], folder=tmp_path)
+    (row,) = spent_rows(tmp_path)
+    assert sets.spent_seeds(tmp_path) == sets.spent_seeds(tmp_path, before="another commit") == {2}
+    clean = row["commit"].removesuffix("-dirty")
+    spent = sets.spent_seeds(tmp_path, before=row["commit"])
+    assert spent == (set() if row["commit"] == clean else {2})
