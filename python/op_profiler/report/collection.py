@@ -308,7 +308,7 @@ def _remarks(report: ModelReport, count: int) -> list[str]:
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:
-            remarks.append(f"{thread.timing.not_a_pair}; repeat it with --remeasure noisy")
+            remarks.append(thread.timing.not_a_pair)
         if thread.timing.unmeasured:
             remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
         if thread.timing.whole_model.error:
