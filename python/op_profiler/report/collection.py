@@ -12,7 +12,7 @@ from op_profiler.measure.disturbance import disturbed_text, spoils
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
 from op_profiler.option_values import threads_text
-from op_profiler.report.layers import show_layers
+from op_profiler.report.layers import layers_text, show_layers
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from op_profiler.collection.summary import ModelReport, ThreadReport
     from op_profiler.dataset import Dataset
-    from op_profiler.operators.layers import CallLayers
     from op_profiler.operators.operator import Operator
 
 
@@ -173,7 +172,7 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
             [
                 "" if share is None else f"{share:.1%}",
                 title_of(operator.op_names),
-                _layers(report.layers.get(operator.key, ())),
+                layers_text(report.layers.get(operator.key, ())),
                 *_times(report, operator, counts),
                 "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
                 str(calls),
@@ -184,14 +183,6 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
             ]
         )
     show_table(console, f"{title}\n{what}", headings, rows)
-
-
-def _layers(calls: CallLayers) -> str:
-    """Return the first layer of the first call, and the number of other layers in the same kernel."""
-    if not calls:
-        return ""
-    first = calls[0][0] if calls[0] else "not known"
-    return first + (f" (+{len(calls[0]) - 1})" if len(calls[0]) > 1 else "")
 
 
 def _launch(launches: list[dict[str, list[int]]]) -> str:

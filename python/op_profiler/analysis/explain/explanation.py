@@ -107,6 +107,8 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: workload key.
         title: what people call it (`op_profiler.operators.titles`); empty in what an older version stored.
+        layers: of the model in each call, that of the anchor first; empty where they are not known.
+        output: shape of the first output; empty in what an older version stored.
         calls: of the operator in the model.
         time_us: in the model.
         model_share: of the whole model's time, all calls.
@@ -128,6 +130,8 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str = ""
     anchor: str
+    layers: list[list[str]] = []
+    output: list[int] = []
     calls: int
     threads: int
     time_us: float
