@@ -238,8 +238,8 @@ class Measurement:
 _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine
 _POSSIBLE = (0.5, 2.0)
 """Least and greatest sum of operators divided by the time of the whole model that can be the result of one run. The
-ratios in ``benchmarks/results/additivity.json`` and ``gpu.json`` are from 0.92 to 1.03. Beyond these limits, most of the
-time of the model or of its operators is missing in the other."""
+ratios in ``benchmarks/results/additivity.json`` and ``gpu.json`` are from 0.92 to 1.03. Beyond these limits, most of
+the time of the model or of its operators is missing in the other."""
 _NO_PAIR = "whole model and operators were not obtained as a pair"
 LAUNCH_GAP_METHOD = "launches timed one by one"
 """How `ModelTiming.launch_gap_us` is measured, as its details store it. Earlier versions store no method: some of them

@@ -17,9 +17,9 @@ _FUNCTIONS = {
     "swish": "sigmoid multiply",
     "attention": r"(?:batch_)?matmul(?: \S+){0,6}? softmax(?: \S+){0,6}? (?:batch_)?matmul",
 }
-"""By name the ops of a function that importers write as several, in the order of their execution, as a regular expression. The
-first that fits counts, so the longer stand before what they contain; attention stands behind the softmax that it contains.
-"""
+"""By name the ops of a function that importers write as several, in the order of their execution, as a regular
+expression. The first that fits counts, so the longer stand before what they contain. Attention stands behind softmax,
+which may itself be written as several ops."""
 
 _MOVES = frozenset(
     ("broadcast_to", "cast", "copy", "expand_dims", "layout_transform", "reshape", "squeeze", "strided_slice")
