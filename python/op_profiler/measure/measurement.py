@@ -234,6 +234,11 @@ class Measurement:
     tensor_cores_percent: float | None = None
     counters_missing: dict[str, str] | None = None
 
+    @property
+    def is_noisy(self) -> bool:
+        """Return whether the time is disturbed or did not converge."""
+        return self.foreign_load or self.disturbed_by is not None or self.settled is False
+
 
 _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine
 _POSSIBLE = (0.5, 2.0)
