@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +321,17 @@ class TestBuiltAgain:
     def test_by_the_same_code_they_are_measured(self, folder: Path) -> None:
         with pytest.raises(Reached):
             compare(folder, "before", "slow", rerun=True)
+
+    def test_what_keeps_the_processor_busy_is_named_before(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def busy(cores: Collection[int], say: Callable[[str], None]) -> None:
+            say(f"{len(cores)} core is busy")
+
+        monkeypatch.setattr("op_profiler.comparison.rerun.tell_background", busy)
+        request = CompareRequest(before="before", after="slow", rerun=True, db=f"sqlite:///{folder}/runs.db")
+        notes: list[str] = []
+        with pytest.raises(Reached):
+            compare_runs(request, lambda step: None, notes.append)
+        assert notes == ["1 core is busy"]
 
     def test_by_other_code_they_are_refused(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """They would be kernels of today, under the names of both runs."""

@@ -7,13 +7,16 @@ import json
 import math
 import threading
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.cli import application
 from op_profiler.comparison.peers import PEERS
 from op_profiler.comparison.peers.child import busy_threads, timed_runs
 from op_profiler.comparison.peers.layers import OurLayers, by_layer, layer_times, module_of
@@ -21,7 +24,14 @@ from op_profiler.comparison.peers.measuring import compare_with_peers
 from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.comparison.peers.result import OURS, AtThreads
 from op_profiler.comparison.peers.torch_peer import outermost
-from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE, MissingPackageError, UnknownNameError, UsageError
+from op_profiler.errors import (
+    EXIT_ENVIRONMENT,
+    EXIT_MISSING_PACKAGE,
+    MeasureError,
+    MissingPackageError,
+    UnknownNameError,
+    UsageError,
+)
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.peers import verdicts
 
@@ -181,6 +191,20 @@ def test_a_model_of_no_framework_has_no_runtime() -> None:
     assert done.returncode == 0, done.stderr
     assert "onnxruntime was not measured: no other framework has mlp" in done.stdout
     assert "no other runtime was measured" in done.stdout
+
+
+@needs("onnxruntime")
+def test_what_keeps_the_processor_busy_is_named_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(cores: Collection[int], say: Callable[[str], None]) -> None:
+        say(f"{len(cores)} core is busy")
+
+    def measured(*_: object) -> None:
+        raise MeasureError("this is measured")
+
+    monkeypatch.setattr("op_profiler.measure.background.tell_background", busy)
+    monkeypatch.setattr("op_profiler.comparison.peers.measuring.compare_with_peers", measured)
+    done = CliRunner().invoke(application(), ["compare", "mlp", "--against", "onnxruntime", "--threads", "1"])
+    assert isinstance(done.exception, MeasureError) and done.stderr == "note: 1 core is busy\n"
 
 
 def test_a_runtime_that_is_not_installed_is_refused_with_the_command() -> None:

@@ -31,6 +31,16 @@ def test_operators_that_do_not_add_up_without_a_disturbance_are_a_result() -> No
     assert found.ratio == pytest.approx(0.8) and found.not_a_pair is None
 
 
+@pytest.mark.parametrize("sum_us", [2.0, 49.0, 201.0])
+def test_an_absurd_quotient_is_no_ratio_even_without_a_known_reason(sum_us: float) -> None:
+    wide: dict[str, Any] = {"ratio_per_round": sum_us / 100, "ratio_per_round_ci": [0.0, 4.0]}
+    narrow: dict[str, Any] = {}
+    for details in (narrow, wide):
+        found = timing(sum_us, reused_operators=0, **details)
+        assert found.ratio is None and "for an unknown reason" in (found.not_a_pair or "")
+        assert "--remeasure noisy" in (found.not_a_pair or "")
+
+
 def test_a_sum_with_operators_of_another_run_that_differs_is_no_ratio() -> None:
     found = timing(2.0, reused_operators=3)
     assert found.ratio is None and "in another run: 3" in (found.not_a_pair or "")

@@ -54,6 +54,21 @@ def test_the_share_is_that_of_the_operators_shown(
     assert told in _shown(asked, capsys, None)
 
 
+def test_times_have_the_half_width_of_their_interval_and_a_mark_for_noise(
+    report: ModelReport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "!" not in _shown(report, capsys, None)
+    of_ends = (39.0, 41.0), (19.9, 20.1)
+    times = {
+        key: dataclasses.replace(time, ci_low_us=low, ci_high_us=high, settled=time.median_us != 40.0)
+        for (key, time), (low, high) in zip(report.threads[1].measurements.items(), of_ends)
+    }
+    threads = {1: dataclasses.replace(report.threads[1], measurements=times)}
+    text = _shown(dataclasses.replace(report, threads=threads), capsys, None)
+    assert _row(text, "80.0%")[3:5] == ["!40.0", "2.5%"] and _row(text, "20.0%")[3:5] == ["20.0", "0.5%"]
+    assert "! the time is disturbed, or its interval did not converge" in text
+
+
 def test_operators_tell_their_layers(report: ModelReport, capsys: pytest.CaptureFixture[str]) -> None:
     text = _shown(report, capsys, None)
     assert _row(text, "80.0%")[1:4] == ["dense", "encoder.0.fc (+1)", "40.0"]

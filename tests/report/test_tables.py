@@ -76,6 +76,10 @@ def test_brackets_in_names_are_no_markup() -> None:
         ("exp log sin cos tan", "exp + log + sin + cos + 1 more"),
         ("split sigmoid sigmoid multiply sigmoid tanh multiply add tanh multiply", "lstm cell"),
         ("multiply_add", "multiply_add"),
+        ("nn.batch_matmul divide add nn.softmax reshape nn.batch_matmul transpose", "attention"),
+        ("reshape matmul multiply subtract exp sum divide matmul add", "attention + add"),
+        ("nn.attention", "attention"),
+        ("nn.batch_matmul divide nn.softmax", "batch_matmul + divide + softmax"),
     ],
 )
 def test_operators_have_the_names_that_people_use(ops: str, title: str) -> None:

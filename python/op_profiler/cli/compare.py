@@ -98,7 +98,7 @@ def compare(
     request.check()
     check_writable({"--markdown": markdown, "--report": report})
     with Status(quiet=quiet or not (request.rerun or sys.stderr.isatty())) as status:
-        found = compare_runs(request, status.step)
+        found = compare_runs(request, status.step, status.note)
     if markdown is not None:
         write_whole(markdown, as_markdown(found))
     if report is not None:
@@ -127,12 +127,15 @@ def _compare_with_peers(request: CompareRequest, peers: PeersRequest, *, as_json
     import dataclasses
 
     from op_profiler.comparison.peers.measuring import compare_with_peers
+    from op_profiler.cores import binding_order
+    from op_profiler.measure.background import tell_background
     from op_profiler.report.peers import show, verdicts
     from op_profiler.report.status import Status
 
     peers = dataclasses.replace(peers.of(request.before), seconds=request.seconds)
     peers.check()
     with Status(quiet=quiet) as status:
+        tell_background(binding_order()[: max(peers.build.threads)], status.note)
         found = compare_with_peers(peers, status.step)
     if as_json:
         print(json_text.dumps(found, indent=1))

@@ -17,11 +17,14 @@ MOST_ROWS = 50_000
 """Largest number of rows to compare; each needs about two kilobytes of memory."""
 
 
-def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Comparison:
+def compare_runs(
+    request: CompareRequest, announce: Callable[[str], None], note: Callable[[str], None] = lambda text: None
+) -> Comparison:
     """Compare runs by their stored times, or by times that are measured again alternately.
 
     Args:
         announce: called with a text before each step that takes long.
+        note: called with the processes that keep the processor busy before anything is measured.
 
     Raises:
         OpProfilerError: there are no such runs, or they cannot be compared.
@@ -33,7 +36,7 @@ def compare_runs(request: CompareRequest, announce: Callable[[str], None]) -> Co
     if request.rerun:
         from op_profiler.comparison.rerun import compare_in_turns
 
-        compared = functools.partial(compare_in_turns, seconds=request.seconds, announce=announce)
+        compared = functools.partial(compare_in_turns, seconds=request.seconds, announce=announce, note=note)
     drafts = _drawn(pairs, compared, announce)
     if len(drafts) < len(pairs):
         notes.append(

@@ -19,7 +19,9 @@ from op_profiler.comparison.result import RowComparison, RunComparison
 from op_profiler.comparison.stored import differences, only, row_of
 from op_profiler.comparison.turns import COPIES, PairedTimes, Side, Turns
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.cores import binding_order
 from op_profiler.errors import ModelError, UsageError
+from op_profiler.measure.background import tell_background
 from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
@@ -32,13 +34,18 @@ MeasuredSide = tuple[Side, list[str]]
 
 
 def compare_in_turns(
-    before: TimedRun, after: TimedRun, seconds: float, announce: Callable[[str], None]
+    before: TimedRun,
+    after: TimedRun,
+    seconds: float,
+    announce: Callable[[str], None],
+    note: Callable[[str], None] = lambda text: None,
 ) -> RunComparison:
     """Measure two runs again alternately; the changes are not judged yet.
 
     Args:
         seconds: time limit of the measurement.
         announce: called with a text before each step that takes long.
+        note: called with the processes that keep the processor busy, if the runs are of this machine's processor.
 
     Raises:
         OpProfilerError: a run cannot be built again, or not for this machine.
@@ -58,6 +65,8 @@ def compare_in_turns(
         )
     other.kind.check_threads(tuple(threads), None)
     use_build_for(target, compiler=other.compiler)
+    if other.on_host:
+        tell_background(binding_order()[: max(threads)], note)
     with PreparedModel(other, in_words(announce)) as job:
         job.begin_compiling()
         built = [recipe.build(announce) for recipe in recipes]

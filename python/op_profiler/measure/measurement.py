@@ -234,8 +234,17 @@ class Measurement:
     tensor_cores_percent: float | None = None
     counters_missing: dict[str, str] | None = None
 
+    @property
+    def is_noisy(self) -> bool:
+        """Return whether the time is disturbed or did not converge."""
+        return self.foreign_load or self.disturbed_by is not None or self.settled is False
+
 
 _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine
+_POSSIBLE = (0.5, 2.0)
+"""Least and greatest sum of operators divided by the time of the whole model that can be the result of one run. The
+ratios in ``benchmarks/results/additivity.json`` and ``gpu.json`` are from 0.92 to 1.03. Beyond these limits, most of
+the time of the model or of its operators is missing in the other."""
 _NO_PAIR = "whole model and operators were not obtained as a pair"
 LAUNCH_GAP_METHOD = "launches timed one by one"
 """How `ModelTiming.launch_gap_us` is measured, as its details store it. Earlier versions store no method: some of them
@@ -314,31 +323,37 @@ class ModelTiming:
 
     @property
     def not_a_pair(self) -> str | None:
-        """Return the reason why the whole model and the sum of operators cannot be compared; None if they can.
+        """Return the reason why the whole model and the sum of operators cannot be compared, and the option that
+        measures both again; None if they can be compared.
 
         They cannot be compared if they differ by more than their intervals allow and a reason is known: operators in
         the sum were measured in another run, or a disturbance affected the two differently. (If every round has a few
         stalls, they are in the median of the whole model, but not in the medians of its operators.) A difference
-        without a known reason is a result. They also cannot be compared if `launch_gap_us` was computed from the whole
-        model itself.
+        without a known reason is a result, unless it is outside of `_POSSIBLE`. They also cannot be compared if
+        `launch_gap_us` was computed from the whole model itself.
         """
-        quotient, whole = self._quotient, self.whole_model
-        if quotient is None:
-            return None
+        quotient = self._quotient
+        reason = None if quotient is None else self._reason_against(quotient)
+        return None if reason is None else f"{_NO_PAIR}: {reason}; repeat it with --remeasure noisy"
+
+    def _reason_against(self, quotient: float) -> str | None:
+        whole, (least, most) = self.whole_model, _POSSIBLE
         if self.launch_gap_us is not None and self.details.get("launch_gap_method") != LAUNCH_GAP_METHOD:
-            return f"{_NO_PAIR}: an earlier version scaled the waits for launches to the whole model"
-        if abs(quotient - 1) <= _PAIR_TOLERANCE + self._half_widths():
+            return "an earlier version scaled the waits for launches to the whole model"
+        if abs(quotient - 1) <= _PAIR_TOLERANCE + self._half_widths() and least <= quotient <= most:
             return None
         readings = [time for time in (self.before_us, whole.median_us, self.after_us) if time is not None]
         if reused := self.details.get("reused_operators"):
-            return f"{_NO_PAIR}: operators measured in another run: {reused}"
+            return f"operators measured in another run: {reused}"
         if whole.foreign_load:
-            return f"{_NO_PAIR}: under background load"
+            return "under background load"
         if disturbance.apart(min(readings), max(readings)):
             times = ", ".join(f"{time:.1f}" for time in readings)
-            return f"{_NO_PAIR}: before, between and after it took {times} us"
+            return f"before, between and after it took {times} us"
         if self._of_other_rounds(quotient):
-            return f"{_NO_PAIR}: the two medians are of different rounds"
+            return "the two medians are of different rounds"
+        if not least <= quotient <= most:
+            return "the two times do not belong together, for an unknown reason"
         return None
 
     def _of_other_rounds(self, quotient: float) -> bool:

@@ -15,10 +15,11 @@ _FUNCTIONS = {
     "hard swish": "add clip divide multiply",
     "hard sigmoid": "add clip divide",
     "swish": "sigmoid multiply",
+    "attention": r"(?:batch_)?matmul(?: \S+){0,6}? softmax(?: \S+){0,6}? (?:batch_)?matmul",
 }
-"""By name, the ops of a function that importers express as several ops, in the order of their execution. The first
-match counts, so a function comes before the functions that it contains.
-"""
+"""By name, the ops of a function that importers express as several ops, in the order of their execution, as a regular
+expression. The first match counts, so a function comes before the functions that it contains. Attention comes after
+softmax, which importers may express as several ops, too."""
 
 _MOVES = frozenset(
     ("broadcast_to", "cast", "copy", "expand_dims", "layout_transform", "reshape", "squeeze", "strided_slice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections import Counter
@@ -12,11 +13,11 @@ from op_profiler.measure.disturbance import disturbed_text, spoils
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
 from op_profiler.option_values import threads_text
-from op_profiler.report.layers import show_layers
+from op_profiler.report.layers import layers_text, show_layers
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
-from op_profiler.report.tables import at_counts, numbers, print_line, screen, show_table, texts
+from op_profiler.report.tables import Heading, at_counts, numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 
     from op_profiler.collection.summary import ModelReport, ThreadReport
     from op_profiler.dataset import Dataset
-    from op_profiler.operators.layers import CallLayers
     from op_profiler.operators.operator import Operator
 
 
 _SHORT = "~"
 """Mark in front of a time in which the systematic error of the device is a large part."""
+_NOISY = "!"
+"""Mark in front of a time that is disturbed or did not converge."""
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
 
 
@@ -157,14 +159,14 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
     headings = [
         *numbers("share"),
         *texts("operator"),
-        *texts("layers", rank=1),
-        *at_counts(counts),
-        *numbers("output", rank=2),
-        *numbers("calls", rank=3),
-        *numbers("GFLOP/s", "GB/s", rank=4),
-        *texts("schedule", rank=5),
-        *numbers("blocks x threads", rank=5),
-        *numbers("MFLOP", rank=6),
+        *texts("layers", rank=2),
+        *itertools.chain.from_iterable(map(_at_count, counts)),
+        *numbers("output", rank=3),
+        *numbers("calls", rank=4),
+        *numbers("GFLOP/s", "GB/s", rank=5),
+        *texts("schedule", rank=6),
+        *numbers("blocks x threads", rank=6),
+        *numbers("MFLOP", rank=7),
     ]
     rows = []
     for operator, calls in heavy:
@@ -173,7 +175,7 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
             [
                 "" if share is None else f"{share:.1%}",
                 title_of(operator.op_names),
-                _layers(report.layers.get(operator.key, ())),
+                layers_text(report.layers.get(operator.key, ())),
                 *_times(report, operator, counts),
                 "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
                 str(calls),
@@ -184,14 +186,17 @@ def _show_operators(console: Console, report: ModelReport, title: str) -> None:
             ]
         )
     show_table(console, f"{title}\n{what}", headings, rows)
+    shown = {operator.key for operator, _ in heavy}
+    marked = (
+        one.is_noisy for thread in report.threads.values() for key, one in thread.measurements.items() if key in shown
+    )
+    if any(marked):
+        print_line(console, f"{_NOISY} the time is disturbed, or its interval did not converge")
 
 
-def _layers(calls: CallLayers) -> str:
-    """Return the first layer of the first call, and the number of other layers in the same kernel."""
-    if not calls:
-        return ""
-    first = calls[0][0] if calls[0] else "not known"
-    return first + (f" (+{len(calls[0]) - 1})" if len(calls[0]) > 1 else "")
+def _at_count(count: int) -> list[Heading]:
+    """Return the headings of the time at a thread count and of the half width of its interval."""
+    return [*at_counts([count]), *numbers(f"+-, {threads_text(count)}" if count else "+-", rank=1)]
 
 
 def _launch(launches: list[dict[str, list[int]]]) -> str:
@@ -204,17 +209,18 @@ def _launch(launches: list[dict[str, list[int]]]) -> str:
 
 
 def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[str]:
-    """Return the latency by thread count."""
+    """Return the latency and the half width of its interval, by thread count."""
     cells = []
     for count in counts:
         measurement = report.threads[count].measurements.get(operator.key)
         median_us = measurement.median_us if measurement else None
-        if measurement is not None and measurement.error is not None:
-            cells.append("failed")
-        else:
-            timing = report.threads[count].timing
-            mark = _SHORT if timing is not None and timing.is_short(median_us) else ""
-            cells.append("-" if median_us is None else f"{mark}{median_us:.1f}")
+        if measurement is None or median_us is None:
+            cells += ["failed" if measurement is not None and measurement.error is not None else "-", "-"]
+            continue
+        timing = report.threads[count].timing
+        marks = _SHORT if timing is not None and timing.is_short(median_us) else ""
+        marks += _NOISY if measurement.is_noisy else ""
+        cells += [f"{marks}{median_us:.1f}", _half_width(median_us, measurement.ci_low_us, measurement.ci_high_us)]
     return cells
 
 
@@ -308,7 +314,7 @@ def _remarks(report: ModelReport, count: int) -> list[str]:
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:
-            remarks.append(f"{thread.timing.not_a_pair}; repeat it with --remeasure noisy")
+            remarks.append(thread.timing.not_a_pair)
         if thread.timing.unmeasured:
             remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
         if thread.timing.whole_model.error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from op_profiler.option_values import threads_text
+from op_profiler.report.layers import layers_text
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
@@ -70,6 +71,8 @@ def _table(console: Console, found: ModelExplanation) -> None:
         [
             f"{one.model_share:.0%}",
             one.title or one.name.removeprefix("fused_"),
+            layers_text(one.layers),
+            "x".join(map(str, one.output)),
             one.key,
             f"{one.time_us:.1f}",
             "\n".join(_shown_losses(one)) or _NO_LOSS,
@@ -83,13 +86,14 @@ def _table(console: Console, found: ModelExplanation) -> None:
     headings = [
         *numbers("share"),
         *texts("operator"),
-        *numbers("key"),
-        *numbers("us"),
+        *texts("layers", rank=1),
+        *numbers("output", rank=1),
+        *numbers("key", "us"),
         *texts("losses, us"),
-        *numbers("calls", rank=1),
-        *numbers("of compute peak", rank=1),
-        *texts("of traffic peak", rank=2),
-        *numbers("vectors", rank=3),
+        *numbers("calls", rank=2),
+        *numbers("of compute peak", rank=2),
+        *texts("of traffic peak", rank=3),
+        *numbers("vectors", rank=4),
     ]
     show_table(console, title, headings, rows)
     if any(share > 1 for one in found.operators for share in one.traffic_shares.values()):

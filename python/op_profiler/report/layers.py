@@ -1,4 +1,4 @@
-"""The table of a model's time by layer."""
+"""Layers in tables, and the table of a model's time by layer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.collection.summary import ModelReport
+    from op_profiler.operators.layers import CallLayers
 
 _MOST_ROWS = 40
+
+
+def layers_text(calls: CallLayers) -> str:
+    """Return the first layer of the first call, and the number of other layers in the same kernel."""
+    if not calls:
+        return ""
+    first = calls[0][0] if calls[0] else "not known"
+    return first + (f" (+{len(calls[0]) - 1})" if len(calls[0]) > 1 else "")
 
 
 def show_layers(console: Console, report: ModelReport, depth: int) -> None:

@@ -24,6 +24,7 @@ from op_profiler.option_values import threads_text
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
 from op_profiler.prediction.latency.operator_predictor import BOUND, UNSUPPORTED, OperatorPredictor
+from op_profiler.report.layers import layers_text
 from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 from op_profiler.schedules.records import NONE, RULE
@@ -100,6 +101,7 @@ def show_prediction(
             [
                 f"{times[at] / prediction.partial_us:.1%}" if known else "-",
                 title_of(operator.op_names),
+                layers_text(network.layers.get(operator.key, ())),
                 _output(operator),
                 _digits(found.latency_us[at]) if known else "-",
                 _interval(found.low_us[at], found.high_us[at]),
@@ -111,6 +113,7 @@ def show_prediction(
     headings = [
         *numbers("share"),
         *texts("operator"),
+        *texts("layers", rank=1),
         *numbers("output", "us a call", "90 % interval"),
         *numbers("tier", rank=1),
         *numbers("calls", rank=2),

@@ -17,6 +17,7 @@ from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, ModelExplana
 from op_profiler.cli import application
 from op_profiler.dataset import Dataset
 from op_profiler.errors import EXIT_ENVIRONMENT
+from op_profiler.report.explanation import show
 from op_profiler.targets.open_machine import open_machine
 
 from ...command_line import op_profiler
@@ -50,6 +51,15 @@ def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
         assert sum(lost) <= one["time_us"] * 1.001
         assert all(loss["low_us"] <= loss["lost_us"] <= loss["high_us"] for loss in one["losses"])
         assert all(loss["because"] for loss in one["losses"])
+
+
+def test_operators_can_be_told_apart(explained: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    by_layer = {one["layers"][0][0]: one["output"] for one in explained["operators"] if one["layers"]}
+    assert by_layer.items() <= {"fc1": [1, 128], "fc2": [1, 64], "fc3": [1, 10]}.items() and by_layer
+    show(msgspec.convert(explained, ModelExplanation), tables=True)
+    rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    shown = {row[3]: row[4] for row in rows if len(row) > 5 and row[3]}
+    assert by_layer.items() <= {layer: [*map(int, output.split("x"))] for layer, output in shown.items()}.items()
 
 
 def test_dense_layers_have_a_template_whether_or_not_searches_are_known(explained: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.prediction.latency.lowered_models import LoweredModel, lowered_model
+from op_profiler.prediction.latency.lowered_models import LoweredModel, LoweringProcess, lowered_model
 
 from ...command_line import op_profiler
 
@@ -57,6 +58,31 @@ def test_a_damaged_file_is_lowered_again(cache: Path, damage: object) -> None:
     assert notes == ["lowering mlp"]
     assert again == first
     assert file.read_text() == whole
+
+
+def test_layers_are_kept_too(cache: Path) -> None:
+    first, _ = _lowered()
+    again, _ = _lowered()
+    assert first.layers == again.layers == (("fc1",), ("fc2",), ("fc3",), ())
+    assert list(again.network().layers.values()) == [[("fc1",)], [("fc2",)], [("fc3",)]]
+
+
+def test_a_file_of_an_older_version_is_lowered_again(cache: Path) -> None:
+    first, _ = _lowered()
+    (file,) = cache.iterdir()
+    content = json.loads(file.read_text().partition("\n")[2])
+    del content["version"], content["layers"]
+    older = json.dumps(content)
+    file.write_text(f"{hashlib.sha256(older.encode()).hexdigest()}\n{older}")
+    again, notes = _lowered()
+    assert (again, notes) == (first, ["lowering mlp"])
+
+
+def test_a_model_that_was_one_of_many_gets_its_layers_when_it_is_asked_about_by_itself(cache: Path) -> None:
+    with LoweringProcess(of_many=True) as process:
+        assert lowered_model(_asked(check_outputs="never"), lower=process.lower).layers is None
+    found, notes = _lowered(check_outputs="never")
+    assert notes == ["lowering mlp"] and found.layers is not None
 
 
 def test_the_second_prediction_needs_no_tvm(tmp_path: Path) -> None:

@@ -63,6 +63,19 @@ def test_json_says_where_every_number_comes_from(db: str) -> None:
     assert kernels == pytest.approx(found["total_us"])
 
 
+def test_operators_can_be_told_apart_in_the_table_and_in_json(db: str) -> None:
+    operators = json.loads(_run("predict", "mlp", "--db", db, "--format", "json").stdout)["operators"]
+    assert [(one["title"], one["output"], one["layers"]) for one in operators] == [
+        ("dense + add + relu", [1, 128], [["fc1"]]),
+        ("dense + add + relu", [1, 64], [["fc2"]]),
+        ("dense + add", [1, 10], [["fc3"]]),
+        ("softmax", [1, 10], []),
+    ]
+    rows = _run("predict", "mlp", "--db", db).stdout.splitlines()
+    cells = [[cell.strip() for cell in row.split("│")[2:5]] for row in rows if row.startswith("│")]
+    assert ["dense + add + relu", "fc2", "1x64"] in cells
+
+
 def test_what_was_not_measured_is_regressed_or_named(db: str) -> None:
     other = json.loads(_run("predict", "mlp", "--batchsize", "3", "--db", db, "--format", "json").stdout)
     assert {o["tier"] for o in other["operators"]} <= {"measured", "sampled", "interpolated", "regressed"}

@@ -23,6 +23,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.errors import UsageError
 from op_profiler.measure.cache_states import time_cache_states
+from op_profiler.operators.layers import by_operator
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel
@@ -84,6 +85,7 @@ def explain_built(
     announce("measuring")
     times = time_cache_states(machine, loaded, counts, lambda us: _heavy(us, keys, request), announce)
     announce("reading machine code")
+    layers = by_operator(keys, compiled.layers_of(loaded.labels))
     labels = {keys[number]: loaded.labels[number] for number in times.heavy}
     lanes = compiler_in_use().vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
@@ -107,7 +109,8 @@ def explain_built(
         others = known.of(compiled.by_label[label], host, evidence.us("hot"), peak)
         vendor_disturbed += others.vendor_is_disturbed
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
-        found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
+        of_calls = [list(names) for names in layers.get(key, ())]
+        found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load, layers=of_calls))
     advice = advice_by_command(found)
     return ModelExplanation(
         model=request.build.model.name,

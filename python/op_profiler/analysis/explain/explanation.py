@@ -107,6 +107,8 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: workload key.
         title: common name (`op_profiler.operators.titles`); empty in explanations that an older version stored.
+        layers: layers of the model in each call, that of the anchor first; empty if they are unknown.
+        output: shape of the first output; empty in explanations that an older version stored.
         calls: number of calls in the model.
         time_us: time in the model.
         model_share: share of the whole model's time, over all calls.
@@ -128,6 +130,8 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str = ""
     anchor: str
+    layers: list[list[str]] = []
+    output: list[int] = []
     calls: int
     threads: int
     time_us: float

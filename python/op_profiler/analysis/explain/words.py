@@ -49,6 +49,7 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
         name=operator.name,
         title=title_of(operator.op_names),
         anchor=operator.anchor,
+        output=list(operator.outputs[0].shape) if operator.outputs else [],
         calls=evidence.calls,
         threads=n,
         time_us=time_us,

@@ -38,6 +38,8 @@ _GOES_THROUGH = ("compilers", "frontends", "operators")
 _LARGEST_BYTES = 1 << 26
 _Result = TypeVar("_Result")
 _BY_RULE = "by_rule"
+_VERSION = 2
+"""Version of the format of these files: files of another version are not read."""
 _COMPARED_KINDS: set[str] = set()
 """Kinds of nodes in the models whose outputs this process has compared."""
 
@@ -51,16 +53,18 @@ class LoweredModel:
         operators: operators of all calls, in order.
         input_dtypes: data types by the name of the input.
         agreement: agreement of the outputs with those of the model's own framework.
+        layers: layers of the model in each call, that of the anchor first; None if they were not tracked.
     """
 
     name: str
     operators: tuple[Operator, ...]
     input_dtypes: dict[str, str]
     agreement: Agreement = Agreement()
+    layers: tuple[tuple[str, ...], ...] | None = None
 
     def network(self) -> Network:
         """Return the network for predictions."""
-        return Network.of(self.name, self.operators)
+        return Network.of(self.name, self.operators, self.layers)
 
 
 Lower = Callable[[BuildRequest], LoweredModel]
@@ -87,7 +91,8 @@ def lowered_model(
     path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
     found = _read(path)
     asked = request.check_outputs == "once" and found is not None and _is_open(found.agreement, alone=alone)
-    if found is None or asked or request.check_outputs == "always":
+    of_many = alone and found is not None and found.layers is None
+    if found is None or asked or of_many or request.check_outputs == "always":
         note(f"lowering {request.model.title}")
         found = lower(request)
         _write(found, path)
@@ -108,8 +113,9 @@ class LoweringProcess:
     """A process that lowers one model after the other. As a context manager, it ends the process.
 
     Args:
-        of_many: whether it lowers many models: it then also reads the loops of their operators, and compares the
-            outputs only of models with a kind of node that no earlier model has.
+        of_many: whether it lowers many models: it then also reads the loops of their operators, does not track layers
+            (which takes up to half as long as lowering), and compares the outputs only of models with a kind of node
+            that no earlier model has.
 
     Attributes:
         has_died: whether a model crashed the compiler; it then lowers no more models.
@@ -207,16 +213,16 @@ def main() -> int:
 def _lower_into(task: _LoweringTask) -> dict[str, object]:
     """Write the model of a request to a file."""
     use_compiler(task.request.compiler)
-    model = _lower(task.request, _COMPARED_KINDS if task.of_many else None)
+    model = _lower(task.request, of_many=task.of_many)
     if task.of_many:
         loops_of(list({operator.key: operator for operator in model.operators}.values()), task.request.target)
     _write(model, Path(task.path))
     return {}
 
 
-def _lower(request: BuildRequest, compared_kinds: set[str] | None = None) -> LoweredModel:
-    model, _, target = load_model(request, compared_kinds=compared_kinds)
-    lower = functools.partial(compiler_in_use().operators, model, target, layers=False)
+def _lower(request: BuildRequest, *, of_many: bool) -> LoweredModel:
+    model, _, target = load_model(request, compared_kinds=_COMPARED_KINDS if of_many else None)
+    lower = functools.partial(compiler_in_use().operators, model, target, layers=not of_many)
     if request.schedules == RULE:
         fused = compiler_in_use().fuse(lower, target, UsableRecords.only_rule())
         occurrences, ruled = fused.occurrences, fused.by_rule
@@ -227,7 +233,11 @@ def _lower(request: BuildRequest, compared_kinds: set[str] | None = None) -> Low
     if not operators:
         raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
     return LoweredModel(
-        request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs}, model.agreement
+        request.model.name,
+        operators,
+        {spec.name: spec.dtype for spec in model.inputs},
+        model.agreement,
+        None if of_many else tuple(tuple(occurrence.layers) for occurrence in occurrences),
     )
 
 
@@ -254,11 +264,13 @@ def _write(model: LoweredModel, path: Path) -> None:
     }
     content = json.dumps(
         {
+            "version": _VERSION,
             "name": model.name,
             "operators": [operators[key] for key in distinct],
             "calls": calls,
             "inputs": model.input_dtypes,
             "agreement": dataclasses.asdict(model.agreement),
+            "layers": model.layers,
         }
     )
     with contextlib.suppress(OSError), atomic_file(path) as partial:
@@ -266,7 +278,7 @@ def _write(model: LoweredModel, path: Path) -> None:
 
 
 def _read(path: Path) -> LoweredModel | None:
-    """Return the content that `_write` wrote; None if there is none, or if it is damaged."""
+    """Return the content that `_write` wrote; None if there is none, if it is damaged or of another version."""
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             return None
@@ -276,12 +288,15 @@ def _read(path: Path) -> LoweredModel | None:
     if digest != _digest(content):
         return None
     found: dict[str, Any] = json.loads(content)
+    if found.get("version") != _VERSION:
+        return None
     operators = [build(OperatorByRule if one[_BY_RULE] else Operator, one) for one in found["operators"]]
     return LoweredModel(
         found["name"],
         tuple(operators[call] for call in found["calls"]),
         found["inputs"],
         Agreement(**found["agreement"]),
+        None if found["layers"] is None else tuple(map(tuple, found["layers"])),
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.json_text import brief
+from op_profiler.operators.layers import CallLayers, by_operator
 from op_profiler.operators.operator import Operator
+from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency.intervals import sum_half_width
 from op_profiler.prediction.latency.loops import loops_of
 from op_profiler.prediction.latency.operator_predictor import (
@@ -33,22 +35,27 @@ class Network:
     Attributes:
         operators: distinct operators in the order of their first call; `calls`: number of calls of each.
         query: the operators at one thread, with the bytes that the whole model moves between two calls.
+        layers: layers of the user's model in each call, by workload key, where known.
     """
 
     name: str
     operators: tuple[Operator, ...]
     calls: np.ndarray
     query: Query
+    layers: Mapping[str, CallLayers] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, operators: Sequence[Operator]) -> Network:
-        """Return the network with these operators, one per call, in order."""
+    def of(cls, name: str, operators: Sequence[Operator], layers: Sequence[Sequence[str]] | None = None) -> Network:
+        """Return the network with these operators, one per call, in order; with the layers of each call if known."""
         counts: dict[str, int] = {}
         first: dict[str, Operator] = {}
         for operator in operators:
             counts[operator.key] = counts.get(operator.key, 0) + 1
             first.setdefault(operator.key, operator)
-        return cls.of_calls(name, list(first.values()), list(counts.values()))
+        network = cls.of_calls(name, list(first.values()), list(counts.values()))
+        if layers is None:
+            return network
+        return dataclasses.replace(network, layers=by_operator([operator.key for operator in operators], layers))
 
     @classmethod
     def of_calls(
@@ -95,7 +102,7 @@ class Network:
     @classmethod
     def of_occurrences(cls, name: str, occurrences: Sequence[Occurrence]) -> Network:
         """Return the network of a compiled model's operators."""
-        return cls.of(name, [occurrence.operator for occurrence in occurrences])
+        return cls.of(name, [one.operator for one in occurrences], [one.layers for one in occurrences])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +161,9 @@ class NetworkPrediction:
             "operators": [
                 {
                     "name": operator.name,
+                    "title": title_of(operator.op_names),
+                    "output": list(operator.outputs[0].shape) if operator.outputs else [],
+                    "layers": [list(call) for call in self.network.layers.get(operator.key, ())],
                     "operator_key": operator.workload,
                     "anchor": operator.anchor,
                     "calls": int(calls),
