@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+TUTORIALS = ROOT / "docs" / "tutorials"
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +109,15 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert len(pages) > 20 and [page for page in pages if page.name != "index" and page not in built] == []
 
 
+def test_the_page_about_ci_and_the_readme_name_the_measured_rate_of_false_alarms() -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
+    rate = result["headline"].split("; ")[0].removeprefix("in turns ")
+    assert re.match(r"\d+ of \d+ equal pairs .* false alarm$", rate)
+    for page in (ROOT / "README.md", TUTORIALS / "ci.md"):
+        assert rate in page.read_text(), page
+    assert "](ci.md)" in (TUTORIALS / "compare.md").read_text().partition('<a id="in-ci"></a>')[2], "the older address"
+
+
 def test_the_picture_has_every_folder(generate: ModuleType) -> None:
     text = (ROOT / "docs" / "architecture.svg").read_text()
     folders = [folder.parent.name for folder in (ROOT / "python" / "op_profiler").glob("*/__init__.py")]
@@ -130,7 +141,7 @@ def test_every_decision_has_its_headings_and_is_listed() -> None:
 
 
 def test_the_front_pages_lead_to_every_tutorial() -> None:
-    tutorials = {page.name for page in (ROOT / "docs" / "tutorials").glob("*.md")}
+    tutorials = {page.name for page in TUTORIALS.glob("*.md")}
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         assert tutorials - set(re.findall(r"tutorials/(\w+\.md)", page.read_text())) == set(), page
 
