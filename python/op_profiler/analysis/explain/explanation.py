@@ -195,6 +195,7 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
         advice: by command, the largest gain first.
         notes: what the user should know: load of others, what could not be asked.
         baselines: ours first, with the same threads; empty where none were asked for.
+        model_keys: of the runs in the dataset that the explanation is stored with.
     """
 
     model: str
@@ -206,5 +207,6 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     operators: list[OperatorExplanation]
     notes: list[str]
     baselines: list[Baseline] = []
+    model_keys: list[str] = []
 
     __repr__ = brief
