@@ -1,7 +1,7 @@
 """Pages made from what the benchmarks stored: one of verdicts, and one of tables for each question.
 
 `figures.md.in` has a section for each question, with blocks ``<!-- results: NAME -->``. Numbers in its sentences are
-placeholders (`prose.py`). `README.md` and `benchmarks/README.md` have such blocks, too.
+placeholders (`prose.py`). `README.md`, `benchmarks/README.md` and the tutorial about CI have such blocks, too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _REACHED = {True: "yes", False: "**no**", None: "-"}
 _CLAIMS = {
     "additivity": "Operators add up to the model.",
     "repeatability": "Intervals contain the times of a second run.",
+    "compare": "`compare` in [CI](docs/tutorials/ci.md) finds slow-downs and raises few false alarms.",
     "disturbed_times": "Disturbed measurements are marked in the dataset.",
     "operators_agree": "A model computes what its framework computes, or is refused.",
     "held_out_models": "Predictions are evaluated on networks that the predictor never saw.",
@@ -52,8 +53,12 @@ def figure_pages() -> Iterator[tuple[Path, str]]:
         rows += [_verdict(name, f'<a id="{slug}"></a>' if at == 0 else "", slug) for at, name in enumerate(names)]
     heads = ["question", "answer", "goal", "reached", "measured"]
     yield DOCS / "figures.md", f"{intro.rstrip()}\n\n{markdown_table(heads, rows)}\n".replace("\n", f"\n{_MADE}\n", 1)
-    readme = {"trust": _trust(), "peers": _peers()}
-    for page, blocks in ((ROOT / "README.md", readme), (BENCHMARKS / "README.md", {"all": _index()})):
+    others = {
+        ROOT / "README.md": {"trust": _trust(), "peers": _peers()},
+        DOCS / "tutorials" / "ci.md": {"compare": _false_alarms()},
+        BENCHMARKS / "README.md": {"all": _index()},
+    }
+    for page, blocks in others.items():
         yield page, _filled(page.read_text(encoding="utf-8"), blocks)
 
 
@@ -129,13 +134,24 @@ def _trust() -> str:
     """A bullet for each claim of the README, with the result that supports it: in one sentence, or a bullet each."""
     lines = []
     for name, claim in _CLAIMS.items():
-        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        about = result["provenance"]
-        where = f"(`{name}.py`, {about['date']}, {about['processor']})"
-        found = [sentence(one) for one in result["headline"].split("; ")]
+        found, where = _found(name)
         lines += [f"- **{claim}** {found[0]} {where}"] if len(found) == 1 else [f"- **{claim}** {where}"]
         lines += [f"  - {one}" for one in found[1:] and found]
     return "\n".join(lines) + "\n"
+
+
+def _false_alarms() -> str:
+    """What the tutorial about CI says of `compare`."""
+    found, where = _found("compare")
+    return "\n".join(f"- {one}" for one in found) + f"\n\n{where}\n"
+
+
+def _found(name: str) -> tuple[list[str], str]:
+    """The sentences of a result, and where it was measured."""
+    result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    about = result["provenance"]
+    where = f"(`{name}.py`, {about['date']}, {about['processor']})"
+    return [sentence(one) for one in result["headline"].split("; ")], where
 
 
 def _peers() -> str:

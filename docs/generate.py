@@ -2,8 +2,8 @@
 
     python docs/generate.py        (after a change of a command, an option, a column, a format, a name or a result)
 
-It writes the pages of `docs/reference/`, and what `figure_pages.py` makes of the results of benchmarks. A test fails if
-a page differs from what this writes.
+It writes the pages of `docs/reference/`, what `figure_pages.py` makes of the results of benchmarks, and what
+`notebook_pages.py` makes of the notebooks. A test fails if a page differs from what this writes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "docs")]
 
 from figure_pages import figure_pages  # noqa: E402 - beside this file
+from notebook_pages import notebook_pages  # noqa: E402
 from page_parts import first_paragraph, markdown_table  # noqa: E402
 from picture import picture  # noqa: E402
 
@@ -41,6 +42,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "names.md", _page("What is chosen by name", _names())
     yield DOCS / "reference" / "python.md", _page("Python", _python())
     yield from figure_pages()
+    yield from notebook_pages()
     yield DOCS / "architecture.svg", picture()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+TUTORIALS = ROOT / "docs" / "tutorials"
+TABLES = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")].map((frame) => {
+    const edge = Math.max(...[...frame.querySelectorAll("th, td")].map((cell) => cell.getBoundingClientRect().right));
+    const hidden = Math.max(frame.scrollWidth - frame.clientWidth, edge - innerWidth);
+    return hidden > 1 ? Math.round(hidden) : 0;
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +105,52 @@ def test_every_variable_has_its_place() -> None:
     assert len(named) > 4 and [name for name in sorted(named) if f"`{name}`" not in text] == []
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "site").rglob("*.py*")) == list((tmp_path / "site").rglob("__pycache__")) == []
+    return folder
+
+
+def test_the_site_builds_without_a_warning(site: Path) -> None:
+    assert list(site.rglob("*.py*")) == list(site.rglob("__pycache__")) == []
     pages = [page.relative_to(ROOT / "docs").with_suffix("") for page in (ROOT / "docs").rglob("*.md")]
-    built = {page.parent.relative_to(tmp_path / "site") for page in (tmp_path / "site").rglob("index.html")}
+    built = {page.parent.relative_to(site) for page in site.rglob("index.html")}
     assert len(pages) > 20 and [page for page in pages if page.name != "index" and page not in built] == []
+
+
+def test_no_table_is_clipped(site: Path) -> None:
+    """At 1400 pixels each is whole, without scrolling aside."""
+    driver = pytest.importorskip("playwright.sync_api").sync_playwright
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium on this machine; Debian's package is called chromium")
+    clipped, count = {}, 0
+    with driver() as started:
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        context = browser.new_context(viewport={"width": 1400, "height": 900}, offline=True)
+        page = context.new_page()
+        for path in sorted(site.rglob("index.html")):
+            if "<table" not in path.read_text():
+                continue
+            page.goto(path.as_uri())
+            tables = page.evaluate(TABLES)
+            count += len(tables)
+            if any(tables):
+                clipped[str(path.relative_to(site))] = tables
+        browser.close()
+    assert count > 100 and clipped == {}, "pixels that are out of sight, by table"
+
+
+def test_the_page_about_ci_and_the_readme_name_the_measured_rate_of_false_alarms() -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
+    rate = result["headline"].split("; ")[0].removeprefix("in turns ")
+    assert re.match(r"\d+ of \d+ equal pairs .* false alarm$", rate)
+    for page in (ROOT / "README.md", TUTORIALS / "ci.md"):
+        assert rate in page.read_text(), page
+    assert "](ci.md)" in (TUTORIALS / "compare.md").read_text().partition('<a id="in-ci"></a>')[2], "the older address"
 
 
 def test_the_picture_has_every_folder(generate: ModuleType) -> None:
@@ -130,7 +176,7 @@ def test_every_decision_has_its_headings_and_is_listed() -> None:
 
 
 def test_the_front_pages_lead_to_every_tutorial() -> None:
-    tutorials = {page.name for page in (ROOT / "docs" / "tutorials").glob("*.md")}
+    tutorials = {page.name for page in TUTORIALS.glob("*.md")}
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         assert tutorials - set(re.findall(r"tutorials/(\w+\.md)", page.read_text())) == set(), page
 

@@ -147,6 +147,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         Path | None, typer.Option(help="Also write the summary to this file as JSON.", rich_help_panel=OUTPUT)
     ] = None,
     report: options.Report = None,
+    trace: options.Trace = None,
     tables: Annotated[
         bool,
         typer.Option("--tables", help="Also print the tables of operators and of hardware.", rich_help_panel=OUTPUT),
@@ -178,7 +179,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if tuned:
         request = dataclasses.replace(request, studies=dataclasses.replace(request.studies, tune=tune))
     combinations = parse_sweeps(sweep or [])
-    check_writable({"--summary-json": summary_json, "--report": report})
+    check_writable({"--summary-json": summary_json, "--report": report, "--trace": trace})
     if module is not None or entry is not None:
         refuse_beside_module(context)
         time_module(module, entry, request, input_shapes, summary_json, quiet=quiet)
@@ -241,6 +242,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
             from op_profiler.report.page.report import write_reports_of
 
             write_reports_of(report, collection.dataset, [summary.model_key for summary in summaries], screen.note)
+        if trace is not None:
+            from op_profiler.dataset.formats.exporting import write_trace
+
+            write_trace(trace, collection.dataset, [summary.model_key for summary in summaries], screen.note)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         write_whole(summary_json, json_text.dumps(entries, indent=1) + "\n")

@@ -60,9 +60,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     machines: ClusterRequest,
     save_plan: Annotated[Path | None, typer.Option(help="Write the plan to this file.", rich_help_panel=OUTPUT)] = None,
     report: options.Report = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write a timeline for Perfetto to this file.", rich_help_panel=OUTPUT)
-    ] = None,
+    trace: options.Trace = None,
     json_file: Annotated[
         Path | None,
         typer.Option(

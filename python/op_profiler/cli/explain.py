@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Annotated
 
 import typer
 
 from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.cli import options
+from op_profiler.errors import DatasetError, UsageError
+from op_profiler.files import check_writable
 from op_profiler.option_values import parse_counts
 from op_profiler.options import MEASURING, Only
 
@@ -21,6 +24,8 @@ op-profiler explain transformers:bert --sequence-length 64 --threads 1 --top 3
 op-profiler explain 4f0c2a9be1d37c55 --db sqlite:///mine.db        (one operator, in a model that calls it)
 
 op-profiler explain model.onnx --schedules none --json
+
+op-profiler explain resnet-18 --trace trace.json                   (a timeline of its run in the dataset, for Perfetto)
 
 op-profiler explain resnet18 --against torch,torch.compile         (the whole model also in torch)
 
@@ -46,6 +51,7 @@ def explain(
             rich_help_panel=MEASURING,
         ),
     ] = None,
+    trace: options.Trace = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -53,10 +59,13 @@ def explain(
 
     The command measures the model on this machine and analyzes the machine code of its kernels, with llvm-mca if it is
     installed. If the dataset contains the model, the explanation is stored there, and op-profiler report shows it.
+    --trace writes the run in the dataset as a timeline, with the losses of each operator below it.
     """
     from op_profiler import json_text
     from op_profiler.comparison.peers.explain_child import explain_in_child
     from op_profiler.cores import binding_order
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.formats.exporting import write_trace
     from op_profiler.measure.background import report_background_load
     from op_profiler.report.explanation import show
     from op_profiler.report.status import Status
@@ -64,13 +73,21 @@ def explain(
     if threads is not None:
         build = dataclasses.replace(request.build, threads=parse_counts("--threads", threads))
         request = dataclasses.replace(request, build=build)
+    check_writable({"--trace": trace})
     request = request.of(subject)
     request.check()
+    if trace is not None and request.db is None:
+        raise UsageError("--trace needs a run of the model in a dataset: run op-profiler collect first, or give --db")
     with Status(quiet=quiet) as status:
         if request.build.on_host:
             report_background_load(binding_order()[: max(request.build.threads)], status.note)
         found = explain_in_child(request, status.step)
     if as_json:
         print(json_text.dumps(found))
-        return
-    show(found, tables=not quiet)
+    else:
+        show(found, tables=not quiet)
+    if trace is not None:
+        if not found.model_keys:
+            raise DatasetError(f"--trace {trace} is not written: {found.notes[-1]}")
+        with Dataset.open(str(request.db), create=False, read_only=True) as dataset:
+            write_trace(trace, dataset, found.model_keys, lambda note: print(note, file=sys.stderr))

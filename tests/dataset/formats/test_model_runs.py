@@ -52,6 +52,36 @@ def test_a_trace_has_every_call_inside_its_layers(url: str, tmp_path: Path) -> N
     assert {event["name"] for event in spans if "args" in event} == {title_of(row["op_names"]) for row in stored}
 
 
+def test_collect_and_explain_write_a_trace_and_the_losses_are_below_their_calls(tmp_path: Path) -> None:
+    asked = ("mlp", "--threads", "1", "--quiet", "--db", "sqlite:///runs.db")
+    done = op_profiler("explain", *asked, "--trace", "trace.json", folder=tmp_path)
+    assert done.returncode == 5 and not (tmp_path / "trace.json").exists()
+    for command, extra in (("collect", ()), ("explain", ("--trials-from", "none", "--json"))):
+        done = op_profiler(command, *asked, *extra, "--trace", f"{command}.json", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    before, after = (
+        json.loads((tmp_path / f"{command}.json").read_text())["traceEvents"] for command in ("collect", "explain")
+    )
+    assert [event for event in after if event.get("cat") != "loss"] == before and len(before) > 5
+    calls = {event["args"]["operator_key"]: event for event in before if "operator_key" in event.get("args", {})}
+    found = {one["key"]: one for one in json.loads(done.stdout)["operators"]}
+    drawn = [event for event in after if event.get("cat") == "loss"]
+    wanted = [(calls[key], one, loss) for key, one in found.items() for loss in one["losses"]]
+    assert wanted and len(drawn) == len(wanted)  # mlp calls each operator once
+    for call, one, loss in wanted:
+        (event,) = (event for event in drawn if event["args"]["because"] == loss["because"] and inside(event, call))
+        assert event["name"] == loss["cause"] and event["args"]["lost_us"] == loss["lost_us"]
+        share = pytest.approx(loss["lost_us"] / one["time_us"], abs=0.01)
+        assert event["dur"] / call["dur"] == share or event["ts"] + event["dur"] == pytest.approx(
+            call["ts"] + call["dur"], abs=0.01
+        )
+
+
+def inside(event: dict[str, Any], call: dict[str, Any]) -> bool:
+    """Whether an event lies within a call."""
+    return bool(call["ts"] - 0.01 <= event["ts"] and event["ts"] + event["dur"] <= call["ts"] + call["dur"] + 0.01)
+
+
 def test_node_data_has_the_time_of_each_layer_and_colours(url: str, tmp_path: Path) -> None:
     data, rows = exported(url, tmp_path / "nodes.json", format="model_explorer", threads=1)
     with Dataset.open(url, read_only=True) as dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ AREAS = """async () => {
     const areas = charts.flatMap((one) => one.getOption().series).find(({ type }) => type === "treemap").data;
     const withAll = (area) => [area, ...(area.children ?? []).flatMap(withAll)];
     return areas.flatMap(withAll).map((area) => area.itemStyle?.color);
+}"""
+FLAME = """async () => {
+    const chart = (await import("#chart")).all().find((one) => one.getDom().closest("#treemap"));
+    return chart.getOption().series[0].data.map(({ value: [from, to, row], name, itemStyle }) =>
+        ({ from, to, row, name, colour: itemStyle?.color }));
 }"""
 FIGURES = """async () => {
     const { time, percent } = await import("#format");
@@ -138,6 +144,36 @@ def test_all_areas_have_colours_of_kinds(shared: Opened) -> None:
     """Of groups too: where their operators are too small to be drawn, they are seen."""
     colours = shared.page.evaluate(AREAS)
     assert len(colours) > 4 and all(colours)
+
+
+def test_a_flame_graph_has_all_modules_as_wide_as_their_share(opened: Opened, path: Path, tmp_path: Path) -> None:
+    deeper = tmp_path / "deeper.html"
+    deeper.write_text(re.sub(r'"(fc[12])"', r'"a.encoder.block.\1"', path.read_text()))
+    page = opened.open(deeper)
+    colours = set(page.evaluate(AREAS))
+    form = page.locator("#treemap").get_by_role("group", name="View as")
+    form.get_by_text("flame graph").click()
+    bars = page.evaluate(FLAME)
+    operators = data_of(path)["models"][0]["operators"]
+    leaves = [bar for bar in bars if " | " in bar["name"]]
+    assert [bar["name"].split(" | ")[0] for bar in leaves] == [one["title"] for one in operators]
+    assert {bar["colour"] for bar in leaves} <= colours
+    total = sum(one["times"]["1"]["median_us"] * len(one["calls"]) for one in operators)
+    assert (bars[0]["row"], bars[0]["from"], bars[0]["to"]) == (0, 0, pytest.approx(total))
+    assert sum(bar["to"] - bar["from"] for bar in leaves) == pytest.approx(total)
+    for bar in bars[1:]:
+        above = [one for one in bars if one["row"] == bar["row"] - 1 and one["from"] < bar["to"] - 1e-6]
+        assert above[-1]["to"] >= bar["to"] - 1e-6, "it is below what it is part of"
+    rows = {bar["name"]: bar["row"] for bar in bars}
+    assert (rows["a.encoder.block"], rows["fc1"], rows["fc2"]) == (1, 2, 2), "the whole path, not only three parts"
+    label = page.locator("#treemap svg text", has_text="fc1")
+    assert str(label.text_content()).endswith(" %")
+    label.click()
+    assert page.evaluate(FLAME)[0]["name"] == "fc1"
+    page.locator("#treemap svg text").first.click()
+    assert page.evaluate(FLAME) == bars
+    page.locator("#treemap svg text", has_text="dense").first.click()
+    page.wait_for_selector("dialog[open] h2")
 
 
 def test_what_operators_lose_is_told_and_how_to_get_to_know_it(opened: Opened, path: Path) -> None:

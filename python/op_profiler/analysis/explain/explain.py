@@ -57,8 +57,7 @@ def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
     found = msgspec.structs.replace(found, operators=operators, notes=[str(job.model.agreement), *found.notes])
     if request.db is None:
         return found
-    why_not = keep(request.db, request.build, job.model.content, machine.device.identity, found)
-    return msgspec.structs.replace(found, notes=[*found.notes, why_not]) if why_not else found
+    return keep(request.db, request.build, job.model.content, machine.device.identity, found)
 
 
 def explain_built(

@@ -199,6 +199,7 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
         advice: advice by command, the largest gain first.
         notes: notes for the user, for example on background load or missing data.
         baselines: this project's builds first, with the same threads; empty if none were requested.
+        model_keys: keys of the runs in the dataset with which the explanation is stored.
     """
 
     model: str
@@ -210,5 +211,6 @@ class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
     operators: list[OperatorExplanation]
     notes: list[str]
     baselines: list[Baseline] = []
+    model_keys: list[str] = []
 
     __repr__ = brief

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.analysis.explain.explanation import ModelExplanation
 
 
-def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelExplanation) -> str:
+def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelExplanation) -> ModelExplanation:
     """Store an explanation with every run of the same build.
 
     Args:
@@ -28,7 +28,7 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
         machine: `Device.identity` of the machine on which it was measured.
 
     Returns:
-        Why nothing was stored; empty if it was stored.
+        The explanation with the keys of these runs, or with a note that says why it is not stored.
     """
     plain = {one.key: msgspec.to_builtins(one) for one in found.operators}
     try:
@@ -37,11 +37,13 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
             for key in keys:
                 record_explanations(dataset, key, plain)
     except DatasetError as error:
-        return f"not kept for reports: {error}"
-    if keys:
-        return ""
-    place = without_password(db)
-    return f"not kept for reports: {place} has no run of this build of {found.model}; op-profiler collect makes one"
+        why_not = str(error)
+    else:
+        if keys:
+            return msgspec.structs.replace(found, model_keys=keys)
+        place = without_password(db)
+        why_not = f"{place} has no run of this build of {found.model}; op-profiler collect makes one"
+    return msgspec.structs.replace(found, notes=[*found.notes, f"not kept for reports: {why_not}"])
 
 
 def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> list[str]:

@@ -1,7 +1,8 @@
 """Traces for Perfetto (ui.perfetto.dev) and chrome://tracing: one run of a model, call after call, in microseconds.
 
 Each process of the trace is a model at one thread count on one device. Calls are nested in the layers of the model to
-which they belong. The length of a call is its median over the rounds. The format is only written, never read.
+which they belong. The length of a call is its median over the rounds. Below a call are the losses that ``op-profiler
+explain`` found for its operator, the largest first. The format is only written, never read.
 """
 
 from __future__ import annotations
@@ -51,7 +52,25 @@ def _events(number: int, run: ModelRun) -> Iterator[dict[str, Any]]:
                 "dur": round(call.us, 3),
                 "args": _arguments(call),
             }
+            yield from _losses(call, where, now)
             now += call.us
+
+
+def _losses(call: TimedCall, where: dict[str, int], start: float) -> Iterator[dict[str, Any]]:
+    """Yield the losses of a call, each as long as its share of the call."""
+    found, end = call.explained or {"losses": []}, start + call.us
+    for loss in found["losses"]:
+        length = min(loss["lost_us"] / found["time_us"] * call.us, end - start)
+        yield {
+            "name": loss["cause"],
+            "cat": "loss",
+            "ph": "X",
+            **where,
+            "ts": round(start, 3),
+            "dur": round(length, 3),
+            "args": {name: loss[name] for name in ("lost_us", "low_us", "high_us", "basis", "because")},
+        }
+        start += length
 
 
 def _path(call: TimedCall) -> list[str]:

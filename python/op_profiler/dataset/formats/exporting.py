@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sqlalchemy import select
@@ -70,6 +70,22 @@ def export_table(
     count = sum(1 for _ in flat_rows(dataset, columns=flat.order[:1], table=flat))
     reason = f"none of {count} {table} fits {condition}" if count else f"the dataset has no {table}"
     return dataclasses.replace(done, none_since=reason)
+
+
+def write_trace(path: Path, dataset: Dataset, keys: Sequence[str], note: Callable[[str], None]) -> None:
+    """Write the runs of models as a trace for Perfetto.
+
+    Args:
+        keys: keys of the models; empty for those that could not be lowered.
+        note: gets a line for each kind of measurement that is not in the file.
+
+    Raises:
+        OpProfilerError: the dataset cannot be read, or the file cannot be written.
+    """
+    listed = ", ".join(f"'{key}'" for key in keys)
+    done = export_table(dataset, path, format="chrome_trace", where=f"model_key IN ({listed})")
+    for line in describe(done):
+        note(f"{path}: {line}")
 
 
 def describe(done: Exported) -> list[str]:

@@ -37,12 +37,14 @@ class TimedCall:
         layers: layers of the user's model, that of the heavy op first; empty if unknown.
         us: median of this call over the rounds in microseconds; the operator's median if no rounds are stored.
         row: row of the flat table.
+        explained: plain values of the latest `OperatorExplanation` at this thread count; None if there is none.
     """
 
     title: str
     layers: Sequence[str]
     us: float
     row: dict[str, Any]
+    explained: dict[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,26 +90,34 @@ class ModelFormat(Format):
                 run[row["operator_key"]] = max(before, row, key=lambda one: str(one["measured_at"]))
         if older:
             left_out["another one of its operator in the same run is newer"] = older
-        runs = [_run(list(rows.values())) for rows in found.values()]
+        runs = [_run(list(rows.values()), dataset) for rows in found.values()]
         text = json_text.dumps(self.content(runs), indent=1)
         with whole_file(path) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
         return Exported(sum(map(len, found.values())), dict(left_out))
 
 
-def _run(rows: Sequence[dict[str, Any]]) -> ModelRun:
+def _run(rows: Sequence[dict[str, Any]], dataset: Dataset) -> ModelRun:
+    from op_profiler.dataset.explanations import explanations_of
+
     first = rows[0]
+    of_model = {key: one for key, (_, one) in explanations_of(dataset, first["model_key"]).items()}
+    explained = {key: one for key, one in of_model.items() if one["threads"] == first["threads"]}
     words = [first["model_name"], f"batch {first['batch_size']}", first["precision"], first["run_label"]]
     words += [
         f"{first['threads']} thread{'s' * (first['threads'] > 1)}" if first["threads"] else "",
         first["cache"],
         first["processor"],
     ]
-    calls = {position: _call(row, at) for row in rows for at, position in enumerate(row["positions"])}
+    calls = {
+        position: _call(row, at, explained.get(row["operator_key"]))
+        for row in rows
+        for at, position in enumerate(row["positions"])
+    }
     return ModelRun(", ".join(filter(None, words)), [calls[position] for position in sorted(calls)])
 
 
-def _call(row: dict[str, Any], at: int) -> TimedCall:
+def _call(row: dict[str, Any], at: int, explained: dict[str, Any] | None) -> TimedCall:
     samples = [one[at] for one in row["samples_us"] or () if at < len(one)]
     layers = row["layers"] or ()
     return TimedCall(
@@ -115,4 +125,5 @@ def _call(row: dict[str, Any], at: int) -> TimedCall:
         layers=layers[at] if at < len(layers) else (),
         us=statistics.median(samples) if samples else row["median_us"],
         row=row,
+        explained=explained,
     )

@@ -1,13 +1,15 @@
-// Where the time goes: areas by kind or by layer.
+// Where the time goes: areas or a flame graph, by kind or by layer.
 
 import { chart, clear, hint, isNarrow, tooltip } from "#chart";
 import { colouring, ramp, ways } from "#colouring";
 import { choice, h, unknown } from "#dom";
+import { flame } from "#flame";
 import * as format from "#format";
 import { goTo, shareOf, timeOf, totalOf, view } from "#state";
 import { css, inkOn, kindColours } from "#theme";
 
 let grouping = null;
+let form = "areas";
 let colour = "kind";
 
 export const section = {
@@ -29,6 +31,7 @@ export const section = {
       h("div", { class: "controls" }, layered
         ? choice("Group by", [["layer", "layer"], ["kind", "kind"]], grouping ?? "layer", (value) => { grouping = value; draw(); })
         : h("span", { class: "label" }, "The layers of this model are not known, so operators are grouped by kind."),
+      choice("View as", [["areas", "areas"], ["flame", "flame graph"]], form, (value) => { form = value; draw(); }),
       choice("Colour by", offered, colour, (value) => { colour = value; draw(); }), meaning), place);
     draw();
 
@@ -38,10 +41,15 @@ export const section = {
       const { of } = colouring(colour, model);
       const byLayers = layered && grouping !== "kind";
       const leaves = timed.map((operator) => leaf(operator, of(operator), byLayers));
-      const tree = !byLayers ? byKind(leaves, kindColours(model, view.threads)) : byLayer(leaves);
+      const tree = !byLayers ? byKind(leaves, kindColours(model, view.threads)) : byLayer(leaves, form === "flame" ? Infinity : 3);
+      const share = (value) => format.percent(value / total(leaves));
+      const hintOf = ({ name, value, operator }) => (operator ? leafHint(model, operator) : hint(name, [["time", format.time(value)], ["share", share(value)]]));
+      if (form === "flame") {
+        flame(place, { name: model.title, value: total(tree), children: tree }, ({ name, value }, width) => fitted(name, share(value), width - PADDING), hintOf, goTo);
+        return;
+      }
       chart(place, "Areas by time", isNarrow() ? 460 : 560, {
-        tooltip: tooltip({ formatter: ({ data, name, value }) => (data.operator ? leafHint(model, data.operator)
-          : hint(name, [["time", format.time(value)], ["share", format.percent(value / total(leaves))]])) }),
+        tooltip: tooltip({ formatter: ({ data, name, value }) => hintOf({ ...data, name, value }) }),
         series: [{
           type: "treemap",
           data: tree,
@@ -55,7 +63,7 @@ export const section = {
           label: { show: true, overflow: "truncate", fontSize: 11, lineHeight: 14, padding: [3, 4],
             formatter: ({ name, value, dataIndex }) => inside(place, dataIndex, name, format.time(value)) },
           upperLabel: { show: true, height: 20, color: css("--ink"), fontSize: 12, overflow: "truncate",
-            formatter: ({ name, value, dataIndex }) => above(place, dataIndex, name, format.percent(value / total(leaves))) },
+            formatter: ({ name, value, dataIndex }) => fitted(name, share(value), areaOf(place, dataIndex).width - PADDING) },
           itemStyle: { borderColor: css("--paper"), borderWidth: 1, gapWidth: 1 },
           levels: [
             { itemStyle: { borderWidth: 0, gapWidth: 4 }, upperLabel: { show: false } },
@@ -89,9 +97,9 @@ function inside(place, index, name, figure) {
   return height < 2 * LINE + PADDING || width < 48 ? figure : `${name}\n${figure}`;
 }
 
-/** A name with its figure behind it, the name as short as it has to be. */
-function above(place, index, name, figure) {
-  const room = areaOf(place, index).width - PADDING;
+/** A name with its figure behind it, the name as short as the pixels make it. */
+function fitted(name, figure, room) {
+  if (room < LINE) return "";
   if (widthOf(`${name}  ${figure}`, 12) <= room) return `${name}  ${figure}`;
   let short = name;
   while (short && widthOf(`${short}…  ${figure}`, 12) > room) short = short.slice(0, -1);
@@ -117,14 +125,14 @@ function group(name, children) {
   return { name, children, value: total(children), itemStyle: { color: largest.itemStyle.color } };
 }
 
-/** By the first three parts of the layer that a call belongs to, which is that of its heavy op. */
-function byLayer(leaves) {
+/** By the first parts of the layer that a call belongs to, which is that of its heavy op. */
+function byLayer(leaves, depth) {
   const root = { children: new Map() };
   for (const one of leaves) {
     const calls = one.operator.calls.map((_, i) => one.operator.layers?.[i]?.[0] ?? "not known");
     for (const layer of new Set(calls)) {
       let node = root;
-      for (const name of format.path(layer).slice(0, 3)) {
+      for (const name of format.path(layer).slice(0, depth)) {
         if (!node.children.has(name)) node.children.set(name, { children: new Map(), leaves: [] });
         node = node.children.get(name);
       }
