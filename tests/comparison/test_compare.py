@@ -326,7 +326,7 @@ class TestBuiltAgain:
         def busy(cores: Collection[int], say: Callable[[str], None]) -> None:
             say(f"{len(cores)} core is busy")
 
-        monkeypatch.setattr("op_profiler.comparison.rerun.tell_background", busy)
+        monkeypatch.setattr("op_profiler.comparison.rerun.report_background_load", busy)
         request = CompareRequest(before="before", after="slow", rerun=True, db=f"sqlite:///{folder}/runs.db")
         notes: list[str] = []
         with pytest.raises(Reached):

@@ -201,7 +201,7 @@ def test_what_keeps_the_processor_busy_is_named_before(monkeypatch: pytest.Monke
     def measured(*_: object) -> None:
         raise MeasureError("this is measured")
 
-    monkeypatch.setattr("op_profiler.measure.background.tell_background", busy)
+    monkeypatch.setattr("op_profiler.measure.background.report_background_load", busy)
     monkeypatch.setattr("op_profiler.comparison.peers.measuring.compare_with_peers", measured)
     done = CliRunner().invoke(application(), ["compare", "mlp", "--against", "onnxruntime", "--threads", "1"])
     assert isinstance(done.exception, MeasureError) and done.stderr == "note: 1 core is busy\n"

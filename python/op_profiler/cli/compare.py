@@ -128,14 +128,14 @@ def _compare_with_peers(request: CompareRequest, peers: PeersRequest, *, as_json
 
     from op_profiler.comparison.peers.measuring import compare_with_peers
     from op_profiler.cores import binding_order
-    from op_profiler.measure.background import tell_background
+    from op_profiler.measure.background import report_background_load
     from op_profiler.report.peers import show, verdicts
     from op_profiler.report.status import Status
 
     peers = dataclasses.replace(peers.of(request.before), seconds=request.seconds)
     peers.check()
     with Status(quiet=quiet) as status:
-        tell_background(binding_order()[: max(peers.build.threads)], status.note)
+        report_background_load(binding_order()[: max(peers.build.threads)], status.note)
         found = compare_with_peers(peers, status.step)
     if as_json:
         print(json_text.dumps(found, indent=1))

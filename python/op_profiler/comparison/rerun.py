@@ -21,7 +21,7 @@ from op_profiler.comparison.turns import COPIES, PairedTimes, Side, Turns
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.cores import binding_order
 from op_profiler.errors import ModelError, UsageError
-from op_profiler.measure.background import tell_background
+from op_profiler.measure.background import report_background_load
 from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def compare_in_turns(
     other.kind.check_threads(tuple(threads), None)
     use_build_for(target, compiler=other.compiler)
     if other.on_host:
-        tell_background(binding_order()[: max(threads)], note)
+        report_background_load(binding_order()[: max(threads)], note)
     with PreparedModel(other, in_words(announce)) as job:
         job.begin_compiling()
         built = [recipe.build(announce) for recipe in recipes]
