@@ -1,9 +1,11 @@
-"""Take the picture of the README: the page of a run, in headless Chromium.
+"""Take the pictures of the README and of the tutorials: pages of real runs, in headless Chromium, on a quiet machine.
 
-    op-profiler collect squeezenet1_1 --report page.html        # on a quiet machine
-    python docs/screenshot.py page.html
+    op-profiler collect squeezenet1_1 --report page.html; python docs/screenshot.py report page.html
+    op-profiler explain squeezenet1_1; op-profiler report squeezenet1_1; python docs/screenshot.py explain report.html
+    op-profiler compare before after --rerun --report page.html; python docs/screenshot.py compare page.html
+    op-profiler corun inception_v3 --report page.html; python docs/screenshot.py corun page.html
 
-It writes docs/images/report.png, and needs playwright and Chromium, as the tests do.
+It writes docs/images/NAME.png, and needs playwright and Chromium, as the tests do.
 """
 
 from __future__ import annotations
@@ -18,19 +20,26 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-PICTURE = Path(__file__).resolve().parent / "images" / "report.png"
+IMAGES = Path(__file__).resolve().parent / "images"
 MOST_BYTES = 200_000
 _ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
 _SIZE = {"width": 1280, "height": 900}
-_SHOWN = ("overview", "operators", "treemap")
+PICTURES = {
+    "report": ("overview", "operators", "treemap"),
+    "explain": ("explain",),
+    "compare": ("comparison",),
+    "corun": ("corun",),
+}
+"""The sections of the page that are shown, by picture."""
+_MOST_PX = 1100
 _ROWS_PX, _AREAS_PX = 300, 360
 _LAID_OUT = """async ([shown, rows, areas]) => {
     document.querySelectorAll("main > section").forEach((one) => { if (!shown.includes(one.id)) one.remove(); });
     document.querySelectorAll("nav a").forEach((one) => { if (!shown.includes(one.dataset.of)) one.remove(); });
     document.querySelectorAll("details").forEach((one) => one.remove());
     document.querySelectorAll("main > section").forEach((one) => { one.style.padding = "0.8rem 0"; });
-    Tabulator.findTable("#operators .tabulator")[0].setHeight(rows);
-    document.querySelector("#treemap .chart").style.height = `${areas}px`;
+    Tabulator.findTable("#operators .tabulator")[0]?.setHeight(rows);
+    document.querySelector("#treemap .chart")?.style.setProperty("height", `${areas}px`);
     (await import("#chart")).resize();
     await new Promise((done) => setTimeout(done, 500));
 }"""
@@ -51,12 +60,14 @@ _PIXELS = """async (png) => {
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("page", type=Path, help="a page that `op-profiler report` wrote")
-    take(arguments.parse_args().page, PICTURE)
+    arguments.add_argument("picture", choices=PICTURES)
+    arguments.add_argument("page", type=Path, help="a page that a command wrote")
+    given = arguments.parse_args()
+    take(given.page, IMAGES / f"{given.picture}.png", PICTURES[given.picture])
 
 
-def take(page_file: Path, picture: Path) -> None:
-    """Write the picture of a page: its head, its first operators, and where the time goes.
+def take(page_file: Path, picture: Path, sections: tuple[str, ...]) -> None:
+    """Write the picture of a page: its head and some of its sections, at most `_MOST_PX` high.
 
     Raises:
         ValueError: the picture has more than `MOST_BYTES`.
@@ -66,14 +77,14 @@ def take(page_file: Path, picture: Path) -> None:
         browser = driver.chromium.launch(executable_path=program, args=_ARGUMENTS)
         page = browser.new_context(viewport=_SIZE, offline=True, color_scheme="light").new_page()
         page.goto(page_file.resolve().as_uri())
-        for section in _SHOWN:
+        for section in sections:
             page.locator(f"#{section}").scroll_into_view_if_needed()
             page.wait_for_selector(f"#{section} [data-section] > *")
-        page.evaluate(_LAID_OUT, [_SHOWN, _ROWS_PX, _AREAS_PX])
+        page.evaluate(_LAID_OUT, [sections, _ROWS_PX, _AREAS_PX])
         page.evaluate("scrollTo(0, 0)")
-        end = page.locator("#treemap").bounding_box()
+        end = page.locator(f"#{sections[-1]}").bounding_box()
         assert end is not None
-        clip = {"x": 0, "y": 0, "width": _SIZE["width"], "height": end["y"] + end["height"]}
+        clip = {"x": 0, "y": 0, "width": _SIZE["width"], "height": min(end["y"] + end["height"], _MOST_PX)}
         png = page.screenshot(full_page=True, clip=clip)
         width, pixels = page.evaluate(_PIXELS, base64.b64encode(png).decode())
         browser.close()

@@ -153,6 +153,18 @@ def test_the_page_about_ci_and_the_readme_name_the_measured_rate_of_false_alarms
     assert "](ci.md)" in (TUTORIALS / "compare.md").read_text().partition('<a id="in-ci"></a>')[2], "the older address"
 
 
+def test_tutorials_show_every_picture_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("playwright.sync_api")
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import screenshot
+
+    shown = "".join(page.read_text() for page in TUTORIALS.glob("*.md"))
+    pictures = {picture.stem: picture.stat().st_size for picture in screenshot.IMAGES.glob("*.png")}
+    assert {"report", "explain", "compare"} <= set(pictures) <= set(screenshot.PICTURES)
+    for name, size in pictures.items():
+        assert size <= screenshot.MOST_BYTES and f"(../images/{name}.png)" in shown, name
+
+
 def test_the_picture_has_every_folder(generate: ModuleType) -> None:
     text = (ROOT / "docs" / "architecture.svg").read_text()
     folders = [folder.parent.name for folder in (ROOT / "python" / "op_profiler").glob("*/__init__.py")]
