@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -323,10 +323,8 @@ class TestBuiltAgain:
             compare(folder, "before", "slow", rerun=True)
 
     def test_what_keeps_the_processor_busy_is_named_before(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def busy(cores: Collection[int], say: Callable[[str], None]) -> None:
-            say(f"{len(cores)} core is busy")
-
-        monkeypatch.setattr("op_profiler.comparison.rerun.report_background_load", busy)
+        found = "op_profiler.comparison.rerun.report_background_load"
+        monkeypatch.setattr(found, lambda cores, say: say(f"{len(cores)} core is busy"))
         request = CompareRequest(before="before", after="slow", rerun=True, db=f"sqlite:///{folder}/runs.db")
         notes: list[str] = []
         with pytest.raises(Reached):

@@ -7,7 +7,6 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +194,12 @@ def test_a_model_of_no_framework_has_no_runtime() -> None:
 
 @needs("onnxruntime")
 def test_what_keeps_the_processor_busy_is_named_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(cores: Collection[int], say: Callable[[str], None]) -> None:
-        say(f"{len(cores)} core is busy")
-
     def measured(*_: object) -> None:
         raise MeasureError("this is measured")
 
-    monkeypatch.setattr("op_profiler.measure.background.report_background_load", busy)
+    monkeypatch.setattr(
+        "op_profiler.measure.background.report_background_load", lambda cores, say: say(f"{len(cores)} core is busy")
+    )
     monkeypatch.setattr("op_profiler.comparison.peers.measuring.compare_with_peers", measured)
     done = CliRunner().invoke(application(), ["compare", "mlp", "--against", "onnxruntime", "--threads", "1"])
     assert isinstance(done.exception, MeasureError) and done.stderr == "note: 1 core is busy\n"

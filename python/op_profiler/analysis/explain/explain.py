@@ -84,7 +84,7 @@ def explain_built(
     announce("measuring")
     times = time_cache_states(machine, loaded, counts, lambda us: _heavy(us, keys, request), announce)
     announce("reading machine code")
-    layers = by_operator(keys, compiled.layers_of(loaded.labels))
+    layers = {key: [*map(list, of)] for key, of in by_operator(keys, compiled.layers_of(loaded.labels)).items()}
     labels = {keys[number]: loaded.labels[number] for number in times.heavy}
     lanes = compiler_in_use().vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
@@ -108,8 +108,7 @@ def explain_built(
         others = known.of(compiled.by_label[label], host, evidence.us("hot"), peak)
         vendor_disturbed += others.vendor_is_disturbed
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
-        of_calls = [list(names) for names in layers.get(key, ())]
-        found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load, layers=of_calls))
+        found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load, layers=layers.get(key, [])))
     advice = advice_by_command(found)
     return ModelExplanation(
         model=request.build.model.name,
