@@ -16,6 +16,7 @@ from op_profiler.compilers.relay import applied_records, processor_defaults
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.schedules.usable_records import ruled
+from op_profiler.targets.llvm.identity import processor_features
 from op_profiler.testing.compiler import NO_RECORDS
 
 from ...executor import executor_of
@@ -263,6 +264,8 @@ def _of_one(tvm: Any, name: str, x: np.ndarray, target: str) -> np.ndarray:
 def _computed(
     tvm: Any, given: Sequence[Any], body: Any, arrays: Sequence[np.ndarray], target: str = "llvm -mcpu=haswell"
 ) -> np.ndarray:
+    if target == TARGETS[1] and "avx512f" not in processor_features():
+        pytest.skip("this processor has no AVX-512")
     executor = executor_of(_library(tvm, given, body, target))
     for variable, array in zip(given, arrays, strict=True):
         executor.set_input(variable.name_hint, array)
