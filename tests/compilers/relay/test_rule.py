@@ -180,6 +180,7 @@ def test_weights_are_packed_in_whole_vectors(tvm: Any, columns: int, target: str
     (heavy,) = [o for o in compiled.occurrences if o.operator.anchor == "nn.contrib_dense_pack"]
     assert heavy.operator.params[0].shape == packed and heavy.layers == ("head",)
     assert (ruled("products of odd columns") in asked) == (columns == 300)
+    _skip_unless_run_here(target)
     executor = executor_of(compiled.library)
     executor.set_input("x", x)
     executor.run()
@@ -264,8 +265,7 @@ def _of_one(tvm: Any, name: str, x: np.ndarray, target: str) -> np.ndarray:
 def _computed(
     tvm: Any, given: Sequence[Any], body: Any, arrays: Sequence[np.ndarray], target: str = "llvm -mcpu=haswell"
 ) -> np.ndarray:
-    if target == TARGETS[1] and "avx512f" not in processor_features():
-        pytest.skip("this processor has no AVX-512")
+    _skip_unless_run_here(target)
     executor = executor_of(_library(tvm, given, body, target))
     for variable, array in zip(given, arrays, strict=True):
         executor.set_input(variable.name_hint, array)
@@ -278,3 +278,8 @@ def _library(tvm: Any, given: Sequence[Any], body: Any, target: str, *, by_rule:
     records = BY_RULE if by_rule else NO_RECORDS
     with applied_records.applied(records), tvm.transform.PassContext(opt_level=3):
         return tvm.relay.build(module, tvm.target.Target(target))
+
+
+def _skip_unless_run_here(target: str) -> None:
+    if target == TARGETS[1] and "avx512f" not in processor_features():
+        pytest.skip("this processor has no AVX-512")
