@@ -248,16 +248,19 @@ def fingerprint(examples: Examples) -> str:
 def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield masks of training and held-out entries.
 
-    Whole families of models are held out, as in the evaluation (`op_profiler.prediction.latency.held_out`). Their
-    operators are removed from the training data in all other models too, under all schedules.
+    Whole families of models are held out, as in the evaluation (`op_profiler.prediction.latency.held_out`); with fewer
+    families than folds, single models. Their operators are removed from the training data in all other models too,
+    under all schedules.
     """
     families = families_in([examples])
-    _, family = np.unique([families[name] for name in examples.models], return_inverse=True)
-    order = np.random.default_rng(seed).permutation(family.max() + 1)
-    fold_of_family = np.empty(len(order), dtype=int)
-    fold_of_family[order] = np.arange(len(order)) % folds
+    _, group = np.unique([families[name] for name in examples.models], return_inverse=True)
+    if group.max() + 1 < folds:
+        group = np.arange(len(examples.models))
+    order = np.random.default_rng(seed).permutation(group.max() + 1)
+    fold_of_group = np.empty(len(order), dtype=int)
+    fold_of_group[order] = np.arange(len(order)) % folds
     for fold in range(folds):
-        held = fold_of_family[family[examples.model]] == fold
+        held = fold_of_group[group[examples.model]] == fold
         if held.any() and not held.all():
             yield ~np.isin(examples.workload, np.unique(examples.workload[held])), held
 
@@ -288,6 +291,8 @@ def _held_out(
         blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
         asked = query.take(held)
         own_part = training_set_of(examples.where(train), query.take(train))
+        if own_part.base.kernels is None:  # too few for a kernel model, if there is one of all
+            own_part = own.take(train)
         base = own_part.base
         above = np.log(examples.latency_us[held] / base.roofline.bound_us(asked.amounts, asked.threads))
         parts = [own_part, *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
