@@ -63,7 +63,7 @@ def test_a_model_without_times_does_not_stand_before_one_that_has_them(collected
         dataset.add_model(key="1" * 16, **same | {"name": "dry"})
         assert chosen_models(dataset, ["mlp"]) == [measured]
     done = run(tmp_path, "report", "dry", "mlp", "--db", f"sqlite:///{copy}")
-    assert done.returncode == 0 and done.stderr.count("no times of it") == 1, done.stderr
+    assert done.returncode == 0 and done.stderr.count("has no times of dry") == 1, done.stderr
     assert "dry, batch 1" in done.stderr
 
 
