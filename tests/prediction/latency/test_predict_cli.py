@@ -124,7 +124,7 @@ def test_what_only_regresses_is_told_the_loops_of_all(
         told.append(one.choice)
         return dataclasses.replace(network, name=one.choice)
 
-    monkeypatch.setattr(Network, "told", noted)
+    monkeypatch.setattr(Network, "with_loops", noted)
     monkeypatch.setattr(answer, "lowered_model", lambda *_: LoweredModel("net", tuple(strangers[:8]), {}))
 
     def opened(choice: str, **_: object) -> OperatorPredictor:
