@@ -73,6 +73,7 @@ WORKS: list[tuple[str, list[str]]] = [
     ("db", [*MLP, "--db", "sqlite:///times.db"]),
     ("summary_json", [*MLP, "--summary-json", "summary.json"]),
     ("report", [*MLP, "--report", "page.html"]),
+    ("trace", [*MLP, "--trace", "trace.json"]),
     ("tables", [*MLP, "--tables"]),
     ("by_layer", [*MLP, "--by-layer", "1"]),
     ("dry_run", [*MLP, "--dry-run"]),

@@ -48,7 +48,7 @@ def test_depthwise_is_grouped_and_add_broadcasts() -> None:
         ("dense", {"input_shapes": ((1, 2), (3, 2), (4,))}, "2 inputs"),
         ("dense", {"input_names": ("bias",)}, "'bias'"),
         ("softmax", {"input_shapes": ((0, 3),)}, "below 1"),
-        ("conv2d", {"input_shapes": ((2, 3, 8, 8),), "batch_size": 4}, "--batchsize says 4"),
+        ("conv2d", {"input_shapes": ((2, 3, 8, 8),), "batch_size": 4}, "but --batchsize is 4"),
     ],
 )
 def test_shapes_that_cannot_be(name: str, fields: dict[str, Any], words: str) -> None:

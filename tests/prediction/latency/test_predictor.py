@@ -317,7 +317,7 @@ def test_a_network_takes_at_least_what_its_bounded_operators_do(
     show_prediction(console, both, predictor)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"at least {both.operators.low_us[0]:.3g}" in text and "fused_" not in text
-    assert "too little like it was measured: unheard_of " in text
+    assert "since too few similar operators were measured: unheard_of " in text
 
 
 def test_a_heavy_op_in_a_dtype_that_only_others_had_is_bounded(
