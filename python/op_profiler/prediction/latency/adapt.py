@@ -61,7 +61,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
     correction = _correction(source, vector_ratio(source.device, device), asked, above_bound, weights_of(some))
     # The source is closer than usual on operators that it has learned from.
     learned = source.measured.find(asked)[0] | source.measured.find(asked.sampled())[0]
-    seen = np.where(learned, source.spread.half_width(asked, "regressed"), 0.0)
+    seen = np.where(learned, source.half_width(asked), 0.0)
     return dataclasses.replace(
         source,
         device=device,

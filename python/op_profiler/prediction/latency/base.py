@@ -73,6 +73,14 @@ class Base:
         of_loops = self.kernels.regression_columns(query)
         return np.concatenate([self.plain_columns(query, device), of_loops, above.astype(np.float32)], axis=1)
 
+    def all_columns(self, query: Query) -> np.ndarray:
+        """Return the columns of all entries, float32; zeros for the columns of loops that are unknown."""
+        if self.kernels is None:
+            return self.plain_columns(query)
+        if query.has_loops.all():
+            return self.columns(query)
+        return np.nan_to_num(self.columns(query))
+
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
         """Return the float32 columns of entries without loops: those of the query, and the number of the device."""
         seen = query.columns if self.vector_ratio == 1.0 else in_other_vectors(query.columns, self.vector_ratio)

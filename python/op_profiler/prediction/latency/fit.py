@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,19 +18,12 @@ from op_profiler.prediction.latency.correction import MOST_LEARNED, Correction
 from op_profiler.prediction.latency.coverage import Coverage, operators_with, ops_in
 from op_profiler.prediction.latency.devices import DeviceName, measure_with
 from op_profiler.prediction.latency.examples import Examples
-from op_profiler.prediction.latency.families import families_in
+from op_profiler.prediction.latency.held_out_errors import TrainingSetOf, held_out_errors
 from op_profiler.prediction.latency.interpolation import Interpolation, families_of
-from op_profiler.prediction.latency.intervals import (
-    WITHOUT_LOOPS,
-    Spread,
-    conformal_quantile,
-    first_half,
-    sum_correlation,
-)
+from op_profiler.prediction.latency.intervals import Spread, conformal_quantile, first_half, sum_correlation
 from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.likeness import as_if_here, likeness
-from op_profiler.prediction.latency.method import Method
 from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline
@@ -62,9 +55,6 @@ _DIGESTED = (
 )
 """Fields of a measurement that a fit depends on, besides its operator, its model and the reference kernels."""
 
-TrainingSetOf = Callable[[Examples, Query], TrainingSet]
-"""Makes the training data of measurements on the device to predict for."""
-
 
 def fit(
     examples: Examples,
@@ -95,7 +85,9 @@ def fit(
     training_set_of, elsewhere = _training_sets(examples, query, others)
     own = training_set_of(examples, query)
     target, families = own.target, families_of(query)
-    errors = _held_out(examples, own, training_set_of, elsewhere, families, method, seed, folds)
+    measured = measured_of(examples, query)
+    held = held_out_errors(examples, own, training_set_of, elsewhere, measured, families, method, seed, folds)
+    errors = held.by_source
     base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
     # Families are chosen on one half of the operators, and their errors are computed on the other.
     chosen_on = first_half(query)
@@ -109,19 +101,22 @@ def fit(
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
     coverage = Coverage.of(query, [one.query for one in elsewhere], _main_costs(base, query))
     above_least = np.log(examples.latency_us / least_us)
-    spread = Spread.of(query, judged, target, above_least, coverage.in_no_network(query))
+    judged_errors = dataclasses.replace(held, by_source=judged)
+    spread, half_width = Spread.of(
+        query, base.all_columns, judged_errors, target, above_least, coverage.in_no_network(query)
+    )
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return OperatorPredictor(
         device=device,
         choice=choice,
         base=base,
-        measured=measured_of(examples, query),
+        measured=measured,
         models=trained(method, seed, [own, *elsewhere]),
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
         coverage=coverage,
         spread=spread,
-        correlation=_correlation(examples, query, final, spread),
+        correlation=_correlation(examples, final, half_width),
         median_traffic_bytes=_median_traffic_bytes(examples),
         fingerprint=fingerprint(examples),
         launching=Launching.of(examples),
@@ -245,77 +240,6 @@ def fingerprint(examples: Examples) -> str:
     return digest.hexdigest()[:16]
 
 
-def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield masks of training and held-out entries.
-
-    Whole families of models are held out, as in the evaluation (`op_profiler.prediction.latency.held_out`); with fewer
-    families than folds, single models. Their operators are removed from the training data in all other models too,
-    under all schedules.
-    """
-    families = families_in([examples])
-    _, group = np.unique([families[name] for name in examples.models], return_inverse=True)
-    if group.max() + 1 < folds:
-        group = np.arange(len(examples.models))
-    order = np.random.default_rng(seed).permutation(group.max() + 1)
-    fold_of_group = np.empty(len(order), dtype=int)
-    fold_of_group[order] = np.arange(len(order)) % folds
-    for fold in range(folds):
-        held = fold_of_group[group[examples.model]] == fold
-        if held.any() and not held.all():
-            yield ~np.isin(examples.workload, np.unique(examples.workload[held])), held
-
-
-def _held_out(
-    examples: Examples,
-    own: TrainingSet,
-    training_set_of: TrainingSetOf,
-    elsewhere: Sequence[TrainingSet],
-    families: np.ndarray,
-    method: Method,
-    seed: int,
-    folds: int,
-) -> dict[str, np.ndarray]:
-    """Return the errors on held-out models, by source of the estimate and for `WITHOUT_LOOPS`.
-
-    An error is log(estimate / measured time); NaN if the source has no estimate. The base models are fitted without
-    the held-out entries, too. Held-out operators are removed from the training data of other devices.
-    """
-    query, target = own.query, own.target
-    tiers = ("regressed", "interpolated", "sampled", WITHOUT_LOOPS)
-    errors = {name: np.full(len(examples), np.nan) for name in tiers}
-    measured = measured_of(examples, query)
-    seen = query.has_loops | (own.base.kernels is None)
-    for number, (train, held) in enumerate(_splits(examples, folds, seed)):
-        if not train.any():
-            continue
-        blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
-        asked = query.take(held)
-        own_part = training_set_of(examples.where(train), query.take(train))
-        if own_part.base.kernels is None:  # too few for a kernel model, if there is one of all
-            own_part = own.take(train)
-        base = own_part.base
-        above = np.log(examples.latency_us[held] / base.roofline.bound_us(asked.amounts, asked.threads))
-        parts = [own_part, *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
-        models = trained(method, seed, parts, plain=blind)
-        if models:
-            found = base.regressed(method, models, asked)
-            errors["regressed"][held] = np.where(seen[held], found - above, np.nan)
-        if models and blind:
-            errors[WITHOUT_LOOPS][held] = base.regressed(method, models, asked.without_loops()) - above
-        if models and method.corrects_samples:
-            known, at = measured.find(asked.sampled())
-            alone = measured.as_sampled(asked, at)
-            change = found - base.regressed(method, models, alone)
-            off = np.log(measured.latency_us[at] / examples.latency_us[held]) + change
-            errors["sampled"][held] = np.where(known & asked.network, off, np.nan)
-        if method.interpolates != "nowhere":
-            grid = Interpolation(query.take(train), families[train], target[train])
-            errors["interpolated"][held] = grid.predict(asked, families[held]) - target[held]
-    if own.base.kernels is None:
-        errors[WITHOUT_LOOPS] = errors["regressed"]
-    return errors
-
-
 def _corrected(own: TrainingSet, elsewhere: Sequence[TrainingSet], errors: np.ndarray) -> tuple[Base, np.ndarray]:
     """Return the base models with a correction of the regressions, and the regressions' errors after the correction.
 
@@ -397,21 +321,22 @@ def _median_traffic_bytes(examples: Examples) -> float:
     return float(np.median(examples.traffic_bytes[rows[first]]))
 
 
-def _correlation(examples: Examples, query: Query, errors: np.ndarray, spread: Spread) -> float:
+def _correlation(examples: Examples, errors: np.ndarray, half_width: np.ndarray) -> float:
     """Return the share of errors with a common cause for which the intervals of 90 % of the networks hold.
 
     All operators of these networks were held out.
+
+    Args:
+        half_width: of each error, from a scale that was fitted to other families; NaN without a scale.
     """
     found = []
-    if spread.scale is None:
-        return 1.0
     for mine in examples.network_runs():
-        known = mine[np.isfinite(errors[mine])]
+        known = mine[np.isfinite(errors[mine] * half_width[mine])]
         if not len(known):
             continue
         share = examples.latency_us[known] * examples.occurrences[known]
         share = share / share.sum()
         off = float(np.log((share * np.exp(errors[known])).sum()))
-        found.append(sum_correlation(share * spread.half_width(query.take(known), "regressed"), off))
+        found.append(sum_correlation(share * half_width[known], off))
     several = np.array(found)[np.isfinite(found)]
     return conformal_quantile(several) if len(several) >= _FEWEST_NETWORKS else 1.0

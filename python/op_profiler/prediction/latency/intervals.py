@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,24 @@ _ABOVE_LEAST = 0.99
 _NO_ESTIMATE = ("bound", "unsupported")
 _SMALLEST_ERROR = 0.003
 _FEWEST_ERRORS = 20
-_SCALE_ROUNDS = 30
+_SCALE: dict[str, Any] = {"rounds": 30, "max_depth": 6, "min_child_weight": 20.0}
+NOT_HELD = -1
+"""`HeldOutErrors.fold` of entries that were never held out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOutErrors:
+    """Errors of estimates for models that nothing was fitted to, one per entry of a query.
+
+    Attributes:
+        by_source: log(estimate over measured) by source; NaN where the source has no estimate.
+        fold: number of the fold in which an entry was held out; all entries of a family of models are in one fold.
+        weight: weight of each entry, larger for operators that take more of the time of their network.
+    """
+
+    by_source: dict[str, np.ndarray]
+    fold: np.ndarray
+    weight: np.ndarray
 
 
 @dataclasses.dataclass
@@ -33,7 +52,7 @@ class Spread:
     """Distribution of the errors of estimates on a device.
 
     Attributes:
-        scale: predicts the logarithm of the size of an error from `Query.columns`; None if too little was held out.
+        scale: predicts the logarithm of the size of an error from `Base.all_columns`; None if too little was held out.
         quantiles: quantile of error over expected error, by tier and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`.
         typical_above_bound: median of log(time over roofline bound); `bound_width`: half width that covers 90 % around
             it, which is the interval without `scale`.
@@ -50,10 +69,13 @@ class Spread:
         """Return the least time of operators on this device, from the least time of its roofline."""
         return np.asarray(of_roofline * np.exp(self.fastest))
 
-    def half_width(self, query: Query, tiers: str | np.ndarray, in_no_network: bool | np.ndarray = False) -> np.ndarray:
+    def half_width(
+        self, query: Query, columns: np.ndarray, tiers: str | np.ndarray, in_no_network: bool | np.ndarray = False
+    ) -> np.ndarray:
         """Return half of the interval of each entry, on a logarithmic scale; NaN for tiers without an estimate.
 
         Args:
+            columns: `Base.all_columns` of the entries.
             tiers: name of the tier of all entries, or of each entry.
             in_no_network: whether all entries, or each entry, are unlike all operators of measured networks.
         """
@@ -67,45 +89,44 @@ class Spread:
         for name in set(names.tolist()).difference(_NO_ESTIMATE):
             found[names == name] = self.quantiles[name]
         # Once for all tiers: trees take about as long for few entries as for many.
-        return np.asarray(found * np.exp(self.scale.predict(query.columns)))
+        return np.asarray(found * np.exp(self.scale.predict(columns)))
 
     @classmethod
     def of(
         cls,
         query: Query,
-        errors: dict[str, np.ndarray],
+        columns_of: Callable[[Query], np.ndarray],
+        errors: HeldOutErrors,
         above_bound: np.ndarray,
         above_least: np.ndarray,
         in_no_network: np.ndarray,
-    ) -> Spread:
+    ) -> tuple[Spread, np.ndarray]:
         """Fit to the errors of held-out operators.
 
+        The quantiles are those of errors over expected errors of a scale that was fitted to the other folds: a scale
+        that had seen other operators of the same family of models would expect the errors of this family.
+
         Args:
-            query: the operators. The expected errors are fitted to one half of the operators and the quantiles to the
-                other; all entries of an operator, such as its thread counts, are in the same half.
-            errors: by tier, log(estimate over measured), one per entry of `query`; NaN where the tier has no estimate.
+            query: the operators.
+            columns_of: `Base.all_columns`.
             above_bound, above_least: log(measured over roofline bound), and over the least time of the roofline.
             in_no_network: mask of the operators that are unlike all operators of networks, whose errors are larger.
+
+        Returns:
+            The spread, and the half-width of each entry for a regression, from a scale that was fitted to other folds;
+            NaN for entries that no regression was tested with.
         """
         typical = float(np.median(above_bound))
         width = conformal_quantile(np.abs(above_bound - typical))
         spread = cls(None, {}, typical, width, fastest(above_least))
-        regressed = errors["regressed"]
-        seen = np.flatnonzero(np.isfinite(regressed))
-        if len(seen) < _FEWEST_ERRORS:
-            return spread
-        scale = BoostedTrees(rounds=_SCALE_ROUNDS, max_depth=4, min_child_weight=20.0)
-        sizes = np.log(np.maximum(np.abs(regressed[seen]), _SMALLEST_ERROR))
-        halves = first_half(query)[seen]  # the quantile is taken on errors that the scale has not seen
-        columns = query.take(seen).columns
-        expected = np.full(len(query), np.nan)
-        for half in (halves, ~halves):
-            if half.any() and not half.all():
-                scale.fit(columns[half], sizes[half], np.ones(int(half.sum())))
-                expected[seen[~half]] = np.exp(scale.predict(columns[~half]))
-        scale.fit(columns, sizes, np.ones(len(seen)))
-        spread.scale = scale
-        ratios = {name: np.abs(error) / expected for name, error in errors.items()}
+        regressed = errors.by_source["regressed"]
+        if np.isfinite(regressed).sum() < _FEWEST_ERRORS:
+            return spread, np.full(len(query), np.nan)
+        spread.scale, expected, expected_blind = _fitted_scale(query, columns_of, errors)
+        ratios = {
+            name: np.abs(error) / (expected_blind if name == WITHOUT_LOOPS else expected)
+            for name, error in errors.by_source.items()
+        }
         known = {name: ratio[_in_networks(query, np.isfinite(ratio))] for name, ratio in ratios.items()}
         pooled = conformal_quantile(known["regressed"])
         for name, ratio in known.items():
@@ -113,7 +134,33 @@ class Spread:
         odd = ratios["regressed"][in_no_network & np.isfinite(ratios["regressed"])]
         if len(odd) >= _FEWEST_ERRORS:
             spread.quantiles[IN_NO_NETWORK] = max(conformal_quantile(odd), pooled)
-        return spread
+        return spread, pooled * expected
+
+
+def _fitted_scale(
+    query: Query, columns_of: Callable[[Query], np.ndarray], errors: HeldOutErrors
+) -> tuple[BoostedTrees, np.ndarray, np.ndarray]:
+    """Return the scale of all regression errors, and for each entry the error that a scale of other folds expects, with
+    loops and without; NaN for entries without a fold."""
+    regressed = errors.by_source["regressed"]
+    columns, blind = columns_of(query), columns_of(query.without_loops())
+    seen = np.isfinite(regressed)
+    sizes = np.log(np.maximum(np.abs(regressed), _SMALLEST_ERROR))
+    expected, expected_blind = np.full((2, len(query)), np.nan)
+
+    def scale_of(mask: np.ndarray) -> BoostedTrees:
+        scale = BoostedTrees(**_SCALE)
+        scale.fit(columns[mask], sizes[mask], errors.weight[mask])
+        return scale
+
+    for number in np.unique(errors.fold[errors.fold != NOT_HELD]):
+        held = errors.fold == number
+        others = seen & ~held
+        if others.any():
+            scale = scale_of(others)
+            expected[held] = np.exp(scale.predict(columns[held]))
+            expected_blind[held] = np.exp(scale.predict(blind[held]))
+    return scale_of(seen), expected, expected_blind
 
 
 def sum_half_width(parts: np.ndarray, correlation: float) -> float:

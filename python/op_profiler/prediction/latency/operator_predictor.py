@@ -280,10 +280,18 @@ class OperatorPredictor:
         """
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
-        width = self.spread.half_width(query, np.array(TIERS)[tier], self.coverage.in_no_network(query))
+        width = self.half_width(query, np.array(TIERS)[tier])
         outside = (self.coverage.outside(query) | self._is_new_work(query)) & (tier > SAMPLED) & (tier < BOUND)
         latency[tier >= BOUND] = np.nan
         return latency, np.where(outside, 2 * width, width), tier, outside
+
+    def half_width(self, query: Query, tiers: str | np.ndarray = "regressed") -> np.ndarray:
+        """Return half of the interval of each entry, on a logarithmic scale; NaN for tiers without an estimate.
+
+        Args:
+            tiers: name of the tier of all entries, or of each entry.
+        """
+        return self.spread.half_width(query, self.base.all_columns(query), tiers, self.coverage.in_no_network(query))
 
     def _tiers(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tier of each entry that is not looked up, and log(time over bound)."""

@@ -45,7 +45,7 @@ from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
 from op_profiler.targets.target import kind_of
 
 _FORMAT = "op_profiler predictor"
-_VERSION = 13
+_VERSION = 14
 _CONTENTS = "contents.json"
 _LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
