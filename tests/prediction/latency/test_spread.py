@@ -35,7 +35,7 @@ def _errors(family: np.ndarray, blind_factor: float = 1.0) -> HeldOutErrors:
 
 
 def test_intervals_hold_for_families_that_the_scale_has_not_seen() -> None:
-    """A scale that has seen a family expects the size of its errors; then intervals of other families are too narrow."""
+    """A scale that has seen a family expects its errors: the intervals of other families are too narrow then."""
     query, family = _query()
     errors = _errors(family)
     size, nowhere = np.abs(errors.by_source["regressed"]), np.zeros(len(query), dtype=bool)
