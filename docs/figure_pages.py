@@ -150,7 +150,9 @@ def _found(name: str) -> tuple[list[str], str]:
     """The sentences of a result, and where it was measured."""
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     about = result["provenance"]
-    where = f"(`{name}.py`, {about['date']}, {about['processor']})"
+    # The processor that computed the fits is not the subject: each line of this result names its own.
+    processor = "" if name == "held_out_models" else f", {about['processor']}"
+    where = f"(`{name}.py`, {about['date']}{processor})"
     return [sentence(one) for one in result["headline"].split("; ")], where
 
 

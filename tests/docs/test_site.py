@@ -146,8 +146,8 @@ def test_no_table_is_clipped(site: Path) -> None:
 
 def test_the_page_about_ci_and_the_readme_name_the_measured_rate_of_false_alarms() -> None:
     result = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
-    rate = result["headline"].split("; ")[0].removeprefix("in turns ")
-    assert re.match(r"\d+ of \d+ equal pairs .* false alarm$", rate)
+    rate = result["headline"].split("; ")[0].removeprefix("with `--rerun`, ").partition(" (")[0]
+    assert re.match(r"\d+ of \d+ pairs of runs without a change raise a false alarm$", rate)
     for page in (ROOT / "README.md", TUTORIALS / "ci.md"):
         assert rate in page.read_text(), page
     assert "](ci.md)" in (TUTORIALS / "compare.md").read_text().partition('<a id="in-ci"></a>')[2], "the older address"
