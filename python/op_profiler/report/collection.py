@@ -146,7 +146,8 @@ def _headline(report: ModelReport) -> str:
             ratios.append(f"{timing.ratio:.1%}")
     if not times:
         return f"{report.label}: no time of the whole model"
-    return f"{report.label}: {', '.join(times)}" + (f"; its operators add up to {', '.join(ratios)}" if ratios else "")
+    summed = f"; sum of operators / whole model: {', '.join(ratios)}" if ratios else ""
+    return f"{report.label}: {', '.join(times)}{summed}"
 
 
 def _show_operators(console: Console, report: ModelReport, title: str) -> None:
@@ -304,7 +305,7 @@ def _remarks(report: ModelReport, count: int) -> list[str]:
         if thread.timing.whole_model.foreign_load:
             remarks.append("background load")
         if reasons := thread.timing.disturbed_by:
-            remarks.append(reasons if spoils(reasons) else f"{reasons}; repeat it with --remeasure noisy")
+            remarks.append(reasons if spoils(reasons) else f"{reasons}; to measure again, use --remeasure noisy")
         remarks += thread.timing.placement(count)
         if thread.timing.held_back_by:
             remarks.append(f"the GPU's clock was held back: {', '.join(thread.timing.held_back_by)}")

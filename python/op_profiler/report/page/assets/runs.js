@@ -11,10 +11,10 @@ const MOST = 20;
 
 export const section = {
   id: "runs",
-  title: "Runs side by side",
+  title: "Other runs of this model",
   there: (model) => others(model).length > 0,
   render(parent, model) {
-    parent.append(h("p", { class: "lead" }, "Times of different minutes: they tell where to look, not whether a change is real. op-profiler compare --rerun tells that."));
+    parent.append(h("p", { class: "lead" }, "These times were measured at different moments. They show where to look, but a difference may be noise: op-profiler compare --rerun separates changes from noise."));
     for (const other of others(model)) beside(parent, model, other);
   },
 };

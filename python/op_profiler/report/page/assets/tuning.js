@@ -30,7 +30,7 @@ export const section = {
         progress(place, search);
       }
       if (tuning.factors?.length) factors(place, tuning.factors);
-      else place.append(h("p", { class: "unknown" }, "Too few trials tell which factor matters."));
+      else place.append(h("p", { class: "unknown" }, "There are too few trials to show which factor matters."));
     }
   },
 };
