@@ -12,9 +12,9 @@ from op_profiler.dataset import hardware_table, operator_table
 from op_profiler.measure.disturbance import disturbed_text, spoils
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
-from op_profiler.option_values import threads_text
+from op_profiler.option_values import several, threads_text
 from op_profiler.report.layers import layers_text, show_layers
-from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.amounts import time_text
 from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
 from op_profiler.report.tables import Heading, at_counts, numbers, print_line, screen, show_table, texts
@@ -125,7 +125,7 @@ def show_model(console: Console, report: ModelReport) -> None:
     for operator, error in _failures(report):
         print_line(console, f"failed: {operator.name}: {error}")
     for kept in report.kept_failures:
-        what = f"{kept.operator_name or 'the model'} at {kept.settings.threads} threads"
+        what = f"{kept.operator_name or 'the model'} at {threads_text(kept.settings.threads)}"
         print_line(
             console,
             f"failed on {kept.failed_at[:16]}: {what}: {kept.error}; the time of {(kept.timed_at or '')[:16]} stands",
@@ -311,13 +311,15 @@ def _remarks(report: ModelReport, count: int) -> list[str]:
             remarks.append(f"the GPU's clock was held back: {', '.join(thread.timing.held_back_by)}")
         if thread.short:
             systematic = f"systematic error up to {thread.timing.kernel_uncertainty_us:.2f} us"
-            remarks.append(f"{thread.short} operators under {SHORT_KERNEL_US:.0f} us ({_SHORT}): {systematic}")
+            remarks.append(
+                f"{several(thread.short, 'operator')} under {SHORT_KERNEL_US:.0f} us ({_SHORT}): {systematic}"
+            )
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:
             remarks.append(thread.timing.not_a_pair)
         if thread.timing.unmeasured:
-            remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
+            remarks.append(f"{several(len(thread.timing.unmeasured), 'operator')} not in the sum")
         if thread.timing.whole_model.error:
             remarks.append(thread.timing.whole_model.error)
     return remarks

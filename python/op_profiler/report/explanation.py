@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.option_values import threads_text
+from op_profiler.option_values import several, threads_text
 from op_profiler.report.layers import layers_text
-from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.amounts import time_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from op_profiler.errors import UnknownNameError
 from op_profiler.frontends.frontend import AUTO
 from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
-from op_profiler.option_values import threads_text
+from op_profiler.option_values import several, threads_text
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
 from op_profiler.prediction.latency.operator_predictor import BOUND, UNSUPPORTED, OperatorPredictor
 from op_profiler.report.layers import layers_text
-from op_profiler.report.page.amounts import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 from op_profiler.schedules.records import NONE, RULE
 

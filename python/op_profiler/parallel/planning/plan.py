@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from op_profiler.errors import OpProfilerError
+from op_profiler.option_values import several, threads_text
 from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Plan:
         missing = sorted(set(range(len(graph))) - set(there))
         if missing:
             names = ", ".join(f"{n} ({graph.nodes[n].name})" for n in missing[:5])
-            raise PlanError(f"the plan leaves out {len(missing)} operators: {names}")
+            raise PlanError(f"the plan leaves out {several(len(missing), 'operator')}: {names}")
         twice = sorted({node for node in there if there.count(node) > 1}) if len(there) > len(graph) else []
         if twice:
             raise PlanError(f"the plan runs operators {twice[:5]} more than once")
@@ -285,8 +286,8 @@ def _check_stage(number: int, stage: Stage) -> None:
         for step in group.steps:
             if not 1 <= step.threads <= len(group.cores):
                 raise PlanError(
-                    f"stage {number}: operator {step.node} is to have {step.threads} threads on "
-                    f"{len(group.cores)} cores"
+                    f"stage {number}: operator {step.node} is to have {threads_text(step.threads)} on "
+                    f"{several(len(group.cores), 'core')}"
                 )
 
 

@@ -33,11 +33,6 @@ def amount_text(count: float, unit: str) -> str:
     return f"{_three_digits(count / scale)} {prefix}{unit}"
 
 
-def several(count: int, what: str) -> str:
-    """Return a count with its noun: ``1 call``, ``2 calls``."""
-    return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def _three_digits(value: float) -> str:
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value:,.{digits}f}"

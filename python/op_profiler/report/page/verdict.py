@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.report.page.amounts import amount_text, rate_text, several, time_text
+from op_profiler.option_values import several
+from op_profiler.report.page.amounts import amount_text, rate_text, time_text
 
 if TYPE_CHECKING:
     from op_profiler.report.page.document import OperatorPart, RooflinePart, RunPart

@@ -27,8 +27,8 @@ export const section = {
     const share = all.reduce((sum, operator) => sum + (shareOf(model, operator) ?? 0), 0);
     const counts = [...new Set(all.map(({ explained }) => explained.found.threads))].join(" and ");
     parent.append(h("p", { class: "lead" },
-      `${format.several(all.length, "operator")} of ${model.operators.length} (${format.percent(share)} of the time) were explained at ${counts} `
-      + "threads. The coloured part of a bar is the largest loss of all calls in one run, grey is the rest of their time. Losses overlap, so they do not add up."));
+      `${format.several(all.length, "operator")} of ${model.operators.length} (${format.percent(share)} of the time) were explained at ${counts} ${counts === "1" ? "thread" : "threads"}. `
+      + "The coloured part of a bar is the largest loss of all calls in one run, grey is the rest of their time. Losses overlap, so they do not add up."));
     bars(parent, all.slice(0, MOST_BARS));
     parent.append(table(["operator", "loses most to", "a run, µs", "sureness", "try", "should save a run, µs"], all.map((operator) => {
       const { found } = operator.explained;
