@@ -37,6 +37,15 @@ _CLAIMS = {
     "held_out_models": "Predictions are evaluated on networks that the predictor never saw.",
 }
 """What README promises, by the benchmark that judges it."""
+_OLD_ANCHORS = {
+    "new_processor": "how-good-is-a-predictor-from-few-samples-of-a-new-device",
+    "gpu_tuning": "a-search",
+    "gpu_predictor": "the-predictor",
+    "gpu_dataset": "what-ships-of-it",
+    "gpu_streams": "streams-and-graphs",
+    "gpu_counters": "counters",
+}
+"""Anchors of headings that the page of figures once had, by the benchmark whose result they showed."""
 _UNITS = {"_percent": ", %", "_us": ", us", "_s": ", s"}
 
 
@@ -50,7 +59,7 @@ def figure_pages() -> Iterator[tuple[Path, str]]:
         question, slug, body = _parts(section)
         yield DOCS / "figures" / f"{slug}.md", f"# {question}\n{_MADE}\n{_filled(body, results).rstrip()}\n"
         names = [found[2] for found in _BLOCK.finditer(section)]
-        rows += [_verdict(name, f'<a id="{slug}"></a>' if at == 0 else "", slug) for at, name in enumerate(names)]
+        rows += [_verdict(name, _anchors(name, slug, first=at == 0), slug) for at, name in enumerate(names)]
     heads = ["question", "answer", "goal", "reached", "measured"]
     yield DOCS / "figures.md", f"{intro.rstrip()}\n\n{markdown_table(heads, rows)}\n".replace("\n", f"\n{_MADE}\n", 1)
     others = {
@@ -75,6 +84,12 @@ def _parts(section: str) -> tuple[str, str, str]:
 def slug_of(heading: str) -> str:
     """The name of a heading in links."""
     return re.sub(r"[^a-z0-9]+", "-", heading.lower().replace("'", "")).strip("-")
+
+
+def _anchors(name: str, slug: str, *, first: bool) -> str:
+    """Return the anchors of a row: that of the question in its first row, and one that older links use."""
+    ids = (slug if first else None, _OLD_ANCHORS.get(name))
+    return "".join(f'<a id="{one}"></a>' for one in ids if one is not None)
 
 
 def _verdict(name: str, anchor: str, slug: str) -> list[str]:
