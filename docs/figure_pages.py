@@ -46,6 +46,8 @@ _OLD_ANCHORS = {
     "gpu_counters": "counters",
 }
 """Anchors of headings that the page of figures once had, by the benchmark whose result they showed."""
+_SHOWN = {"foreign load": "background load", "alone": "in isolation", "loops told": "loops known"}
+"""Words of stored names of columns, and what headings show instead."""
 _UNITS = {"_percent": ", %", "_us": ", us", "_s": ", s"}
 
 
@@ -223,10 +225,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _head(name: str) -> str:
-    for ending, unit in _UNITS.items():
-        if name.endswith(ending):
-            return name.removesuffix(ending).replace("_", " ") + unit
-    return name.replace("_", " ")
+    unit = next((ending for ending in _UNITS if name.endswith(ending)), "")
+    text = name.removesuffix(unit).replace("_", " ")
+    for word, shown in _SHOWN.items():
+        text = text.replace(word, shown)
+    return text + _UNITS.get(unit, "")
 
 
 def _docstring(script: Path) -> str:

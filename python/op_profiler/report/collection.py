@@ -242,7 +242,7 @@ _OF_MODEL = [
     *numbers("waits for launches, us", "energy, mJ", rank=2),
     *numbers("measured", "reused", "failed", rank=3),
     *numbers("rounds", "discarded", "quiet", rank=4),
-    *numbers("another run", "before, us", "after, us", rank=5),
+    *numbers("between runs", "before, us", "after, us", rank=5),
 ]
 
 
@@ -283,7 +283,7 @@ def _of_model(thread: ThreadReport, count: int) -> list[str]:
             "rounds": str(timing.details.get("rounds", "-")),
             "discarded": "-" if whole.discarded_share is None else f"{whole.discarded_share:.0%}",
             "quiet": "-" if whole.quiet_share is None else f"{whole.quiet_share:.0%}",
-            "another run": _half_width(median_us, whole.again_low_us, whole.again_high_us),
+            "between runs": _half_width(median_us, whole.again_low_us, whole.again_high_us),
             "before, us": _us(timing.before_us),
             "after, us": _us(timing.after_us),
         }

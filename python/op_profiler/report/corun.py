@@ -115,8 +115,8 @@ def _show_plan(console: Console, result: CorunResult) -> None:
     for policy, predicted, measured in result.tried:
         print_line(console, f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us")
     for tuned in result.collaboration.to_json() if result.collaboration is not None else ():
-        text = f"stage {tuned['stage']}: tuned alone {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
-        print_line(console, text)
+        times = f"tuned in isolation {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
+        print_line(console, f"stage {tuned['stage']}: {times}")
 
 
 def _show_targets(console: Console, result: TargetsResult) -> None:
@@ -126,7 +126,7 @@ def _show_targets(console: Console, result: TargetsResult) -> None:
         for model, row in zip(result.models, result.outcome.load_us, strict=True)
     ]
     headings = [*texts("model"), *numbers(*result.targets)]
-    show_table(console, f"{' + '.join(result.models)}: us alone", headings, rows)
+    show_table(console, f"{' + '.join(result.models)}: us in isolation", headings, rows)
 
 
 def _summary_of_targets(result: TargetsResult) -> str:
@@ -227,7 +227,7 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             low, high = row["speedup_interval"] or (-math.inf, math.inf)
             sure = _interval((low, high), 3) or f" ({NO_INTERVAL})"
             times = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
-            outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
+            outputs = "equal" if row["outputs_equal"] else f"error {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
             table.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
     headings = [

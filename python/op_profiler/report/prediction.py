@@ -114,7 +114,7 @@ def show_prediction(
         *texts("operator"),
         *texts("layers", rank=1),
         *numbers("output", "us a call", "90 % interval"),
-        *numbers("tier", rank=1),
+        *numbers("source", rank=1),
         *numbers("calls", rank=2),
         *numbers("key", rank=3),
     ]

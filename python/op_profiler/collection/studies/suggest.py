@@ -61,7 +61,7 @@ class ScheduleRequest:
             raise UsageError("--k has to be 1 or more, --verify 0 or more")
         COMPILERS.get(self.build.compiler).require("described_anchor", "schedule")
         if self.verify and self.build.cache == "model":
-            raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
+            raise UsageError("--verify measures operators in isolation; give --cache hot or --cache cold")
         self.build.check(dry_run=not self.verify)
         use_build_for(self.build.target, compiler=self.build.compiler)
 
