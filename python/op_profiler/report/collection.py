@@ -14,7 +14,7 @@ from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
 from op_profiler.option_values import several, threads_text
 from op_profiler.report.layers import layers_text, show_layers
-from op_profiler.report.page.amounts import time_text
+from op_profiler.report.page.amounts import half_width, time_text, us_text
 from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
 from op_profiler.report.tables import Heading, at_counts, numbers, print_line, screen, show_table, texts
@@ -221,7 +221,8 @@ def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[s
         timing = report.threads[count].timing
         marks = _SHORT if timing is not None and timing.is_short(median_us) else ""
         marks += _NOISY if measurement.is_noisy else ""
-        cells += [f"{marks}{median_us:.1f}", _half_width(median_us, measurement.ci_low_us, measurement.ci_high_us)]
+        half_us = half_width(measurement.ci_low_us, measurement.ci_high_us)
+        cells += [f"{marks}{us_text(median_us, half_us)}", _share(half_us, median_us)]
     return cells
 
 
@@ -271,31 +272,28 @@ def _of_model(thread: ThreadReport, count: int) -> list[str]:
     cells |= {"measured": str(thread.measured), "reused": str(thread.reused), "failed": str(thread.failed)}
     if timing is None or whole is None:
         return list(cells.values())
-    cells["sum of operators, us"] = _us(total_us)
-    cells["waits for launches, us"] = _us(timing.launch_gap_us)
+    cells["sum of operators, us"] = us_text(total_us)
+    cells["waits for launches, us"] = us_text(timing.launch_gap_us)
     cells["energy, mJ"] = "-" if whole.energy_mj is None else f"{whole.energy_mj:.2f}"
     if median_us is not None:
+        half_us = half_width(whole.ci_low_us, whole.ci_high_us)
         cells |= {
-            "whole model, us": f"{median_us:.1f}",
-            "+-": _half_width(median_us, whole.ci_low_us, whole.ci_high_us),
-            "sum of operators, us": "incomplete" if total_us is None else f"{total_us:.1f}",
+            "whole model, us": us_text(median_us, half_us),
+            "+-": _share(half_us, median_us),
+            "sum of operators, us": "incomplete" if total_us is None else us_text(total_us),
             "ratio": f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
             "rounds": str(timing.details.get("rounds", "-")),
             "discarded": "-" if whole.discarded_share is None else f"{whole.discarded_share:.0%}",
             "quiet": "-" if whole.quiet_share is None else f"{whole.quiet_share:.0%}",
-            "between runs": _half_width(median_us, whole.again_low_us, whole.again_high_us),
-            "before, us": _us(timing.before_us),
-            "after, us": _us(timing.after_us),
+            "between runs": _share(half_width(whole.again_low_us, whole.again_high_us), median_us),
+            "before, us": us_text(timing.before_us),
+            "after, us": us_text(timing.after_us),
         }
     return list(cells.values())
 
 
-def _us(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _half_width(median_us: float, low_us: float | None, high_us: float | None) -> str:
-    return "-" if low_us is None or high_us is None else f"{(high_us - low_us) / 2 / median_us:.1%}"
+def _share(half_us: float | None, median_us: float) -> str:
+    return "-" if half_us is None else f"{half_us / median_us:.1%}"
 
 
 def _remarks(report: ModelReport, count: int) -> list[str]:
@@ -373,7 +371,7 @@ def _cells(report: ModelReport, threads: int, float32_us: float | None) -> list[
     accuracy = (timing.details.get("accuracy") if timing is not None else None) or {}
     cells = [
         str(threads) if threads else "-",
-        "failed" if whole is None else f"{whole:.1f}",
+        "failed" if whole is None else us_text(whole),
         "-" if whole is None or float32_us is None else f"{float32_us / whole:.2f}",
     ]
     for name, form in (("relative_error", ".2e"), ("largest_error", ".2e"), ("cosine", ".5f")):

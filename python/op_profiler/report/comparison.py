@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.comparison.changes import FALSE_SHARE
 from op_profiler.option_values import several, threads_text
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def cells(row: RowComparison) -> tuple[str, ...]:
     if change is None:
         return *known, "-", "-", "-", "-", words(row)
     interval = "-" if change.low is None or change.high is None else f"{change.low:+.1%} to {change.high:+.1%}"
-    times = (f"{change.before_us:.2f}", f"{change.after_us:.2f}")
+    share = half_width(change.low, change.high)
+    half_us = None if share is None else share * change.before_us
+    times = (us_text(change.before_us, half_us), us_text(change.after_us, half_us))
     return *known, *times, f"{change.change:+.1%}", interval, words(row)
 
 
@@ -125,7 +128,9 @@ def only_one_side(run: RunComparison) -> list[str]:
     lines = []
     for side, ones in (("before", run.only_before), ("after", run.only_after)):
         for one in ones:
-            times = ", ".join(f"{us:.2f} us at {threads_text(threads)}" for threads, us in sorted(one.times_us.items()))
+            times = ", ".join(
+                f"{us_text(us)} us at {threads_text(threads)}" for threads, us in sorted(one.times_us.items())
+            )
             lines.append(f"only {side}: {one.title}, {several(one.calls, 'call')}, {times or 'no time'}")
     return lines
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from op_profiler.errors import OpProfilerError
-from op_profiler.option_values import several, threads_text
 from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class Plan:
         missing = sorted(set(range(len(graph))) - set(there))
         if missing:
             names = ", ".join(f"{n} ({graph.nodes[n].name})" for n in missing[:5])
-            raise PlanError(f"the plan leaves out {several(len(missing), 'operator')}: {names}")
+            raise PlanError(f"the plan leaves out {len(missing)} operator{'s' * (len(missing) != 1)}: {names}")
         twice = sorted({node for node in there if there.count(node) > 1}) if len(there) > len(graph) else []
         if twice:
             raise PlanError(f"the plan runs operators {twice[:5]} more than once")
@@ -286,8 +285,8 @@ def _check_stage(number: int, stage: Stage) -> None:
         for step in group.steps:
             if not 1 <= step.threads <= len(group.cores):
                 raise PlanError(
-                    f"stage {number}: operator {step.node} is to have {threads_text(step.threads)} on "
-                    f"{several(len(group.cores), 'core')}"
+                    f"stage {number}: operator {step.node} is to have {step.threads} "
+                    f"thread{'s' * (step.threads != 1)} on {len(group.cores)} core{'s' * (len(group.cores) != 1)}"
                 )
 
 
