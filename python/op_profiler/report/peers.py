@@ -45,7 +45,7 @@ def _runtimes(console: Console, found: PeerComparison, at: AtThreads) -> None:
         if one.problem:
             print_line(console, f"{one.name} was not measured: {one.problem}")
     if at.foreign_load:
-        print_line(console, "note: others used the machine meanwhile: repeat it when they do not")
+        print_line(console, "note: other programs used the machine; measure again when it is idle")
 
 
 def _cells(one: RuntimeTime) -> list[str]:

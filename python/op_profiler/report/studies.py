@@ -81,7 +81,7 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
     disturbed = sorted({v.disturbed_by for v in vendor.values() if v.disturbed_by is not None})
     if disturbed:
         why = "; ".join(disturbed)
-        print_line(console, f"* disturbed ({why}), so there is no ratio: repeat it when the machine is idle")
+        print_line(console, f"* disturbed ({why}), so there is no ratio; measure again when the machine is idle")
 
 
 def _mark(times: VendorTimes) -> str:

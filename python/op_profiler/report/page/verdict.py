@@ -38,12 +38,13 @@ def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list
             share = run.whole.quiet_share
             of = "" if share is None else f" The times are of the {share:.0%} of the rounds that are quiet."
             found.append(
-                f"{at} the rounds were disturbed: {run.whole.disturbed_by}.{of} Repeat it (--remeasure noisy)."
+                f"{at} the rounds were disturbed: {run.whole.disturbed_by}.{of} "
+                "To measure again, use --remeasure noisy."
             )
         if run.whole.discarded_share:
             found.append(f"{at} {run.whole.discarded_share:.0%} of the rounds were disturbed, discarded and repeated.")
         if run.whole.settled is False:
-            found.append(f"{at} not all intervals became narrow; more rounds would help (--remeasure noisy).")
+            found.append(f"{at} not all operators converged; to measure again, use --remeasure noisy.")
         if run.remark is not None:
             found.append(f"{at}: {run.remark}.")
         if run.missing:
