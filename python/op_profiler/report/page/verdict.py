@@ -48,9 +48,9 @@ def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list
         if run.remark is not None:
             found.append(f"{at}: {run.remark}.")
         if run.missing:
-            found.append(
-                f"{at} {several(len(run.missing), 'operator')} are missing from the sum: {_some(run.missing)}."
-            )
+            are = "is" if len(run.missing) == 1 else "are"
+            missing = f"{several(len(run.missing), 'operator')} {are} missing from the sum: {_some(run.missing)}"
+            found.append(f"{at} {missing}.")
         failed = [
             o.title for o in operators if (t := o.times.get(str(run.threads))) is not None and t.error is not None
         ]
