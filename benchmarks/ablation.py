@@ -52,7 +52,7 @@ def variants() -> dict[str, tuple[Columns, bool]]:
 
     return {
         NOTHING: without(()),
-        "all that loops tell": without((*LOOPS, "model", "model of kinds"), starts=False),
+        "all features of loops": without((*LOOPS, "model", "model of kinds"), starts=False),
         "the model of kernels": without(("model", "model of kinds"), starts=False),
         "starting from that model": without((), starts=False),
         "how often a network calls": without(("calls",)),
@@ -180,7 +180,7 @@ def main() -> None:
     operators = " and ".join(f"{row['operators_percent']} %" for row in rows[:2])
     headline = (
         f"{processor}: networks {rows[0]['networks_percent']} % off on average, {rows[1]['networks_percent']} % "
-        f"without what loops tell; operators above 20 us {operators}"
+        f"without the features of loops; operators above 20 us {operators}"
     )
     store(__file__, headline, {"left_out": rows}, whole=arguments.db is None)
 

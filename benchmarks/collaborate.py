@@ -3,9 +3,10 @@
     python benchmarks/collaborate.py [MODEL ...]        (about three minutes each; models joined by + run together)
 
 Each line of models runs in a separate process. *sequential* is TVM's graph executor with all threads. *untuned* is the
-better of the plans of greedy and ios with the kernels of the build. *tuned alone* is a plan with the schedules that are
-fastest in isolation. *collaborate* is the plan after a search over thread counts and schedules together. All are timed
-in turn after the search. If the search found nothing faster than *tuned alone*, *collaborate* is that plan.
+better of the plans of greedy and ios with the kernels of the build. *tuned in isolation* is a plan with the schedules
+that are fastest in isolation. *collaborate* is the plan after a search over thread counts and schedules together. All
+are timed in turn after the search. If the search found nothing faster than *tuned in isolation*, *collaborate* is that
+plan.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def measure(names: str) -> dict[str, Any]:
 def measure_requests(
     requests: Sequence[BuildRequest], about: Callable[[Models], Any] = lambda models: None
 ) -> dict[str, Any]:
-    """Speed-ups of every plan over sequential and over *tuned alone*, with intervals.
+    """Speed-ups of every plan over sequential and over *tuned in isolation*, with intervals.
 
     Args:
         about: what else is to be said of the models, as a plain value.
@@ -66,8 +67,8 @@ def measure_requests(
             difference = max(difference, compare_outputs(expected, executor.outputs())[1])
     places = {name: 1 + place for place, name in enumerate(executors)}
     untuned = min((name for name in places if name in ("greedy", "ios")), key=lambda n: timed.median_us[places[n]])
-    alone = places.get("tuned alone", places[COLLABORATE])  # one plan where the search found nothing better
-    rows = {"untuned": places[untuned], "tuned alone": alone, COLLABORATE: places[COLLABORATE]}
+    alone = places.get("tuned in isolation", places[COLLABORATE])  # one plan where the search found nothing better
+    rows = {"untuned": places[untuned], "tuned in isolation": alone, COLLABORATE: places[COLLABORATE]}
     return {
         "about": about(base),
         "kernels": len(base.graph),
@@ -94,7 +95,7 @@ def main() -> None:
         alone_us, jointly_us = found["shared_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us; "
-            f"{found['shared_stages']} stages with operators side by side, {alone_us:.0f} us tuned alone, "
+            f"{found['shared_stages']} stages with operators side by side, {alone_us:.0f} us tuned in isolation, "
             f"{jointly_us:.0f} together; outputs within {found['difference']:.0e} of the largest value"
             + ("; under background load" if found["foreign_load"] else "")
         )
@@ -102,7 +103,7 @@ def main() -> None:
             (speedup, low, high), (over, low_over, high_over) = row["speedup"], row["over_alone"]
             print(
                 f"  {name:12} {row['us']:>9.0f} us  speed-up {speedup:.3f} ({low:.3f} to {high:.3f})  "
-                f"over tuned alone {over:.3f} ({low_over:.3f} to {high_over:.3f})",
+                f"over tuned in isolation {over:.3f} ({low_over:.3f} to {high_over:.3f})",
                 flush=True,
             )
             row = {"models": names, "plan": name, "us": round(row["us"])}
@@ -121,7 +122,7 @@ def main() -> None:
                 "outputs": f"within {found['difference']:.0e} of the largest value",
             }
         )
-    headline = f"tuned together over tuned alone: {min(gains):.3f} to {max(gains):.3f} times as fast"
+    headline = f"tuned together over tuned in isolation: {min(gains):.3f} to {max(gains):.3f} times as fast"
     store(__file__, headline, {"models": models, "plans": plans}, whole=run.whole)
 
 

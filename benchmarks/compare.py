@@ -267,16 +267,19 @@ def main() -> None:
         else:
             plants.append({"number": name.split(":")[1], **result})
         print(name, result, flush=True)
-    told = []
+    parts = []
     for method in ("in turns", "stored"):
         pairs = judged_pairs(equals, (method,))
-        alarms = sum(pairs.values())
-        told.append(f"{method} {alarms} of {len(pairs)} equal pairs that can be judged raise a false alarm")
+        how = "with `--rerun`" if method == "in turns" else "with stored times"
+        parts.append(
+            f"{how}, {sum(pairs.values())} of {len(pairs)} "
+            "pairs of runs without a change raise a false alarm (pairs that cannot be compared are left out)"
+        )
     for least in (_NEAR_PERCENT, 0.5):
         about = planted_from(plants, least)
         found = sum(row["found"] for row in about)
-        told.append(f"{found} of {len(about)} planted slow-downs of {least} to 8 % are found")
-    headline = "; ".join(told)
+        parts.append(f"with `--rerun`, {found} of {len(about)} planted slow-downs of {least:g} to 8 % are found")
+    headline = "; ".join(parts)
     print(headline)
     store(__file__, headline, {"equal": equals, "planted": plants}, whole=run.whole)
 

@@ -89,7 +89,9 @@ def main() -> None:
         print(row, flush=True)
     gains = [row["over_tuned_alone"] for row in rows]
     surely = [row["pair"] for row in rows if row["over_low"] > 1]
-    headline = f"tuned together over tuned alone: {min(gains):.3f} to {max(gains):.3f} times as fast; surely faster: "
+    headline = (
+        f"tuned together over tuned in isolation: {min(gains):.3f} to {max(gains):.3f} times as fast; surely faster: "
+    )
     store(__file__, headline + (", ".join(surely) or "none"), {"pairs": rows}, whole=run.whole)
 
 

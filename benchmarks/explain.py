@@ -195,10 +195,11 @@ def main() -> None:
     print(f"{right} of {len(found)} planted causes are named first")
     searched = [] if arguments.causes else gains(arguments.keep)
     off = median_off(searched)
-    print(f"promised over found: off by {off:.1%} in the median of {len(searched)} operators")
+    print(f"predicted over measured gain: median error {off:.1%} of {len(searched)} operators")
     store(
         __file__,
-        f"{right} of {len(found)} planted causes named first; what tuning is promised to bring is off by {off:.1%}",
+        f"{right} of {len(found)} planted causes named first; "
+        f"the predicted gain of tuning has a median error of {off:.1%}",
         {"causes": found, "gains": searched},
         whole=len(searched) == OPERATORS,
     )

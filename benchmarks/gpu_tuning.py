@@ -212,8 +212,8 @@ def report(folder: Path, db: Path) -> None:
     ratios = [row["default_over_best"] for row in ended if row["default_over_best"]]
     rate = _rate(db, ended or found)
     headline = (
-        f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of the {len(ended)} searches that ended have a "
-        f"time of the default); {rate:.0f} valid trials a minute"
+        f"default over best {mean_of(ratios)}, ops in isolation ({len(ratios)} of the {len(ended)} searches that "
+        f"ended have a time of the default); {rate:.0f} valid trials a minute"
     )
     if rows:
         told = ", ".join(f"{row['model']} {row.get('whole_speedup', 'failed')}" for row in rows)

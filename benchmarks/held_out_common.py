@@ -200,7 +200,7 @@ def headline_of(networks: Records, operators: Records) -> str:
             return [row for row in plain if row["of"] == TEST] or plain
 
         whole, by_operator = rows(networks), rows(operators)
-        by_rule = " by the rule" if schedules == "rule" else ""
+        by_rule = " with --schedules rule" if schedules == "rule" else ""
         error, near = (mean(whole, column, "networks") for column in ("mean_error_percent", "within_10_percent"))
         parts.append(
             f"{processor}, {whole[0]['of']} set{by_rule}: mean error {error:.1f} % over "

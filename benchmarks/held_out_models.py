@@ -85,7 +85,7 @@ def scored(
     """Every network at each thread count, as both predictors see it: a list for each group of families.
 
     Args:
-        examples: of one processor, at the usual state of the machine.
+        examples: of one processor, at the reference state of the machine.
         sets: of each network, by its name.
         shown: sets whose networks are scored.
         others: of other processors, which teach beside it.

@@ -125,7 +125,7 @@ def main() -> None:
     for row in rows:
         print(", ".join(f"{name} {value}" for name, value in row.items()))
     headline = "; ".join(
-        f"{_TITLES[row['framework']]}: of {row['cases']:,} cases of single operators, "
+        f"{_TITLES[row['framework']]}: of {row['cases']:,} test cases with a single operator each, "
         f"{row['agrees'] / row['cases']:.1%} agree with the framework, "
         f"{row['refused'] / row['cases']:.1%} are refused, {row['differs'] + row['crashes']} are wrong"
         for row in rows

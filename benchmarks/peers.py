@@ -189,7 +189,8 @@ def main() -> None:
         print(row)
     goals = [row for row in summary if row["against"] == " or ".join(_RIVALS)]
     headline = "; ".join(
-        f"{row['threads']} threads: the default build takes {row['default_over_this']} times as long as the best of "
+        f"{row['threads']} thread{'s' * (row['threads'] != 1)}: the default build takes "
+        f"{row['default_over_this']} times as long as the best of "
         f"{' and '.join(_RIVALS)}, {row['worst']} at worst ({row['worst_network']}); with --schedules rule "
         f"{row['rule_over_this']} times, {row['worst_by_rule']} at worst ({row['worst_network_by_rule']})"
         for row in goals

@@ -84,7 +84,7 @@ def reached(tables: Tables) -> bool | None:
 
 
 def _totals(rows: Records) -> list[Mapping[str, Any]]:
-    """Return the rows of all models together at the usual state, one a thread count."""
+    """Return the rows of all models together at the reference state, one a thread count."""
     return [row for row in rows if row["model"] == "all" and row["of"] == "steady"]
 
 

@@ -5,8 +5,8 @@
 Each set is in a folder of its name below FOLDER. For absent sets, the script prints the command that fetches them. With
 `--keep`, splits that are in the file are not evaluated again. Stored rows of sets that a run does not contain are kept.
 
-Goal: the limits of the column `goal_percent`, which is the MAPE, or for HELP the share of networks that are off by more
-than 10 %; and 87 to 93 % of the measured times lie inside the 90 % interval on each split.
+Goal: the limits of the column `goal_percent`, which is the MAPE, or for HELP the share of networks with errors above
+10 %; and 87 to 93 % of the measured times lie inside the 90 % interval on each split.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def states(examples: Examples) -> list[dict[str, Any]]:
 
 def machines(file: Path) -> list[dict[str, Any]]:
     """Two machines of a kind beside each other: a row a thread count, for times as they were measured, and for those at
-    the usual state of the machine. Empty where there is one machine."""
+    the reference state of the machine. Empty where there is one machine."""
     import numpy as np
 
     from op_profiler.dataset.formats.parquet import parquet_rows
@@ -86,7 +86,7 @@ def machines(file: Path) -> list[dict[str, Any]]:
     machine = apart.device[first]  # by model; the rows, and so the models, are in the same order below
     together = load_examples(file=file)
     rows = []
-    for state, examples in (("as measured", together), ("at the usual state", at_reference_state(together))):
+    for state, examples in (("as measured", together), ("at the reference state", at_reference_state(together))):
         for threads in np.unique(examples.threads):
             mine = (examples.threads == threads) & examples.sampled[examples.model]
             operator, of = examples.operator[mine], machine[examples.model[mine]]

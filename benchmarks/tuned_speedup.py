@@ -65,7 +65,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(provenance())
     print(f"{arguments.trials} trials an operator")
-    heads = ("whole model", "heavy ops in it", "ops alone", "vendor/tuned", "at least level")
+    heads = ("whole model", "heavy ops in it", "ops in isolation", "vendor/tuned", "at least level")
     print(f"{'model':18}" + "".join(f"{head:>{width}}" for head, width in zip(heads, (26, 17, 11, 14, 16))))
     everything: dict[str, list[float]] = {"inside": [], "alone": [], "vendor": []}
     rows = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tags the current commit as the release that __version__ names: an annotated tag vX.Y.Z whose message is the section of
-# CHANGELOG.md for that version. It refuses a tree with changes or untracked files, a version without a section, and a tag
-# that exists. With --dry-run it prints the tag and the message, and makes nothing. It never pushes.
+# CHANGELOG.md for that version. It refuses a tree with changes or untracked files, a version without a section, entries
+# under [Unreleased], and a tag that exists. With --dry-run it prints the tag and the message, and makes nothing. It never pushes.
 #
 #     collector/release.sh [--dry-run]
 set -euo pipefail
@@ -14,6 +14,8 @@ version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' python/op_profiler/__init__.p
 tag=v$version
 [ -z "$(git status --porcelain)" ] || fail "the tree has uncommitted changes: commit or remove them (git status)"
 ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || fail "the tag $tag exists: raise __version__"
+unreleased=$(awk 'index($0, "## [") == 1 { inside = $0 == "## [Unreleased]"; next } inside && NF' CHANGELOG.md)
+[ -z "$unreleased" ] || fail "CHANGELOG.md has entries under [Unreleased]: move them to the section of $version"
 section=$(awk -v head="## [$version] - " 'index($0, "## [") == 1 { inside = index($0, head) == 1; next } inside' CHANGELOG.md)
 [ -n "$section" ] || fail "CHANGELOG.md has no section '## [$version] - DATE': rename [Unreleased]"
 message="op_profiler $version"$'\n'"$section"

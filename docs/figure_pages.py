@@ -31,12 +31,22 @@ _REACHED = {True: "yes", False: "**no**", None: "-"}
 _CLAIMS = {
     "additivity": "Operators add up to the model.",
     "repeatability": "Intervals contain the times of a second run.",
-    "compare": "`compare` in [CI](docs/tutorials/ci.md) finds slow-downs and raises few false alarms.",
-    "disturbed_times": "Disturbed measurements are marked in the dataset.",
+    "compare": "[`compare` in CI](docs/tutorials/ci.md) raises few false alarms.",
     "operators_agree": "A model computes what its framework computes, or is refused.",
     "held_out_models": "Predictions are evaluated on networks that the predictor never saw.",
 }
 """What README promises, by the benchmark that judges it."""
+_OLD_ANCHORS = {
+    "new_processor": "how-good-is-a-predictor-from-few-samples-of-a-new-device",
+    "gpu_tuning": "a-search",
+    "gpu_predictor": "the-predictor",
+    "gpu_dataset": "what-ships-of-it",
+    "gpu_streams": "streams-and-graphs",
+    "gpu_counters": "counters",
+}
+"""Anchors of headings that the page of figures once had, by the benchmark whose result they showed."""
+_SHOWN = {"foreign load": "background load", "alone": "in isolation", "loops told": "loops known"}
+"""Words of stored names of columns, and what headings show instead."""
 _UNITS = {"_percent": ", %", "_us": ", us", "_s": ", s"}
 
 
@@ -50,7 +60,7 @@ def figure_pages() -> Iterator[tuple[Path, str]]:
         question, slug, body = _parts(section)
         yield DOCS / "figures" / f"{slug}.md", f"# {question}\n{_MADE}\n{_filled(body, results).rstrip()}\n"
         names = [found[2] for found in _BLOCK.finditer(section)]
-        rows += [_verdict(name, f'<a id="{slug}"></a>' if at == 0 else "", slug) for at, name in enumerate(names)]
+        rows += [_verdict(name, _anchors(name, slug, first=at == 0), slug) for at, name in enumerate(names)]
     heads = ["question", "answer", "goal", "reached", "measured"]
     yield DOCS / "figures.md", f"{intro.rstrip()}\n\n{markdown_table(heads, rows)}\n".replace("\n", f"\n{_MADE}\n", 1)
     others = {
@@ -75,6 +85,12 @@ def _parts(section: str) -> tuple[str, str, str]:
 def slug_of(heading: str) -> str:
     """The name of a heading in links."""
     return re.sub(r"[^a-z0-9]+", "-", heading.lower().replace("'", "")).strip("-")
+
+
+def _anchors(name: str, slug: str, *, first: bool) -> str:
+    """Return the anchors of a row: that of the question in its first row, and one that older links use."""
+    ids = (slug if first else None, _OLD_ANCHORS.get(name))
+    return "".join(f'<a id="{one}"></a>' for one in ids if one is not None)
 
 
 def _verdict(name: str, anchor: str, slug: str) -> list[str]:
@@ -131,13 +147,39 @@ def _result(script: Path) -> str:
 
 
 def _trust() -> str:
-    """A bullet for each claim of the README, with the result that supports it: in one sentence, or a bullet each."""
+    """A bullet for each claim of the README, with one number of the result that supports it."""
     lines = []
     for name, claim in _CLAIMS.items():
-        found, where = _found(name)
-        lines += [f"- **{claim}** {found[0]} {where}"] if len(found) == 1 else [f"- **{claim}** {where}"]
-        lines += [f"  - {one}" for one in found[1:] and found]
-    return "\n".join(lines) + "\n"
+        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        lines.append(f"- **{claim}** {short_headline(name, result['tables'])} {_where(name, result['provenance'])}")
+    return "\n".join(lines)
+
+
+def short_headline(name: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return a sentence with one number of a result, from its tables.
+
+    Args:
+        name: a benchmark in `_CLAIMS`.
+    """
+    if name == "additivity":
+        (ours,) = (row for row in tables["distance_from_1"] if row["sum_of"] == "op_profiler")
+        return f"The sum of the operators differs from the time of the model by at most {ours['worst_percent']} %."
+    if name == "repeatability":
+        inside = [r["second_inside_percent"] for r in tables["models"] if r["model"] == "all" and r["of"] == "steady"]
+        return f"At each thread count, at least {min(inside)} % of the second times lie in the first interval."
+    if name == "compare":
+        rows = [row for row in tables["equal"] if row["method"] == "in turns" and row["compared"]]
+        alarms = sum(row["false_alarms"] > 0 for row in rows)
+        return f"With `--rerun`, {alarms} of {len(rows)} pairs of runs without a change raise a false alarm."
+    if name == "operators_agree":
+        wrong = sum(row["differs"] + row["crashes"] for row in tables["shares"])
+        cases = sum(row["cases"] for row in tables["shares"])
+        return f"{wrong} of {cases:,} test cases, each with a single operator, compute a wrong result."
+    wanted = {"of": "test", "schedules": "default", "known": "nothing"}
+    rows = [row for row in tables["whole_networks"] if wanted.items() <= row.items()]
+    networks = sum(row["networks"] for row in rows)
+    error = sum(row["mean_error_percent"] * row["networks"] for row in rows) / networks
+    return f"The mean error of {networks} predictions of the test set is {error:.1f} %."
 
 
 def _false_alarms() -> str:
@@ -149,18 +191,25 @@ def _false_alarms() -> str:
 def _found(name: str) -> tuple[list[str], str]:
     """The sentences of a result, and where it was measured."""
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    about = result["provenance"]
-    where = f"(`{name}.py`, {about['date']}, {about['processor']})"
-    return [sentence(one) for one in result["headline"].split("; ")], where
+    return [sentence(one) for one in result["headline"].split("; ")], _where(name, result["provenance"])
+
+
+def _where(name: str, about: Mapping[str, Any]) -> str:
+    """Script, date and processor of a result."""
+    # The processor that computed the fits is not the subject: each line of this result names its own.
+    processor = "" if name == "held_out_models" else f", {about['processor']}"
+    return f"(`{name}.py`, {about['date']}{processor})"
 
 
 def _peers() -> str:
-    """The README's table of networks here and in other runtimes; empty before they were measured."""
+    """The README's table of networks here and in the faster of two other runtimes; empty before they were measured."""
     path = RESULTS / "peers.json"
     if not path.exists():
         return ""
     result = json.loads(path.read_text(encoding="utf-8"))
-    return f"{_records(result['tables']['summary'])}\n\n(`peers.py`, {_provenance(result['provenance'])})\n"
+    columns = ("threads", "networks", "default_over_this", "worst", "rule_over_this", "worst_by_rule")
+    rows = [{name: row[name] for name in columns} for row in result["tables"]["summary"] if " or " in row["against"]]
+    return f"{_records(rows)}\n\n(`peers.py`, {_provenance(result['provenance'])})"
 
 
 def _provenance(about: Mapping[str, Any]) -> str:
@@ -206,10 +255,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _head(name: str) -> str:
-    for ending, unit in _UNITS.items():
-        if name.endswith(ending):
-            return name.removesuffix(ending).replace("_", " ") + unit
-    return name.replace("_", " ")
+    unit = next((ending for ending in _UNITS if name.endswith(ending)), "")
+    text = name.removesuffix(unit).replace("_", " ")
+    for word, shown in _SHOWN.items():
+        text = text.replace(word, shown)
+    return text + _UNITS.get(unit, "")
 
 
 def _docstring(script: Path) -> str:

@@ -87,6 +87,11 @@ def threads_text(*counts: int) -> str:
     return f"{' and '.join(map(str, counts))} thread{'s' if counts != (1,) else ''}"
 
 
+def several(count: int, what: str) -> str:
+    """Return a count with its noun: ``1 call``, ``2 calls``."""
+    return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def parse_duration(option: str, text: str) -> float:
     """Parse 90s, 10m or 2h into seconds; a number without a unit is in seconds.
 

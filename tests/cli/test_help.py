@@ -6,7 +6,6 @@ python -m tests.cli.test_help        (writes the snapshot anew, after an option 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,12 +59,3 @@ def test_the_snapshot_has_every_command_and_no_other() -> None:
 if __name__ == "__main__":
     found = {command: help_of(command) for command in COMMANDS}
     SNAPSHOT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-PRIVATE = ("foreign load", "settle", "settled", "steadiness", "gauge", "put aside", "twin", "is told", "are told")
-"""Words of this project that a stranger does not know (the field's words are in the glossary)."""
-
-
-def test_helps_have_no_private_words() -> None:
-    helps = SNAPSHOT.read_text()
-    assert [word for word in PRIVATE if re.search(rf"\b{word}\b", helps, re.IGNORECASE)] == []

@@ -194,7 +194,7 @@ def test_the_summary_counts_what_a_parquet_file_holds_and_names_the_rest(example
     again = op_profiler(*words, folder=tmp_path)
     assert again.stdout.splitlines() == [
         "into parts: 0 devices, 0 models, 0 operators, 0 schedules, 0 settings, 0 measurements",
-        "not written, since Parquet holds measurements only: 1 models, 1 operators",
+        "not written, since Parquet holds measurements only: 1 model, 1 operator",
     ]
 
 

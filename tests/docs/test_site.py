@@ -146,8 +146,8 @@ def test_no_table_is_clipped(site: Path) -> None:
 
 def test_the_page_about_ci_and_the_readme_name_the_measured_rate_of_false_alarms() -> None:
     result = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
-    rate = result["headline"].split("; ")[0].removeprefix("in turns ")
-    assert re.match(r"\d+ of \d+ equal pairs .* false alarm$", rate)
+    rate = result["headline"].split("; ")[0].removeprefix("with `--rerun`, ").partition(" (")[0]
+    assert re.match(r"\d+ of \d+ pairs of runs without a change raise a false alarm$", rate)
     for page in (ROOT / "README.md", TUTORIALS / "ci.md"):
         assert rate in page.read_text(), page
     assert "](ci.md)" in (TUTORIALS / "compare.md").read_text().partition('<a id="in-ci"></a>')[2], "the older address"
@@ -194,4 +194,44 @@ def test_the_front_pages_lead_to_every_tutorial() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_the_trust_section_has_a_number_for_each_claim(generate: ModuleType) -> None:
+    text = (ROOT / "README.md").read_text().partition("<!-- results: trust -->\n")[2].partition("<!-- /results")[0]
+    bullets = text.strip().splitlines()
+    assert len(bullets) == 5 == len(sys.modules["figure_pages"]._CLAIMS)
+    for bullet in bullets:
+        said = re.sub(r"\(`[^)]*\)+$|`[^`]*`|\]\([^)]*\)", "", bullet)
+        assert re.search(r"\d", said), bullet
+
+
+def test_a_short_headline_takes_its_number_from_the_tables(generate: ModuleType) -> None:
+    short = sys.modules["figure_pages"].short_headline
+    sums = [{"sum_of": "op_profiler", "worst_percent": 1.9}, {"sum_of": "debug executor", "worst_percent": 101.7}]
+    assert "at most 1.9 %" in short("additivity", {"distance_from_1": sums})
+    times = [
+        {"model": "all", "of": of, "second_inside_percent": p} for of, p in (("steady", 97), ("steady", 96), ("x", 1))
+    ]
+    assert "at least 96 %" in short("repeatability", {"models": times})
+    pairs = [{"method": m, "compared": n, "false_alarms": a} for m, n, a in (("in turns", 9, 0), ("in turns", 9, 2))]
+    others = [
+        {"method": "in turns", "compared": 0, "false_alarms": 0},
+        {"method": "stored", "compared": 9, "false_alarms": 1},
+    ]
+    assert "1 of 2 pairs" in short("compare", {"equal": [*pairs, *others]})
+    shares = [{"cases": 600, "differs": 2, "crashes": 1}, {"cases": 600, "differs": 0, "crashes": 0}]
+    assert short("operators_agree", {"shares": shares}).startswith("3 of 1,200 test cases")
+    wanted = {"of": "test", "schedules": "default", "known": "nothing"}
+    rows = [{**wanted, "networks": n, "mean_error_percent": e} for n, e in ((1, 10.0), (3, 2.0))]
+    rows += [{**rows[0], "of": "development", "networks": 99}, {**rows[0], "schedules": "rule", "networks": 99}]
+    assert "of 4 predictions of the test set is 4.0 %" in short("held_out_models", {"whole_networks": rows})
+
+
+def test_the_output_in_the_readme_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import outputs
+
+    table = "┏━┓\n┃h┃\n┡━┩\n│1│\n│2│\n│3│\n└─┘"
+    assert outputs.shortened(f"{table}\nnote\n{table}", 2, tables=1) == "┏━┓\n┃h┃\n┡━┩\n│1│\n│2│\n  ...\n└─┘\n  ..."
+    assert outputs.shortened(f"{table}\nnote") == f"{table}\nnote"

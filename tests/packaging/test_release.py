@@ -114,6 +114,19 @@ def test_the_tag_has_the_section_of_its_version(checkout: Path) -> None:
     assert again.returncode == 1 and "v1.2.3 exists" in again.stderr
 
 
+def test_entries_that_are_not_released_are_refused(checkout: Path) -> None:
+    path = checkout / "CHANGELOG.md"
+    text = path.read_text()
+    path.write_text(text.replace("## [1.2.3]", "## [Unreleased]\n\n### Fixed\n- Newer.\n\n## [1.2.3]"))
+    commit(checkout)
+    refused = release(checkout)
+    assert refused.returncode == 1 and "entries under [Unreleased]" in refused.stderr
+    assert "1.2.3" in refused.stderr and git(checkout, "tag") == ""
+    path.write_text(text.replace("## [1.2.3]", "## [Unreleased]\n\n## [1.2.3]"))
+    commit(checkout)
+    assert release(checkout).returncode == 0 and git(checkout, "tag") == "v1.2.3\n"
+
+
 def test_what_cannot_be_released_is_refused(checkout: Path) -> None:
     assert release(checkout, "--force").returncode == 2
     (checkout / "new.py").write_text("")

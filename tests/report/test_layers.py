@@ -65,7 +65,7 @@ def test_times_have_the_half_width_of_their_interval_and_a_mark_for_noise(
     }
     threads = {1: dataclasses.replace(report.threads[1], measurements=times)}
     text = _shown(dataclasses.replace(report, threads=threads), capsys, None)
-    assert _row(text, "80.0%")[3:5] == ["!40.0", "2.5%"] and _row(text, "20.0%")[3:5] == ["20.0", "0.5%"]
+    assert _row(text, "80.0%")[3:5] == ["!40.0", "2.5%"] and _row(text, "20.0%")[3:5] == ["20.00", "0.5%"]
     assert "! the time is disturbed, or its interval did not converge" in text
 
 

@@ -37,6 +37,6 @@ def test_short_kernels_are_marked_where_a_device_has_a_systematic_error(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     text = shown(capsys, **{KERNEL_UNCERTAINTY: 0.93})
-    assert " ~3.2 " in text and " 40.0 " in text
-    assert "1 operators under 5 us (~): systematic error up to 0.93 us" in text
+    assert " ~3.20 " in text and " 40.0 " in text
+    assert "1 operator under 5 us (~): systematic error up to 0.93 us" in text
     assert "~" not in shown(capsys)

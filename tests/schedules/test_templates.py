@@ -76,7 +76,7 @@ def test_a_wrong_output_is_told_with_its_size() -> None:
     assert known is not None and known.difference(known.output.astype("float32")) is None
     wrong = known.output.astype("float32").copy()
     wrong[1, 3] += 0.1 * np.abs(wrong).max()
-    assert "wrong numbers: off by 0.1" in str(known.difference(wrong))
+    assert "wrong numbers: the error is 0.1" in str(known.difference(wrong))
     assert "shape" in str(known.difference(wrong[:2]))
     wrong[0, 0] = np.nan
     assert known.difference(wrong) is not None

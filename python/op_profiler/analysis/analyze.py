@@ -33,10 +33,10 @@ class FactorAnalysis:
 
 
 def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> FactorAnalysis:
-    """Analyze measurements.
+    """Compute correlations and turnaround points of factors from stored measurements.
 
     Args:
-        threshold: share of the latency that a larger value of a factor must save.
+        threshold: least share of the latency that a larger value of a factor must save to be worth it, 0 to 1.
 
     Raises:
         MissingPackageError: scikit-learn or SciPy is not installed.

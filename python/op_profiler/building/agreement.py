@@ -236,7 +236,7 @@ def _first_node(reference: FrameworkReference, ours: _Ours, batches: Sequence[Ma
 
 
 def _sentence(name: str, framework: str, place: int, found: Difference, node: str) -> str:
-    what = found.why or f"is off by {found.error:.2g} of its size, where rounding explains {found.allowed:.1g}"
+    what = found.why or f"has an error of {found.error:.2g} of its size; rounding explains {found.allowed:.1g}"
     where = f". The first value that differs is that of {node}" if node else ""
     return (
         f"{name} computes something else here than in {framework}: its output {place} {what}{where}. To measure it "

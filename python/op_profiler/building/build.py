@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from op_profiler.building.build_cache import BuildCache
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
+from op_profiler.option_values import several
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +44,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
 
 def _by_rule(built: BuiltModel) -> tuple[str, ...]:
     count = sum(schedule.origin == "rule" for schedule in built.schedules.values())
-    text = f"{count} operators are compiled by this project's rule; --schedules none compiles them as TVM does"
+    text = f"{several(count, 'operator')} compiled by this project's rule; --schedules none compiles them as TVM does"
     return (text,) if count else ()
 
 

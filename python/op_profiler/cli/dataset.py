@@ -14,7 +14,7 @@ from op_profiler.cli import options
 from op_profiler.cli.help import Command
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.option_values import parse_names
+from op_profiler.option_values import parse_names, several
 
 if TYPE_CHECKING:
     from op_profiler.dataset.maintain import Contents, ModelContents
@@ -162,7 +162,7 @@ def adopt(
 
 
 def _counted(rows: dict[str, int]) -> str:
-    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in rows.items())
+    return ", ".join(several(n, name.replace("_", " ").removesuffix("s")) for name, n in rows.items())
 
 
 @app.command(cls=Command, epilog=EXAMPLES)
@@ -186,7 +186,7 @@ def remove(
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError("no terminal to confirm the removal; --yes removes the models without confirmation")
-            if not typer.confirm(f"remove these {len(chosen)} models from {without_password(db)}?", err=True):
+            if not typer.confirm(f"remove {several(len(chosen), 'model')} from {without_password(db)}?", err=True):
                 raise typer.Exit(2)
         removed = remove_models(dataset, [model.key for model in chosen])
     if as_json:

@@ -12,6 +12,7 @@ from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.dataset.formats.request import ExportRequest
 from op_profiler.errors import UsageError
+from op_profiler.option_values import several
 
 EXAMPLES = """Examples:
 
@@ -60,7 +61,7 @@ def export(
     if as_json:
         print(json_text.dumps(done))
     elif not quiet:
-        print(f"{done.rows} rows written to {path}")
+        print(f"{several(done.rows, 'row')} written to {path}")
     if not quiet and not as_json:
         for line in exporting.describe(done):
             print(line, file=sys.stderr)

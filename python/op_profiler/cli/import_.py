@@ -12,6 +12,7 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.dataset.formats.request import ImportRequest
+from op_profiler.option_values import several
 
 if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Imported
@@ -49,13 +50,15 @@ def import_(
 
 
 def _print(done: Imported, file: Path, format: str) -> None:
-    print(f"{done.rows} measurements from {file}, {done.failed} of them failed trials")
+    print(f"{several(done.rows, 'measurement')} from {file}, {done.failed} of them failed trials")
     if done.known:
         print(f"left as they were: {done.known} that the dataset has already")
     if done.merged:
-        print(f"merged: {done.merged} rows of measurements that another row also has; their samples were added to it")
+        print(
+            f"merged: {several(done.merged, 'row')} of measurements that another row also has; samples were added to it"
+        )
     if done.failed_beside:
-        print(f"left out: {done.failed_beside} failed rows of operators for which another row has a time")
+        print(f"left out: {several(done.failed_beside, 'failed row')} of operators for which another row has a time")
     if done.unreadable:
         what = "AutoTVM records" if format == "autotvm" else f"rows of the format {format}"
         print(f"skipped: {done.unreadable} lines that are no {what}")

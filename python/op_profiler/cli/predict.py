@@ -67,9 +67,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
         list[str] | None,
         typer.Argument(
             metavar="MODEL...",
-            help="Name, source:name, path of a model file, or package.module:function. Several models, 'nets/*.onnx', "
-            "a list 'package.module:name[*]', or @FILE with one of these or a JSON object per line, are printed as a "
-            "table with a row for each model, the fastest first.",
+            help="Name, source:name, path of a model file, or package.module:function. For several models, give "
+            "several of these, a pattern 'nets/*.onnx', a list 'package.module:name[*]', or @FILE with one of these or "
+            "a JSON object per line. The command then prints a table with a row for each model, the fastest first.",
         ),
     ] = None,
     input_dims: Annotated[

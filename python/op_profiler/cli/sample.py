@@ -15,6 +15,7 @@ from op_profiler.errors import UsageError
 from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
 from op_profiler.measure.disturbance import disturbed_text
+from op_profiler.option_values import several
 from op_profiler.options import OUTPUT
 
 if TYPE_CHECKING:
@@ -161,8 +162,9 @@ def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         print_line(
             screen(),
-            f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "
-            f"{report.reused} that were there, {report.failed} failed; {report.seconds:.0f} s; ended by {report.ended}",
+            f"{several(report.operators, 'operator')}, batches: {report.batches}; "
+            f"{several(report.measured, 'measurement')}, {report.reused} that were there, {report.failed} failed; "
+            f"{report.seconds:.0f} s; ended by {report.ended}",
         )
         if disturbed := disturbed_text(report.timings, report.disturbed):
             print_line(screen(), disturbed)

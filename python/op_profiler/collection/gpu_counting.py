@@ -15,6 +15,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure.counters import GPU_SHARE_NAMES, Counted, Counts
+from op_profiler.option_values import several
 from op_profiler.targets.cuda.counters import count_kernels, shares_of
 
 _PROGRAM = "import sys; del sys.path[0]; from op_profiler.collection.gpu_counting import main; main()"
@@ -39,7 +40,7 @@ def count_on_gpu(
             file.write_text(json.dumps(recipe.to_json()))
             kernels = count_kernels([sys.executable, "-c", _PROGRAM, str(file)])
         if len(kernels) != sum(launches):
-            raise MeasureError(f"ncu saw {len(kernels)} kernels, and the model launches {sum(launches)}")
+            raise MeasureError(f"ncu saw {several(len(kernels), 'kernel')}, and the model launches {sum(launches)}")
     except MeasureError as error:
         nothing = Counts({}, dict.fromkeys(GPU_SHARE_NAMES, str(error)))
         return {(n, key): nothing.fields() for n in threads for key in (None, *keys)}

@@ -41,7 +41,7 @@ class OperatorsAlone:
             for done, (key, occurrence) in enumerate(distinct.items()):
                 if key in worker.task.excluded or all(key in rows for rows in stored):
                     continue  # an earlier process of this request came that far
-                worker.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
+                worker.announce(stage="measuring operators in isolation", operator=key, share=done / len(distinct))
                 results = self._one(occurrence)
                 if losses != worker.losses:
                     self._begin()

@@ -62,8 +62,8 @@ class Measuring:
         Option(
             "After the rounds, also count cycles, instructions, cache and branch misses, page faults and context "
             "switches of each kernel, if the machine has such counters. On a GPU, measure with Nsight Compute (ncu) "
-            "which share of the peak of memory, SMs and tensor cores each kernel reaches. Operators that the dataset "
-            "already contains are counted but not timed again.",
+            "which share of the peak of memory, SMs and tensor cores each kernel reaches. If times are stored "
+            "without counters, only the counters are read.",
             MEASURING,
         ),
     ] = False

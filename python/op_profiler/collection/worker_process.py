@@ -27,7 +27,7 @@ _STAGES = {
     "looking at values": (0.52, 0.52),
     "comparing with float32": (0.52, 0.52),
     "measuring": (0.52, 1.0),
-    "measuring operators alone": (0.5, 1.0),
+    "measuring operators in isolation": (0.5, 1.0),
     "counting": (1.0, 1.0),
     "tuning": (0.05, 1.0),
     "timing the vendor's kernels": (0.2, 1.0),

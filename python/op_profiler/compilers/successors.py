@@ -47,7 +47,7 @@ class _Region:
 
 
 def successors(old: CallGraph, new: CallGraph, names: Sequence[Names]) -> dict[int, Names]:
-    """Return the names of the calls without a number in the new graph, by position.
+    """Return the names of all calls of the new graph whose number is None, by their positions.
 
     Args:
         names: names of every call of the old graph.

@@ -185,7 +185,7 @@ CORUNS = FlatTable(
         *shown(operators, schedules, settings, devices, models),
         *shown(_member.alone_samples_us, _member.alone_median_us),
         *shown(_member.together_samples_us, _member.together_median_us),
-        Column("slowdown", "real", "median in the group over median alone", _slowdown),
+        Column("slowdown", "real", "median in the group over median in isolation", _slowdown),
         *shown(coruns.c.load_before, coruns.c.load_after, coruns.c.foreign_load, _member.error, coruns.c.measured_at),
     ),
     _joined_by(corun_members, "operator_key", "schedule_key", "settings_key", "model_key", "corun_key").outerjoin(

@@ -238,7 +238,7 @@ settings = Table(
     _column("parallel_type", Text, "sequential, stream or full", nullable=False),
     _column("streams", Integer, "device streams", nullable=False),
     _column("precision", Text, "dtype of the arithmetic requested", nullable=False),
-    _column("executor", Text, "graph, vm, or kernel: called alone", nullable=False),
+    _column("executor", Text, "graph, vm, or kernel: called in isolation", nullable=False),
 )
 
 _COUNTED = (
@@ -286,10 +286,10 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         _column("ci_low_us", Double, "95 % interval of the median, lower end, microseconds"),
         _column("ci_high_us", Double, "95 % interval of the median, upper end, microseconds"),
         _column("steady_us", Double, "microseconds at the machine's reference state", since=5),
-        _column("steady_low_us", Double, "of what another run finds for it, microseconds, 95 %: from", since=5),
-        _column("steady_high_us", Double, "of what another run finds for it, microseconds, 95 %: to", since=5),
-        _column("again_low_us", Double, "of what another run finds for median_us, microseconds, 95 %: from", since=5),
-        _column("again_high_us", Double, "of what another run finds for median_us, microseconds, 95 %: to", since=5),
+        _column("steady_low_us", Double, "95 % between-run interval of steady_us, lower end, microseconds", since=5),
+        _column("steady_high_us", Double, "95 % between-run interval of steady_us, upper end, microseconds", since=5),
+        _column("again_low_us", Double, "95 % between-run interval of median_us, lower end, microseconds", since=5),
+        _column("again_high_us", Double, "95 % between-run interval of median_us, upper end, microseconds", since=5),
         *_foreign_columns(),
         _column("disturbed_by", Text, "what else disturbed it although repeated (unsteady, ...)", since=6),
         _column("quiet_share", Double, "share of the rounds that are quiet, 0 to 1; median_us is of them", since=6),
@@ -399,8 +399,8 @@ corun_members = Table(
     _column("schedule_key", ForeignKey("schedules.key"), nullable=False),
     _column("settings_key", ForeignKey("settings.key"), nullable=False),
     _column("model_key", ForeignKey("models.key")),  # NULL: outside a model
-    _column("alone_samples_us", Json, "alone: raw, microseconds a call", nullable=False),
-    _column("alone_median_us", Double, "alone: median, microseconds"),
+    _column("alone_samples_us", Json, "in isolation: raw, microseconds a call", nullable=False),
+    _column("alone_median_us", Double, "in isolation: median, microseconds"),
     _column("together_samples_us", Json, "in the group: raw, microseconds", nullable=False),
     _column("together_median_us", Double, "in the group: median, microseconds"),
     _column("error", Text, "why there is no time in the group"),

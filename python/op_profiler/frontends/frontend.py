@@ -70,8 +70,8 @@ class ModelRequest:
     input_shapes: Annotated[
         tuple[tuple[int, ...], ...],
         Option(
-            "Shapes of the inputs, such as 1,3,224,224. Separate several inputs by semicolons. Names of inputs may "
-            "precede all shapes, as in a:1,64;b:1,10. An empty shape is a scalar, such as b: for the input b.",
+            "Shapes of the inputs, such as 1,3,224,224. Separate several inputs by semicolons. Either all shapes or "
+            "none have a name, as in a:1,64;b:1,10. An empty shape means a scalar: a:1,64;b: has the scalar b.",
             MODEL,
             flags=("--inputshape",),
             parse=parse_input_shapes,

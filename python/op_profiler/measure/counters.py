@@ -173,7 +173,7 @@ class Counters:
     def _reason(self, error: int) -> str:
         if error in (errno.EACCES, errno.EPERM):
             file = self._proc / "sys/kernel/perf_event_paranoid"
-            level = file.read_text().strip() if file.is_file() else "not told"
+            level = file.read_text().strip() if file.is_file() else "unknown"
             return (
                 f"the kernel forbids it (perf_event_paranoid is {level}): sudo sysctl kernel.perf_event_paranoid=1, or "
                 "the capability CAP_PERFMON, allows it"

@@ -334,7 +334,7 @@ class ModelTiming:
         """
         quotient = self._quotient
         reason = None if quotient is None else self._reason_against(quotient)
-        return None if reason is None else f"{_NO_PAIR}: {reason}; repeat it with --remeasure noisy"
+        return None if reason is None else f"{_NO_PAIR}: {reason}; to measure again, use --remeasure noisy"
 
     def _reason_against(self, quotient: float) -> str | None:
         whole, (least, most) = self.whole_model, _POSSIBLE

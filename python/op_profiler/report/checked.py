@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -21,7 +22,14 @@ def show_checked(checked: CheckResult) -> None:
         *texts("verdict", "source"),
     ]
     rows = [
-        [one.name, _us(one.predicted_us), interval(one), _us(one.measured_us), one.verdict, one.tier]
+        [
+            one.name,
+            us_text(one.predicted_us, half_width(one.low_us, one.high_us)),
+            interval(one),
+            us_text(one.measured_us),
+            one.verdict,
+            one.tier,
+        ]
         for one in everything
     ]
     show_table(screen(), "predictions compared with measurements on this machine", headings, rows)
@@ -39,13 +47,19 @@ def summary(checked: CheckResult) -> str:
     if network is None:
         text = "network: no verdict, since it has no predicted or no measured total"
     else:
-        text = f"network: {network.verdict}, {_us(network.measured_us)} us measured, {interval(network)} us predicted"
+        text = (
+            f"network: {network.verdict}, {us_text(network.measured_us)} us measured, {interval(network)} us predicted"
+        )
     return f"{text}. Operators: {held} of {len(counted)} held{more}"
 
 
 def interval(one: Check) -> str:
     """Return the predicted interval as text; a lower bound if there is no upper end."""
-    return f"{_us(one.low_us)} to {_us(one.high_us)}" if one.high_us is not None else f"at least {_us(one.low_us)}"
+    return (
+        f"{us_text(one.low_us)} to {us_text(one.high_us)}"
+        if one.high_us is not None
+        else f"at least {us_text(one.low_us)}"
+    )
 
 
 def show_coverage(coverage: Sequence[HeldChecks]) -> None:
@@ -73,7 +87,3 @@ def show_coverage(coverage: Sequence[HeldChecks]) -> None:
         *numbers("checks", "held", "in 90 % interval", "disturbed"),
     ]
     show_table(screen(), "checked predictions on this machine", headings, rows)
-
-
-def _us(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"

@@ -12,9 +12,9 @@ from op_profiler.dataset import hardware_table, operator_table
 from op_profiler.measure.disturbance import disturbed_text, spoils
 from op_profiler.measure.measurement import SHORT_KERNEL_US
 from op_profiler.operators.titles import title_of
-from op_profiler.option_values import threads_text
+from op_profiler.option_values import several, threads_text
 from op_profiler.report.layers import layers_text, show_layers
-from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.amounts import half_width, time_text, us_text
 from op_profiler.report.status import progress_line
 from op_profiler.report.studies import show_studies
 from op_profiler.report.tables import Heading, at_counts, numbers, print_line, screen, show_table, texts
@@ -125,7 +125,7 @@ def show_model(console: Console, report: ModelReport) -> None:
     for operator, error in _failures(report):
         print_line(console, f"failed: {operator.name}: {error}")
     for kept in report.kept_failures:
-        what = f"{kept.operator_name or 'the model'} at {kept.settings.threads} threads"
+        what = f"{kept.operator_name or 'the model'} at {threads_text(kept.settings.threads)}"
         print_line(
             console,
             f"failed on {kept.failed_at[:16]}: {what}: {kept.error}; the time of {(kept.timed_at or '')[:16]} stands",
@@ -146,7 +146,8 @@ def _headline(report: ModelReport) -> str:
             ratios.append(f"{timing.ratio:.1%}")
     if not times:
         return f"{report.label}: no time of the whole model"
-    return f"{report.label}: {', '.join(times)}" + (f"; its operators add up to {', '.join(ratios)}" if ratios else "")
+    summed = f"; sum of operators / whole model: {', '.join(ratios)}" if ratios else ""
+    return f"{report.label}: {', '.join(times)}{summed}"
 
 
 def _show_operators(console: Console, report: ModelReport, title: str) -> None:
@@ -220,7 +221,8 @@ def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[s
         timing = report.threads[count].timing
         marks = _SHORT if timing is not None and timing.is_short(median_us) else ""
         marks += _NOISY if measurement.is_noisy else ""
-        cells += [f"{marks}{median_us:.1f}", _half_width(median_us, measurement.ci_low_us, measurement.ci_high_us)]
+        half_us = half_width(measurement.ci_low_us, measurement.ci_high_us)
+        cells += [f"{marks}{us_text(median_us, half_us)}", _share(half_us, median_us)]
     return cells
 
 
@@ -241,7 +243,7 @@ _OF_MODEL = [
     *numbers("waits for launches, us", "energy, mJ", rank=2),
     *numbers("measured", "reused", "failed", rank=3),
     *numbers("rounds", "discarded", "quiet", rank=4),
-    *numbers("another run", "before, us", "after, us", rank=5),
+    *numbers("between runs", "before, us", "after, us", rank=5),
 ]
 
 
@@ -270,31 +272,28 @@ def _of_model(thread: ThreadReport, count: int) -> list[str]:
     cells |= {"measured": str(thread.measured), "reused": str(thread.reused), "failed": str(thread.failed)}
     if timing is None or whole is None:
         return list(cells.values())
-    cells["sum of operators, us"] = _us(total_us)
-    cells["waits for launches, us"] = _us(timing.launch_gap_us)
+    cells["sum of operators, us"] = us_text(total_us)
+    cells["waits for launches, us"] = us_text(timing.launch_gap_us)
     cells["energy, mJ"] = "-" if whole.energy_mj is None else f"{whole.energy_mj:.2f}"
     if median_us is not None:
+        half_us = half_width(whole.ci_low_us, whole.ci_high_us)
         cells |= {
-            "whole model, us": f"{median_us:.1f}",
-            "+-": _half_width(median_us, whole.ci_low_us, whole.ci_high_us),
-            "sum of operators, us": "incomplete" if total_us is None else f"{total_us:.1f}",
+            "whole model, us": us_text(median_us, half_us),
+            "+-": _share(half_us, median_us),
+            "sum of operators, us": "incomplete" if total_us is None else us_text(total_us),
             "ratio": f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
             "rounds": str(timing.details.get("rounds", "-")),
             "discarded": "-" if whole.discarded_share is None else f"{whole.discarded_share:.0%}",
             "quiet": "-" if whole.quiet_share is None else f"{whole.quiet_share:.0%}",
-            "another run": _half_width(median_us, whole.again_low_us, whole.again_high_us),
-            "before, us": _us(timing.before_us),
-            "after, us": _us(timing.after_us),
+            "between runs": _share(half_width(whole.again_low_us, whole.again_high_us), median_us),
+            "before, us": us_text(timing.before_us),
+            "after, us": us_text(timing.after_us),
         }
     return list(cells.values())
 
 
-def _us(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _half_width(median_us: float, low_us: float | None, high_us: float | None) -> str:
-    return "-" if low_us is None or high_us is None else f"{(high_us - low_us) / 2 / median_us:.1%}"
+def _share(half_us: float | None, median_us: float) -> str:
+    return "-" if half_us is None else f"{half_us / median_us:.1%}"
 
 
 def _remarks(report: ModelReport, count: int) -> list[str]:
@@ -304,19 +303,21 @@ def _remarks(report: ModelReport, count: int) -> list[str]:
         if thread.timing.whole_model.foreign_load:
             remarks.append("background load")
         if reasons := thread.timing.disturbed_by:
-            remarks.append(reasons if spoils(reasons) else f"{reasons}; repeat it with --remeasure noisy")
+            remarks.append(reasons if spoils(reasons) else f"{reasons}; to measure again, use --remeasure noisy")
         remarks += thread.timing.placement(count)
         if thread.timing.held_back_by:
             remarks.append(f"the GPU's clock was held back: {', '.join(thread.timing.held_back_by)}")
         if thread.short:
             systematic = f"systematic error up to {thread.timing.kernel_uncertainty_us:.2f} us"
-            remarks.append(f"{thread.short} operators under {SHORT_KERNEL_US:.0f} us ({_SHORT}): {systematic}")
+            remarks.append(
+                f"{several(thread.short, 'operator')} under {SHORT_KERNEL_US:.0f} us ({_SHORT}): {systematic}"
+            )
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:
             remarks.append(thread.timing.not_a_pair)
         if thread.timing.unmeasured:
-            remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
+            remarks.append(f"{several(len(thread.timing.unmeasured), 'operator')} not in the sum")
         if thread.timing.whole_model.error:
             remarks.append(thread.timing.whole_model.error)
     return remarks
@@ -370,7 +371,7 @@ def _cells(report: ModelReport, threads: int, float32_us: float | None) -> list[
     accuracy = (timing.details.get("accuracy") if timing is not None else None) or {}
     cells = [
         str(threads) if threads else "-",
-        "failed" if whole is None else f"{whole:.1f}",
+        "failed" if whole is None else us_text(whole),
         "-" if whole is None or float32_us is None else f"{float32_us / whole:.2f}",
     ]
     for name, form in (("relative_error", ".2e"), ("largest_error", ".2e"), ("cosine", ".5f")):

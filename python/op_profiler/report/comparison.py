@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.comparison.changes import FALSE_SHARE
-from op_profiler.option_values import threads_text
-from op_profiler.report.page.amounts import several
+from op_profiler.option_values import several, threads_text
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def cells(row: RowComparison) -> tuple[str, ...]:
     if change is None:
         return *known, "-", "-", "-", "-", words(row)
     interval = "-" if change.low is None or change.high is None else f"{change.low:+.1%} to {change.high:+.1%}"
-    times = (f"{change.before_us:.2f}", f"{change.after_us:.2f}")
+    share = half_width(change.low, change.high)
+    half_us = None if share is None else share * change.before_us
+    times = (us_text(change.before_us, half_us), us_text(change.after_us, half_us))
     return *known, *times, f"{change.change:+.1%}", interval, words(row)
 
 
@@ -112,7 +114,7 @@ def _reasons(row: RowComparison) -> list[str]:
     if row.how not in (None, "key"):
         reasons.append(f"another kernel, matched by its {row.how}")
     if row.calls[0] != row.calls[1]:
-        reasons.append(f"{row.calls[0]} -> {row.calls[1]} calls")
+        reasons.append(f"{row.calls[0]} -> {several(row.calls[1], 'call')}")
     return reasons
 
 
@@ -126,8 +128,10 @@ def only_one_side(run: RunComparison) -> list[str]:
     lines = []
     for side, ones in (("before", run.only_before), ("after", run.only_after)):
         for one in ones:
-            times = ", ".join(f"{us:.2f} us at {threads_text(threads)}" for threads, us in sorted(one.times_us.items()))
-            lines.append(f"only {side}: {one.title}, {one.calls} calls, {times or 'no time'}")
+            times = ", ".join(
+                f"{us_text(us)} us at {threads_text(threads)}" for threads, us in sorted(one.times_us.items())
+            )
+            lines.append(f"only {side}: {one.title}, {several(one.calls, 'call')}, {times or 'no time'}")
     return lines
 
 
@@ -140,9 +144,8 @@ def verdict(comparison: Comparison) -> str:
     if not real:
         return f"no change is real, of {comparison.judged} compared"
     slower = sum(row.change is not None and row.change.slower for row in real)
-    counts = (
-        f"{len(real)} changes are real, of {comparison.judged} compared: {slower} slower, {len(real) - slower} faster"
-    )
+    changes = f"{several(len(real), 'change')} {'is' if len(real) == 1 else 'are'} real"
+    counts = f"{changes}, of {comparison.judged} compared: {slower} slower, {len(real) - slower} faster"
     return "; ".join([*_whole_models(comparison), counts])
 
 

@@ -14,6 +14,7 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.page.coruns import corun_part
 from op_profiler.report.page.report import report_of, write_report
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
@@ -115,8 +116,8 @@ def _show_plan(console: Console, result: CorunResult) -> None:
     for policy, predicted, measured in result.tried:
         print_line(console, f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us")
     for tuned in result.collaboration.to_json() if result.collaboration is not None else ():
-        text = f"stage {tuned['stage']}: tuned alone {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
-        print_line(console, text)
+        both = f"tuned in isolation {us_text(tuned['alone_us'])} us, jointly {us_text(tuned['jointly_us'])} us"
+        print_line(console, f"stage {tuned['stage']}: {both}")
 
 
 def _show_targets(console: Console, result: TargetsResult) -> None:
@@ -126,7 +127,7 @@ def _show_targets(console: Console, result: TargetsResult) -> None:
         for model, row in zip(result.models, result.outcome.load_us, strict=True)
     ]
     headings = [*texts("model"), *numbers(*result.targets)]
-    show_table(console, f"{' + '.join(result.models)}: us alone", headings, rows)
+    show_table(console, f"{' + '.join(result.models)}: us in isolation", headings, rows)
 
 
 def _summary_of_targets(result: TargetsResult) -> str:
@@ -178,7 +179,10 @@ def _interval(interval: tuple[float, float], digits: int) -> str:
 
 
 def _us(timed: TimedWays, way: int) -> str:
-    return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
+    low, high = timed.interval_us(way)
+    half_us = half_width(low, high)
+    interval = f" ({us_text(low, half_us)} to {us_text(high, half_us)}, 95 %)" if math.isfinite(low) else ""
+    return f"{us_text(timed.median_us[way], half_us)} us{interval}"
 
 
 def report_sweep(found: Sequence[EndedTask], *, quiet: bool, json_file: Path | None) -> int:
@@ -227,7 +231,7 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
             low, high = row["speedup_interval"] or (-math.inf, math.inf)
             sure = _interval((low, high), 3) or f" ({NO_INTERVAL})"
             times = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}{sure}" if speedup else "-"
-            outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
+            outputs = "equal" if row["outputs_equal"] else f"error {row['largest_difference']:.1e}"
             outputs += "" if row["outputs_agree"] else ", WRONG"
             table.append([row["machine"], row["asked_policy"], row["compared_policy"], *times, outputs])
     headings = [

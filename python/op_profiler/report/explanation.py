@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from op_profiler.option_values import threads_text
+from op_profiler.option_values import several, threads_text
 from op_profiler.report.layers import layers_text
-from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.amounts import time_text, us_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _table(console: Console, found: ModelExplanation) -> None:
             layers_text(one.layers),
             "x".join(map(str, one.output)),
             one.key,
-            f"{one.time_us:.1f}",
+            us_text(one.time_us),
             "\n".join(_shown_losses(one)) or _NO_LOSS,
             str(one.calls),
             f"{one.compute_share:.0%}" if one.compute_share is not None else "-",

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
-from op_profiler.option_values import threads_text
-from op_profiler.report.page.amounts import several
+from op_profiler.option_values import several, threads_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:

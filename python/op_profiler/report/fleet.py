@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from op_profiler.option_values import several
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 
@@ -39,7 +40,9 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
         *texts("processor", rank=2),
     ]
     console = screen()
-    show_table(console, f"{address}: {len(workers)} workers on {len(machines)} machines", headings, rows)
+    show_table(
+        console, f"{address}: {several(len(workers), 'worker')} on {several(len(machines), 'machine')}", headings, rows
+    )
     for run in state["runs"]:
         print_line(
             console, f"a run has {run['done']} done" + (f", {run['of'] - run['done']} left" if run["of"] else "")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import UnknownNameError
 from op_profiler.frontends.transformers import has_small_sizes
-from op_profiler.option_values import threads_text
-from op_profiler.report.page.amounts import several
+from op_profiler.option_values import several, threads_text
 from op_profiler.report.prediction import caveats, operators_csv, predictions_json, source_of
 from op_profiler.report.tables import numbers, print_line, show_table, texts
 

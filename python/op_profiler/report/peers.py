@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.comparison.peers.result import OURS
 from op_profiler.option_values import threads_text
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _runtimes(console: Console, found: PeerComparison, at: AtThreads) -> None:
         if one.problem:
             print_line(console, f"{one.name} was not measured: {one.problem}")
     if at.foreign_load:
-        print_line(console, "note: others used the machine meanwhile: repeat it when they do not")
+        print_line(console, "note: other programs used the machine; measure again when it is idle")
 
 
 def _cells(one: RuntimeTime) -> list[str]:
@@ -54,7 +55,7 @@ def _cells(one: RuntimeTime) -> list[str]:
     far = "-" if one.difference is None else "none alike" if math.isinf(one.difference) else f"{one.difference:.1e}"
     return [
         name,
-        f"{one.median_us:.1f}",
+        us_text(one.median_us, _half_us(one) if narrow else None),
         f"{one.ratio:.2f}",
         f"{one.ratio_low:.2f} to {one.ratio_high:.2f}" if narrow else "-",
         str(one.threads),
@@ -62,6 +63,12 @@ def _cells(one: RuntimeTime) -> list[str]:
         far,
         outputs,
     ]
+
+
+def _half_us(one: RuntimeTime) -> float | None:
+    """Return the half width of the time that follows from the interval of its ratio."""
+    half = half_width(one.ratio_low, one.ratio_high)
+    return None if half is None or one.median_us is None or not one.ratio else half / one.ratio * one.median_us
 
 
 def _layers(console: Console, at: AtThreads) -> None:
@@ -72,7 +79,7 @@ def _layers(console: Console, at: AtThreads) -> None:
     names = list(at.elsewhere_us)
     headings = [*texts("layer"), *numbers("lost us", f"{at.build} us", *(f"{name} us" for name in names))]
     cells = [
-        [layer.layer or "(no name)", *map(_us, (layer.lost_us, layer.ours_us, *layer.peers_us.values()))]
+        [layer.layer or "(no name)", *map(us_text, (layer.lost_us, layer.ours_us, *layer.peers_us.values()))]
         for layer in rows
     ]
     if rows:
@@ -87,10 +94,6 @@ def _layers(console: Console, at: AtThreads) -> None:
             print_line(console, ": ".join(filter(None, (", ".join(layers), text, command))))
     for line in _profilers(at):
         print_line(console, f"note: {line}")
-
-
-def _us(time: float | None) -> str:
-    return "-" if time is None else f"{time:.1f}"
 
 
 def _shown(at: AtThreads) -> list[PeerLayer]:

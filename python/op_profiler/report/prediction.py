@@ -20,12 +20,12 @@ from op_profiler.errors import UnknownNameError
 from op_profiler.frontends.frontend import AUTO
 from op_profiler.operators.kinds.shapes import Unfit, sizes
 from op_profiler.operators.titles import title_of
-from op_profiler.option_values import threads_text
+from op_profiler.option_values import several, threads_text
 from op_profiler.prediction.latency.calibration import of_this_machine
 from op_profiler.prediction.latency.features import kind_of
 from op_profiler.prediction.latency.operator_predictor import BOUND, UNSUPPORTED, OperatorPredictor
 from op_profiler.report.layers import layers_text
-from op_profiler.report.page.amounts import several
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 from op_profiler.schedules.records import NONE, RULE
 
@@ -103,7 +103,7 @@ def show_prediction(
                 title_of(operator.op_names),
                 layers_text(network.layers.get(operator.key, ())),
                 _output(operator),
-                _digits(found.latency_us[at]) if known else "-",
+                us_text(found.latency_us[at], half_width(found.low_us[at], found.high_us[at])),
                 _interval(found.low_us[at], found.high_us[at]),
                 found.tiers()[at] + (" *" if found.outside[at] else ""),
                 str(network.calls[at]),
@@ -115,7 +115,7 @@ def show_prediction(
         *texts("operator"),
         *texts("layers", rank=1),
         *numbers("output", "us a call", "90 % interval"),
-        *numbers("tier", rank=1),
+        *numbers("source", rank=1),
         *numbers("calls", rank=2),
         *numbers("key", rank=3),
     ]
@@ -125,16 +125,11 @@ def show_prediction(
     print_line(console, summary(prediction))
 
 
-def _digits(us: float) -> str:
-    """Return an estimate with three significant digits, and all digits before the point."""
-    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
-
-
 def _interval(low: float, high: float) -> str:
     """Return the interval as text; a lower bound if there is no upper end."""
     if np.isfinite(high):
-        return f"{_digits(low)} to {_digits(high)}"
-    return f"at least {_digits(low)}" if np.isfinite(low) else "-"
+        return f"{us_text(low)} to {us_text(high)}"
+    return f"at least {us_text(low)}" if np.isfinite(low) else "-"
 
 
 def _at(before: str, threads: int) -> str:
@@ -188,7 +183,8 @@ def _total(prediction: NetworkPrediction) -> str:
     missing = len(prediction.without_estimate)
     if not missing:
         interval = _interval(prediction.low_us, prediction.high_us)
-        return f"{prediction.total_us:.1f} us, 90 % interval {interval} us ({tiers})"
+        half_us = half_width(prediction.low_us, prediction.high_us)
+        return f"{us_text(prediction.total_us, half_us)} us, 90 % interval {interval} us ({tiers})"
     least = f", at least {prediction.low_us:.1f} us" if np.isfinite(prediction.low_us) else ""
     others = f"; the others take {prediction.partial_us:.1f} us ({tiers})" if tiers else ""
     return f"unknown{least}: {missing} of {len(prediction.network.operators)} operators without an estimate{others}"
@@ -270,7 +266,7 @@ def _with_interval(candidate: PredictedModel | None) -> str:
     low, high = (math.nan if us is None else us for us in (candidate.low_us, candidate.high_us))
     if candidate.total_us is None:
         return f"unknown, {_interval(low, high)}"
-    return f"{_digits(candidate.total_us)} ({_interval(low, high)})"
+    return f"{us_text(candidate.total_us)} ({_interval(low, high)})"
 
 
 def candidates_as(candidates: Sequence[PredictedModel], format: str) -> str:

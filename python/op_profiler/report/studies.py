@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from op_profiler.operators.titles import title_of
+from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.tables import numbers, print_line, show_table, texts
 
 if TYPE_CHECKING:
@@ -63,10 +64,12 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
             [
                 title_of([operator.anchor]) if operator and operator.anchor else key,
                 "x".join(map(str, operator.outputs[0].shape)) if operator else "",
-                _us(default),
-                _us(best),
+                us_text(default),
+                us_text(best),
                 _ratio(default, best),
-                ("failed" if beside.error is not None else _us(torch) + _mark(beside)) if beside is not None else "-",
+                ("failed" if beside.error is not None else us_text(torch) + _mark(beside))
+                if beside is not None
+                else "-",
                 _ratio(torch, best) if beside is None or beside.disturbed_by is None else "-",
                 (search.template or "") if search else "",
                 str(search.trials) if search else "",
@@ -78,7 +81,7 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
     disturbed = sorted({v.disturbed_by for v in vendor.values() if v.disturbed_by is not None})
     if disturbed:
         why = "; ".join(disturbed)
-        print_line(console, f"* disturbed ({why}), so there is no ratio: repeat it when the machine is idle")
+        print_line(console, f"* disturbed ({why}), so there is no ratio; measure again when the machine is idle")
 
 
 def _mark(times: VendorTimes) -> str:
@@ -91,7 +94,7 @@ def _show_partial(console: Console, studies: StudyReport, operators: dict[str, O
     for search in studies.tuned:
         operator = operators.get(search.operators[0])
         shape = "x".join(map(str, operator.outputs[0].shape)) if operator else search.anchor
-        rows.append([shape, *(_us(search.partial_us.get(count)) for count in counts)])
+        rows.append([shape, *(us_text(search.partial_us.get(count)) for count in counts)])
     headings = [*numbers("operator"), *numbers(*map(str, counts))]
     show_table(console, "best after so many trials, us", headings, rows)
 
@@ -101,7 +104,9 @@ def _show_comparison(console: Console, studies: StudyReport) -> None:
     for c in studies.compared:
         interval = f"{c.speedup_low:.3f} to {c.speedup_high:.3f}" if c.speedup_low and c.speedup_high else "-"
         outputs = f"{'agree' if c.agree else 'DISAGREE'} within {c.difference:.1g}"
-        times = (f"{c.default_us:.1f}", f"{c.tuned_us:.1f}", f"{c.speedup:.3f}")
+        share = half_width(c.speedup_low, c.speedup_high)
+        halves = [None if share is None else share / c.speedup * us for us in (c.default_us, c.tuned_us)]
+        times = (us_text(c.default_us, halves[0]), us_text(c.tuned_us, halves[1]), f"{c.speedup:.3f}")
         rows.append([str(c.threads), *times, interval, str(c.rounds), outputs])
     headings = [
         *numbers("threads", "default, us", "tuned, us", "speed-up"),
@@ -110,10 +115,6 @@ def _show_comparison(console: Console, studies: StudyReport) -> None:
         *texts("outputs", rank=2),
     ]
     show_table(console, "whole model, default and recorded schedules in turns", headings, rows)
-
-
-def _us(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
 
 
 def _ratio(numerator: float | None, denominator: float | None) -> str:

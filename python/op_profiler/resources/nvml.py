@@ -22,7 +22,7 @@ def bus_id() -> bytes:
     """Return the PCI address of GPU 0 among those that this process can use (``CUDA_VISIBLE_DEVICES`` selects them).
 
     Raises:
-        ResourceError: there is none.
+        ResourceError: this process can use no GPU, or CUDA does not report the address.
     """
     driver, text = tvm_build.driver(), ctypes.create_string_buffer(32)
     if driver is None or not tvm_build.device_count():

@@ -79,7 +79,7 @@ class Reference:
         limit = tolerance(dtype or str(got.dtype))
         if off <= limit:
             return None
-        return f"wrong numbers: off by {off:.2g} of the largest value, {limit:g} is allowed"
+        return f"wrong numbers: the error is {off:.2g} of the largest value, {limit:g} is allowed"
 
 
 def tolerance(dtype: str) -> float:

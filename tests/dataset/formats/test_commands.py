@@ -41,7 +41,7 @@ def test_in_and_out(table: Path, tmp_path: Path) -> None:
         "{Regular,1,32,8,8,64,3,1,0} -1",
     ]
     paddle = run(tmp_path, "export", "--format", "paddle", "--output", str(out))
-    assert "1 rows written" in paddle.stdout and "left out: 1 measurements: a failure" in paddle.stderr
+    assert "1 row written" in paddle.stdout and "left out: 1 measurement: a failure" in paddle.stderr
     flat = tmp_path / "flat.csv"  # the name tells the format
     assert run(tmp_path, "export", str(flat), "--quiet").exit_code == 0
     assert "median_us" in flat.read_text().splitlines()[0].split(",")

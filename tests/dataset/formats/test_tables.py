@@ -209,7 +209,7 @@ def test_what_does_not_fit_is_counted(dataset: Dataset, tmp_path: Path) -> None:
         export_table(dataset, tmp_path / "out", format="tinynas")
     done = export_table(dataset, tmp_path / "out", format="tinynas", where="precision = 'float32'")
     assert (done.rows, done.left_out) == (3, {"no two-dimensional convolution": 1})
-    assert exporting.describe(done) == ["left out: 1 measurements: no two-dimensional convolution"]
+    assert exporting.describe(done) == ["left out: 1 measurement: no two-dimensional convolution"]
     done = export_table(dataset, tmp_path / "out", format="runtime_lut")
     assert done.rows == 3 and done.left_out["fused with more than bias and ReLU"] == 1
     assert done.left_out["a failure, for which the format has no words"] == 1

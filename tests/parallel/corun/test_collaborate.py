@@ -131,7 +131,7 @@ class TestSchedulesInAPlan:
             arrays[-1].copyfrom(1.01 * arrays[-1].numpy())
 
         monkeypatch.setitem(variants._own, label, other)
-        with pytest.raises(PlanError, match=r"something else: off by 9\.9e-03"):
+        with pytest.raises(PlanError, match=r"something else: its error is 9\.9e-03"):
             variants.function(label, schedule)
 
     def test_are_read_only_when_they_are_whole(self, branching: Models) -> None:

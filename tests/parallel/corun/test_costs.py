@@ -85,5 +85,5 @@ def test_a_plan_says_whose_times_it_was_made_with(
 
 
 def test_operators_without_an_estimate_are_named(predictor: OperatorPredictor) -> None:
-    with pytest.raises(UsageError, match="no estimate at 1 threads for 5 operators: dense_0, dense_1"):
+    with pytest.raises(UsageError, match="no estimate at 1 thread for 5 operators: dense_0, dense_1"):
         costs_from_predictor(predictor, _dense_layers("a strange dtype"), (1,), predictor.device.target, pytest.fail)

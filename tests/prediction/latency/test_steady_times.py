@@ -103,4 +103,4 @@ def test_a_machine_in_another_state_is_left_out_and_counted(known: Examples) -> 
     gauge = np.where(odd[:, None], 450.0, 100.0) * np.ones((len(known), 2))
     found = at_reference_state(dataclasses.replace(known, reference_us=gauge))
     assert len(found) == (~odd).sum()
-    assert found.left_out == {"the machine was in an unusual state": int(odd.sum())}
+    assert found.left_out == {"the machine was not in its reference state": int(odd.sum())}

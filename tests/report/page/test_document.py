@@ -176,7 +176,7 @@ def test_failures_and_load_are_told_in_words() -> None:
     told = " ".join(warnings([run], [failed]))
     for words in (
         "others used the machine",
-        "not all intervals",
+        "not all operators converged",
         "25% of the rounds were disturbed, discarded and repeated",
         "missing from the sum: conv",
         "1 operator failed: conv",

@@ -133,7 +133,7 @@ def _source_lines(built: BuiltModel, model: ImportedModel) -> dict[str, list[str
 
 def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool, of_code: str) -> list[str]:
     """Return notes on limits of the comparisons: background load, missing vendor times, the peak, the cycles."""
-    notes = ["others used the machine meanwhile: repeat it when they do not"] if foreign_load else []
+    notes = ["other programs used the machine; measure again when it is idle"] if foreign_load else []
     if vendor_disturbed:
         count = f"{vendor_disturbed} operators" if vendor_disturbed > 1 else "1 operator"
         notes.append(f"the vendor's times of {count} were disturbed, so nothing is compared with them")

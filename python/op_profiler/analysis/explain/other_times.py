@@ -46,7 +46,8 @@ class Best:
     vendor_is_disturbed: bool = False
 
     def note(self, row: Mapping[str, Any]) -> None:
-        """Add a time; disturbed times are not compared."""
+        """Keep the time of a row if it is the shortest so far; a disturbed time is ignored, but sets
+        `vendor_is_disturbed` if it is a vendor's."""
         us = float(row["median_us"])
         low, high = (us if row[end] is None else float(row[end]) for end in ("ci_low_us", "ci_high_us"))
         if row["foreign_load"] or row["disturbed_by"] or high - low > _WIDEST * us:

@@ -12,6 +12,7 @@ from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError
 from op_profiler.json_text import brief
+from op_profiler.option_values import several
 from op_profiler.prediction.latency.calibration import FEWEST, note_calibration, operators_in
 from op_profiler.prediction.latency.examples import load_examples
 
@@ -72,11 +73,11 @@ def calibrate(
     examples = _measured(request.db, _devices(collection, report.models))
     measured = operators_in(examples)
     if measured < FEWEST:
-        reasons = [f"{count} measurements left out: {reason}" for reason, count in examples.left_out.items()]
+        reasons = [f"{several(count, 'measurement')} left out: {reason}" for reason, count in examples.left_out.items()]
         why = "; ".join([*report.errors[:3], *reasons])
         raise DatasetError(
-            f"{measured} operators can be used, and {FEWEST} is the least. {why}. Give more time with --budget, or "
-            "measure again on a quiet machine: op-profiler calibrate --remeasure noisy"
+            f"{several(measured, 'operator')} can be used, and {FEWEST} is the least. {why}. Give more time with "
+            "--budget, or measure again on a quiet machine: op-profiler calibrate --remeasure noisy"
         )
     device = examples.devices[int(examples.device[0])]
     note = note_calibration(build.target, absolute_address(request.db), device.key)

@@ -13,7 +13,7 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.dataset import DEFAULT_DB, dataset_or_default
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS
-from op_profiler.option_values import parse_trials_from
+from op_profiler.option_values import parse_trials_from, several
 from op_profiler.options import OUTPUT, Option
 from op_profiler.shipped import shipped_trials
 from op_profiler.targets.target import locks_of, resolve_target, use_build_for
@@ -61,7 +61,7 @@ class ScheduleRequest:
             raise UsageError("--k has to be 1 or more, --verify 0 or more")
         COMPILERS.get(self.build.compiler).require("described_anchor", "schedule")
         if self.verify and self.build.cache == "model":
-            raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
+            raise UsageError("--verify measures operators in isolation; give --cache hot or --cache cold")
         self.build.check(dry_run=not self.verify)
         use_build_for(self.build.target, compiler=self.build.compiler)
 
@@ -110,7 +110,7 @@ def _verified(
     runner = TrialRunner(target, build.threads[0], cache=build.cache, name=build.target)
     with measuring(names, announce), runner:
         for number, anchor in enumerate(anchors, 1):
-            announce(f"measuring {request.verify} schedules of operator {number} of {len(anchors)}")
+            announce(f"measuring {several(request.verify, 'schedule')} of operator {number} of {len(anchors)}")
             answers.append(query.answer(anchor, request.k, runner, request.verify))
     return answers
 

@@ -148,7 +148,7 @@ class ModelTuner(Study):
         try:
             return InModel(self, model)
         except (ModelError, MeasureError) as error:
-            self.announce(problem=f"schedules are decided for operators alone, since the model does not run: {error}")
+            self.announce(problem=f"schedules are chosen in isolation, since the model does not run: {error}")
             return None
 
     def _runner(

@@ -32,7 +32,9 @@ class RemoteVm:
 
     def __init__(self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]) -> None:
         if isinstance(compiled.library, DecoderLibrary):
-            raise MeasureError("steps of a decoder run on this machine only: their KV cache tells its kernels here")
+            raise MeasureError(
+                "steps of a decoder run on this machine only: their KV cache reports its kernels to this process"
+            )
         (code,) = compiled.library.executable.mod.imports
         self._device = machine.device
         self.library = machine.upload(code)

@@ -23,6 +23,7 @@ from op_profiler.dataset.merging import merge
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.files import check_folder, check_writable, explained, locked
+from op_profiler.option_values import several
 
 Announce = Callable[[str], None]
 _NAMED_IN_ROWS = {
@@ -226,8 +227,8 @@ def _read(path: Path, dataset: Dataset, announce: Announce) -> None:
     done = store_flat(dataset, parquet.FORMAT.read(path), None, checked=False)
     if done.unreadable:
         raise DatasetError(
-            f"{done.unreadable} rows of {path} cannot be read ({'; '.join(done.problems[:2])}); nothing was changed. "
-            "'op-profiler import' takes the others into a dataset"
+            f"{several(done.unreadable, 'row')} of {path} cannot be read ({'; '.join(done.problems[:2])}); nothing was "
+            "changed. 'op-profiler import' takes the others into a dataset"
         )
 
 

@@ -15,6 +15,7 @@ from op_profiler.dataset.formats import FORMATS
 from op_profiler.dataset.formats.format import Exported
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
+from op_profiler.option_values import several
 
 
 def export_table(
@@ -91,9 +92,9 @@ def write_trace(path: Path, dataset: Dataset, keys: Sequence[str], note: Callabl
 def describe(done: Exported) -> list[str]:
     """Return a line for each kind of measurement that is not in the file, with the reason."""
     lines = [f"no row: {done.none_since}"] if done.none_since else []
-    lines += [f"left out: {count} measurements: {reason}" for reason, count in sorted(done.left_out.items())]
+    lines += [f"left out: {several(count, 'measurement')}: {reason}" for reason, count in sorted(done.left_out.items())]
     if done.slower:
-        lines.append(f"left out: {done.slower} measurements that were slower than another of the same operator")
+        lines.append(f"left out: {several(done.slower, 'measurement')} slower than another of the same operator")
     return lines
 
 

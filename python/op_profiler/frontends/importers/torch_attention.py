@@ -16,7 +16,7 @@ importer has no converter for it."""
 
 
 def attention_with_options(graph: Any, node: Any) -> None:
-    """Rename attention that is causal, has a scale, or shares heads of keys and values between query heads."""
+    """Rename an attention node to `SCALED_ATTENTION` if it is causal, scaled, or shares heads of keys and values."""
     *inputs, scale, shared = node.inputs()
     if scale.toIValue() is None and not shared.toIValue() and not inputs[5].toIValue():
         return

@@ -1,11 +1,11 @@
-"""Finds the modules of a torch model to which operators belong, as the layers of the imported model.
+"""Finds the module of a torch model to which each operator belongs: the operator's layer in the imported model.
 
 A trace stores the module of every operator (its scope). TorchScript files and exported programs store it in other ways.
 Passes over a graph drop scopes, so the layer of a node is stored as an attribute of the node.
 
-TVM's importer names its values after kinds and numbers (``aten::relu_3``), and weights after those. With the names of
-modules instead, the names of weights would collide. Its names are therefore kept, and the layer of each name is
-recorded when it is given.
+TVM's importer names each node by its kind and a number (``aten::relu_3``), and each weight by the node that reads it.
+With the names of modules instead, the names of weights would collide. TVM's names are therefore kept, and
+`noted_layers` records the layer of each node when the importer names the node.
 """
 
 from __future__ import annotations

@@ -177,9 +177,12 @@ def _tuned(
     rows = load_trials(request.db, shipped_trials(), announce)
     rows = [row for row in rows if row["device_kind"] == models.machine.device.kind]
     schedules = proposals(models, profile.costs.latency_us[1], rows, seconds=_TUNING_SECONDS)
-    announce("tuning operators alone and together")
+    announce("tuning operators in isolation and together")
     found = collaborate(models, profile, schedules, seconds=_TUNING_SECONDS)
-    plans = {found.alone: ("tuned alone", found.predicted_us), found.jointly: (COLLABORATE, sum(found.jointly_us))}
+    plans = {
+        found.alone: ("tuned in isolation", found.predicted_us),
+        found.jointly: (COLLABORATE, sum(found.jointly_us)),
+    }
     tuned = [PlanCandidate(models, plan_of(models, name, stages, us)) for stages, (name, us) in plans.items()]
     notes = ("others used the machine while operators were tuned",) if found.foreign_load else ()
     return [

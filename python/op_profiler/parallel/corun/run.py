@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.addresses import without_password
 from op_profiler.measure.turns import measuring
+from op_profiler.option_values import several
 from op_profiler.parallel.corun.candidates import PlanCandidate, Tried, best_of, candidates_of, merged_candidates
 from op_profiler.parallel.corun.comparison import CorunResult, compare
 from op_profiler.parallel.corun.models import Models, in_order, load_models
@@ -82,7 +83,9 @@ def _measured(
         announce("storing co-runs")
         requests = request.on(request.targets[0])
         count = record_coruns(request.db, requests, winner.models, winner.profile, winner.plan, run)
-        notes.append(f"{count} groups of operators that ran side by side are in {without_password(request.db)}")
+        notes.append(
+            f"{several(count, 'group')} of operators that ran side by side: stored in {without_password(request.db)}"
+        )
     compared, compared_graph, compared_run = winner.plan, winner.models.graph, run
     if request.policy == AUTO and request.plan is None and not timed.faster(1):
         notes.append(

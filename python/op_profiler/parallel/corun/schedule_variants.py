@@ -99,7 +99,7 @@ class Variants:
         function = compiler_in_use().kernel(compiled, call.name)
         difference = self._difference(label, function)
         if not difference <= _TOLERANCE:
-            raise PlanError(f"{what} computes something else: off by {difference:.1e} of the largest value")
+            raise PlanError(f"{what} computes something else: its error is {difference:.1e} of the largest value")
         return function
 
     def _difference(self, label: str, function: PackedFunction) -> float:

@@ -163,7 +163,7 @@ class Plan:
         missing = sorted(set(range(len(graph))) - set(there))
         if missing:
             names = ", ".join(f"{n} ({graph.nodes[n].name})" for n in missing[:5])
-            raise PlanError(f"the plan leaves out {len(missing)} operators: {names}")
+            raise PlanError(f"the plan leaves out {len(missing)} operator{'s' * (len(missing) != 1)}: {names}")
         twice = sorted({node for node in there if there.count(node) > 1}) if len(there) > len(graph) else []
         if twice:
             raise PlanError(f"the plan runs operators {twice[:5]} more than once")
@@ -285,8 +285,8 @@ def _check_stage(number: int, stage: Stage) -> None:
         for step in group.steps:
             if not 1 <= step.threads <= len(group.cores):
                 raise PlanError(
-                    f"stage {number}: operator {step.node} is to have {step.threads} threads on "
-                    f"{len(group.cores)} cores"
+                    f"stage {number}: operator {step.node} is to have {step.threads} "
+                    f"thread{'s' * (step.threads != 1)} on {len(group.cores)} core{'s' * (len(group.cores) != 1)}"
                 )
 
 

@@ -32,8 +32,8 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
         source: predictor of the other device, with regressions.
         target: measurements on the new device at its reference state
             (`op_profiler.prediction.latency.steady_times.at_reference_state`), at thread counts of `source`.
-            The adapted predictor looks all of them up. If there are more than `MOST_LEARNED`, it learns from a random
-            subset of the operators only.
+            For an operator in `target`, the adapted predictor returns the measured time. It learns its correction from
+            at most `MOST_LEARNED` measurements, those of randomly chosen operators.
 
     Raises:
         DatasetError: there are too few measurements.

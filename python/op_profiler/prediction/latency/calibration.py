@@ -18,6 +18,7 @@ from op_profiler.cache import data_folder
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import explained, locked, whole_file
+from op_profiler.option_values import several
 from op_profiler.prediction.latency import predictor_files
 from op_profiler.prediction.latency.adapt import adapted
 from op_profiler.prediction.latency.base import FEWEST_WITH_LOOPS
@@ -91,7 +92,7 @@ def calibrated(
         examples = at_reference_state(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
         measured = operators_in(examples)
         if measured < FEWEST:
-            raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
+            raise DatasetError(f"it holds {several(measured, 'operator')} of this machine, and {FEWEST} is the least")
         examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
         predictor = _learned(source, examples, note)
     except (OpProfilerError, KeyError, TypeError) as error:

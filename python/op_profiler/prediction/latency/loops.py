@@ -21,6 +21,7 @@ from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
+from op_profiler.option_values import several
 from op_profiler.prediction.latency.launched import NAMES as LAUNCHED
 from op_profiler.prediction.latency.launched import launch_features
 from op_profiler.prediction.latency.scheduled import OperatorByRule
@@ -118,13 +119,15 @@ def _cached_or_read(operators: Sequence[Operator], target: str, note: Callable[[
                 found[at] = row
         if compiler_in_use().only_calls_tell_loops:
             if unknown and not kind_of(target).on_gpu:
-                note(f"the loops of {len(unknown)} operators are unknown here: only the collector stores them")
+                note(
+                    f"the loops of {several(len(unknown), 'operator')} are unknown here: only the collector stores them"
+                )
             return found
         if unknown and kind_of(target).on_gpu:
             try:
                 use_build_for(target, compiler=compiler_in_use().name)
             except OpProfilerError as error:
-                note(f"no loops are known here of {len(unknown)} operators: {error}")
+                note(f"no loops are known here of {several(len(unknown), 'operator')}: {error}")
                 return found
         if len(unknown) >= _NOTED_FROM:
             note(f"reading the loops of {len(unknown)} operators; this is done once")

@@ -67,7 +67,7 @@ def at_reference_state(examples: Examples) -> Examples:
         whole_model_us=examples.whole_model_us / _of_models(examples, factor),
         reference_us=np.full_like(examples.reference_us, np.nan),
         steady_us=np.full_like(examples.steady_us, np.nan),
-        left_out=examples.left_out | ({"the machine was in an unusual state": left} if left else {}),
+        left_out=examples.left_out | ({"the machine was not in its reference state": left} if left else {}),
     )
     return found.where(usual_state)
 

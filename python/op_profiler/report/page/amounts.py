@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 _TIMES = (("s", 1e6), ("ms", 1e3), ("us", 1.0), ("ns", 1e-3))
+_UNKNOWN_DIGITS = 3
+_MOST_DECIMALS = 3  # of microseconds: clocks count nanoseconds
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -10,6 +14,38 @@ def time_text(us: float) -> str:
     """Return a time with three digits and a suitable unit: ``27.3 ms``."""
     unit, scale = next(((u, s) for u, s in _TIMES if abs(us) >= s), _TIMES[-1])
     return f"{_three_digits(us / scale)} {unit}"
+
+
+def us_text(us: float | None, half_width_us: float | None = None) -> str:
+    """Return microseconds without a unit, rounded to the digits that the interval of the time supports.
+
+    The last digit is the second significant digit of the half width: 44028.6 with a half width of 1233 is ``44000``,
+    and with a half width of 3.1 it is ``44028.6``. If the half width is unknown or zero, the time has at least three
+    significant digits, and all digits before the point.
+
+    Args:
+        us: None or not finite: there is no time, and the text is ``-``.
+        half_width_us: half of the width of the interval of `us`.
+    """
+    if us is None or not math.isfinite(us):
+        return "-"
+    first = _power_of_ten(us)
+    if half_width_us is None or not math.isfinite(half_width_us) or half_width_us <= 0:
+        digits = max(0, _UNKNOWN_DIGITS - 1 - first)
+    else:
+        digits = max(1 - _power_of_ten(half_width_us), -first)
+    digits = min(digits, _MOST_DECIMALS)
+    return f"{round(us, digits):.{max(0, digits)}f}"
+
+
+def half_width(low: float | None, high: float | None) -> float | None:
+    """Return half of the width of an interval; None if an end is unknown."""
+    return None if low is None or high is None else (high - low) / 2
+
+
+def _power_of_ten(value: float) -> int:
+    """Return the power of ten of the first significant digit; 0 of zero."""
+    return math.floor(math.log10(abs(value))) if value else 0
 
 
 def size_text(count: float) -> str:
@@ -31,11 +67,6 @@ def amount_text(count: float, unit: str) -> str:
     """Return an amount with a decimal prefix."""
     scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if count >= s), (1.0, ""))
     return f"{_three_digits(count / scale)} {prefix}{unit}"
-
-
-def several(count: int, what: str) -> str:
-    """Return a count with its noun: ``1 call``, ``2 calls``."""
-    return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _three_digits(value: float) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.operators.titles import title_of
+from op_profiler.option_values import several
 from op_profiler.parallel.corun.comparison import outputs_agree
 from op_profiler.parallel.corun.timing import NO_INTERVAL
-from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.amounts import time_text
 from op_profiler.report.page.several_models import Bar, CorunPart
 
 if TYPE_CHECKING:

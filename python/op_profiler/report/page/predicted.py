@@ -6,7 +6,8 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.report.page.amounts import several, time_text
+from op_profiler.option_values import several
+from op_profiler.report.page.amounts import time_text
 from op_profiler.report.page.document import (
     DevicePart,
     EstimatePart,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.report.page.amounts import amount_text, rate_text, several, time_text
+from op_profiler.option_values import several
+from op_profiler.report.page.amounts import amount_text, rate_text, time_text
 
 if TYPE_CHECKING:
     from op_profiler.report.page.document import OperatorPart, RooflinePart, RunPart
@@ -37,18 +38,19 @@ def warnings(runs: Sequence[RunPart], operators: Sequence[OperatorPart]) -> list
             share = run.whole.quiet_share
             of = "" if share is None else f" The times are of the {share:.0%} of the rounds that are quiet."
             found.append(
-                f"{at} the rounds were disturbed: {run.whole.disturbed_by}.{of} Repeat it (--remeasure noisy)."
+                f"{at} the rounds were disturbed: {run.whole.disturbed_by}.{of} "
+                "To measure again, use --remeasure noisy."
             )
         if run.whole.discarded_share:
             found.append(f"{at} {run.whole.discarded_share:.0%} of the rounds were disturbed, discarded and repeated.")
         if run.whole.settled is False:
-            found.append(f"{at} not all intervals became narrow; more rounds would help (--remeasure noisy).")
+            found.append(f"{at} not all operators converged; to measure again, use --remeasure noisy.")
         if run.remark is not None:
             found.append(f"{at}: {run.remark}.")
         if run.missing:
-            found.append(
-                f"{at} {several(len(run.missing), 'operator')} are missing from the sum: {_some(run.missing)}."
-            )
+            are = "is" if len(run.missing) == 1 else "are"
+            missing = f"{several(len(run.missing), 'operator')} {are} missing from the sum: {_some(run.missing)}"
+            found.append(f"{at} {missing}.")
         failed = [
             o.title for o in operators if (t := o.times.get(str(run.threads))) is not None and t.error is not None
         ]

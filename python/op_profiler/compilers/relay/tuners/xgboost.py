@@ -1,7 +1,8 @@
 """Tuners of AutoTVM with a cost model of gradient-boosted trees, whose features are computed in this process.
 
 AutoTVM starts new processes for the features at every training, which takes seconds and does not support templates
-other than TVM's. Features other than knobs need every point lowered, so the search with them takes fewer steps.
+other than TVM's. To compute features other than knobs, every point must be lowered, so a search with such features
+takes fewer steps.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ export const section = {
           categories.map((one) => [one.factor, one.eta?.toFixed(2) ?? "–", chance(one.p), one.information?.toFixed(2) ?? "–", one.samples]), [1, 2, 3, 4]));
       }
       const missing = mine.filter((one) => one.not_enough);
-      if (missing.length) place.append(h("details", {}, h("summary", {}, `${missing.length} factors tell nothing`), table(["factor", "why"], missing.map((one) => [one.factor, one.not_enough]))));
+      if (missing.length) place.append(h("details", {}, h("summary", {}, `${missing.length} factors that were not analyzed`), table(["factor", "why"], missing.map((one) => [one.factor, one.not_enough]))));
     }
   },
 };

@@ -125,9 +125,9 @@ function tabled(parent, rows, runs) {
     printStyled: true,
     printRowRange: "active",
   });
-  const tell = (found) => { count.textContent = found === all.length ? format.several(found, "row") : `${found} of ${format.several(all.length, "row")}`; };
-  table.on("dataFiltered", (_, found) => tell(found.length));
-  tell(all.length);
+  const showCount = (found) => { count.textContent = found === all.length ? format.several(found, "row") : `${found} of ${format.several(all.length, "row")}`; };
+  table.on("dataFiltered", (_, found) => showCount(found.length));
+  showCount(all.length);
   shown = table;
 
   function filter() {

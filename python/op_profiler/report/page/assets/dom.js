@@ -53,7 +53,7 @@ export function unknown(text) {
 }
 
 /** Text whose parts between backticks are code. */
-export const told = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+export const withCode = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
 /** A link that opens the page of an operator. */
 export function operatorLink(operator, text = operator.title) {

@@ -1,7 +1,7 @@
 // Why operators take what they take: what "op-profiler explain" found, for the whole model and for one operator.
 
 import { axis, chart, hint, isNarrow, legend, tooltip } from "#chart";
-import { facts, h, operatorLink, table, told, unknown } from "#dom";
+import { facts, h, operatorLink, table, withCode, unknown } from "#dom";
 import * as format from "#format";
 import { goTo, shareOf } from "#state";
 import { css, SERIES } from "#theme";
@@ -14,12 +14,12 @@ const first = ({ found }) => found.losses.find((loss) => loss.lost_us >= LITTLE 
 
 export const section = {
   id: "explain",
-  title: "What it loses, and what would help",
+  title: "Largest losses, and what would help",
   there: (model) => !model.predicted,
   render(parent, model) {
     const all = model.operators.filter((operator) => operator.explained);
     if (!all.length) {
-      parent.append(unknown(told(`Why its operators take this long is not known yet. ${model.unknown?.explain ?? ""}`)));
+      parent.append(unknown(withCode(`Why its operators take this long is not known yet. ${model.unknown?.explain ?? ""}`)));
       return;
     }
     const ofRun = ({ explained: { found } }, us) => us * found.calls;
@@ -27,14 +27,14 @@ export const section = {
     const share = all.reduce((sum, operator) => sum + (shareOf(model, operator) ?? 0), 0);
     const counts = [...new Set(all.map(({ explained }) => explained.found.threads))].join(" and ");
     parent.append(h("p", { class: "lead" },
-      `${format.several(all.length, "operator")} of ${model.operators.length} (${format.percent(share)} of the time) were explained at ${counts} `
-      + "threads. The coloured part of a bar is the largest loss of all calls in one run, grey is the rest of their time. Losses overlap, so they do not add up."));
+      `${format.several(all.length, "operator")} of ${model.operators.length} (${format.percent(share)} of the time) were explained at ${counts} ${counts === "1" ? "thread" : "threads"}. `
+      + "The coloured part of a bar is the largest loss of all calls in one run, grey is the rest of their time. Losses overlap, so they do not add up."));
     bars(parent, all.slice(0, MOST_BARS));
     parent.append(table(["operator", "loses most to", "a run, µs", "sureness", "try", "should save a run, µs"], all.map((operator) => {
       const { found } = operator.explained;
       const loss = first(operator.explained);
       const advice = loss ? found.advice : null;
-      return [[operatorLink(operator), h("div", { class: "label" }, [format.layer(operator), format.shape(operator.outputs[0])].filter(Boolean).join(" · "))], loss ? loss.cause : "nothing that can be told", loss ? format.microseconds(ofRun(operator, loss.lost_us)) : "–",
+      return [[operatorLink(operator), h("div", { class: "label" }, [format.layer(operator), format.shape(operator.outputs[0])].filter(Boolean).join(" · "))], loss ? loss.cause : "no known cause", loss ? format.microseconds(ofRun(operator, loss.lost_us)) : "–",
         loss ? format.percent(found.sureness, 0) : "–", advice ? tried(advice) : "–",
         format.isNumber(advice?.gain_us) ? saved(advice, found.calls) : "–"];
     }), [2, 3, 5]));
@@ -78,11 +78,11 @@ function lossHint(operator) {
 
 /** On the page of an operator: elements. */
 export function explanation(model, operator) {
-  if (!operator.explained) return [unknown(told(`It was not explained yet. ${model.unknown?.explain ?? ""}`))];
+  if (!operator.explained) return [unknown(withCode(`It was not explained yet. ${model.unknown?.explain ?? ""}`))];
   const { at, found } = operator.explained;
   const disturbed = found.foreign_load ? " Others used the machine meanwhile: take it with care." : "";
   return [
-    h("p", {}, told(found.sentence)),
+    h("p", {}, withCode(found.sentence)),
     found.advice ? tried(found.advice) : null,
     found.losses.length ? table(["lost to", "µs a call", "of its time", "interval, µs", "how it is known", "why"], found.losses.map((loss) => [
       loss.cause, format.microseconds(loss.lost_us), format.percent(loss.lost_us / found.time_us, 0),

@@ -162,8 +162,8 @@ function states(body, model, operator) {
   }
   place.append(table(["how", "µs a call", "against in the model"], [
     ["in the model, as its neighbours leave the caches", format.microseconds(inModel), "1.00"],
-    ...others.map((one) => [`alone, ${one.what}`, ...aloneCells(one, inModel)]),
-    ...tuned.map((one) => [`${one.what} (${one.origin}, ${one.cache} caches; its heavy op alone)`, ...aloneCells(one, inModel)]),
+    ...others.map((one) => [`in isolation, ${one.what}`, ...aloneCells(one, inModel)]),
+    ...tuned.map((one) => [`${one.what} (${one.origin}, ${one.cache} caches; its heavy op in isolation)`, ...aloneCells(one, inModel)]),
   ], [1, 2]));
 }
 
@@ -247,7 +247,7 @@ function tuning(body, model, operator) {
     return;
   }
   for (const search of found.searches) {
-    place.append(h("p", { class: "label" }, `${format.several(search.trials, "trial")} with ${format.several(search.threads, "thread")} and ${search.cache} caches, ${search.failed} of them failed; the heavy op alone`),
+    place.append(h("p", { class: "label" }, `${format.several(search.trials, "trial")} with ${format.several(search.threads, "thread")} and ${search.cache} caches, ${search.failed} of them failed; the heavy op in isolation`),
       table(["µs", "template", "what it does"], search.best.map((trial) => [format.microseconds(trial.us), trial.template,
         Object.entries(trial.factors ?? {}).map(([name, value]) => `${name} ${factor(value)}`).join("; ")]), [0]));
   }
@@ -261,7 +261,7 @@ function estimates(body, model, operator) {
     place.append(unknown(model.unknown?.prediction ?? "There is no prediction for it."));
     return;
   }
-  place.append(h("p", { class: "label" }, model.predictor), table(["threads", "predicted, µs", "90 % interval, µs", "tier", "measured, µs", "predicted / measured"],
+  place.append(h("p", { class: "label" }, model.predictor), table(["threads", "predicted, µs", "90 % interval, µs", "source", "measured, µs", "predicted / measured"],
     all.map(([n, one]) => [n, format.microseconds(one.us), format.interval(one.low_us, one.high_us), one.tier,
       model.predicted ? "–" : format.microseconds(timeOf(operator, n)), !model.predicted && one.us && timeOf(operator, n) ? (one.us / timeOf(operator, n)).toFixed(2) : "–"]), [0, 1, 2, 4, 5]));
 }

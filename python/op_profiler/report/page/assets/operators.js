@@ -38,8 +38,8 @@ export const section = {
     table.on("rowClick", (event, one) => {
       if (!event.target.closest("a")) goTo(one.getData().operator);
     });
-    table.on("dataFiltered", (_, found) => tell(count, found.length, rows.length));
-    tell(count, rows.length, rows.length);
+    table.on("dataFiltered", (_, found) => showCount(count, found.length, rows.length));
+    showCount(count, rows.length, rows.length);
     shown = table;
 
     function filter() {
@@ -54,7 +54,7 @@ export const section = {
   },
 };
 
-const tell = (place, found, all) => {
+const showCount = (place, found, all) => {
   place.textContent = found === all ? format.several(all, "operator") : `${found} of ${format.several(all, "operator")}`;
 };
 

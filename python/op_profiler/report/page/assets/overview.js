@@ -45,7 +45,7 @@ function notices(kind, title, texts) {
 
 function runs(model) {
   return table(
-    ["threads", "median, µs", "95 % interval, µs", "another run finds, µs", "before, µs", "after, µs", "sum of operators, µs",
+    ["threads", "median, µs", "95 % interval, µs", "between-run interval, µs", "before, µs", "after, µs", "sum of operators, µs",
       "sum / whole", "rounds", "energy, mJ", "measured"],
     (model.runs ?? []).map((run) => [
       run.threads || "–", format.microseconds(run.whole.median_us), format.interval(run.whole.low_us, run.whole.high_us),

@@ -31,7 +31,7 @@ export const section = {
 };
 
 function whole(model) {
-  return table(["threads", "predicted, µs", "90 % interval, µs", "measured, µs", "predicted / measured", "of the sum by tier", "without an estimate"],
+  return table(["threads", "predicted, µs", "90 % interval, µs", "measured, µs", "predicted / measured", "of the sum by source", "without an estimate"],
     model.predictions.map((one) => {
       const us = runOf(model, one.threads)?.whole.median_us;
       return [one.threads, format.microseconds(one.us), format.interval(one.low_us, one.high_us), format.microseconds(us),
@@ -63,7 +63,7 @@ function scatter(parent, points) {
             } },
           { type: "scatter", name: tier, symbolSize: 9, cursor: "pointer", itemStyle: { color: colour(tier) }, data: mine.map(({ operator, estimate, us }) => ({ value: [us, estimate.us], operator, estimate })),
             tooltip: { formatter: ({ data }) => hint(data.operator.title, [["output", data.operator.outputs[0]], ["measured", format.time(data.value[0])], ["predicted", format.time(data.value[1])],
-              ["90 % interval", format.interval(data.estimate.low_us, data.estimate.high_us, format.time)], ["tier", data.estimate.tier]]) } },
+              ["90 % interval", format.interval(data.estimate.low_us, data.estimate.high_us, format.time)], ["source", data.estimate.tier]]) } },
         ];
       }),
     ],

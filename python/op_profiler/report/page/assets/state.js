@@ -35,7 +35,7 @@ export const runOf = (model, threads) => (model.runs ?? []).find((run) => run.th
 
 export const rooflineOf = (model, threads) => (model.rooflines ?? []).find((one) => one.threads === threads);
 
-/** Change what is shown, and tell everybody. */
+/** Change what is shown, and notify all listeners. */
 export function show(changes) {
   Object.assign(view, changes);
   const there = counts();

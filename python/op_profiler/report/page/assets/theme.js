@@ -1,4 +1,4 @@
-// Colours: light and dark, and for kinds and amounts the palettes that colour-blind people can tell apart.
+// Colours: light and dark, and for kinds and amounts the palettes that colour-blind people can distinguish.
 
 /** Okabe and Ito, Color Universal Design (2008); the last is for all that have no colour of their own. */
 const KINDS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800"];

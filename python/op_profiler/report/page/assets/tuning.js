@@ -18,7 +18,7 @@ export const section = {
     const select = h("select", { "aria-label": "Heavy op", onchange: () => draw(all[Number(select.value)]) },
       all.map((tuning, i) => h("option", { value: i }, `${format.kind(tuning.anchor)}  ${tuning.shape}`)));
     parent.append(
-      h("p", { class: "lead" }, "Trials are of the heavy op alone. The finalists, the best of each template, were measured again in turns at the end: the least of many noisy times is too small."),
+      h("p", { class: "lead" }, "Trials measure the heavy op in isolation. The finalists, the best of each template, were measured again in turns at the end: the least of many noisy times is too small."),
       summary(all, owners), h("div", { class: "controls" }, select), place);
     draw(all[0]);
 
@@ -30,7 +30,7 @@ export const section = {
         progress(place, search);
       }
       if (tuning.factors?.length) factors(place, tuning.factors);
-      else place.append(h("p", { class: "unknown" }, "Too few trials tell which factor matters."));
+      else place.append(h("p", { class: "unknown" }, "There are too few trials to show which factor matters."));
     }
   },
 };
