@@ -280,7 +280,7 @@ def test_a_slow_schedule_is_found_in_turns_and_ends_with_1(folder: Path) -> None
     markdown, page = (folder / "out.md").read_text(), data_of(folder / "out.html")["comparison"]
     assert "| the whole model |" in markdown and "by its layers" in markdown and "slower" in markdown
     assert sum(bool(row.get("real") and row["change"] > 0.2) for row in page["rows"]) == len(slower)
-    assert "changes are real" in page["verdict"] and "before" in page["runs"][0]["between"]
+    assert " real, of " in page["verdict"] and "before" in page["runs"][0]["between"]
 
 
 def test_equal_runs_in_turns_are_not_above_a_limit(folder: Path, told: sqlite3.Connection) -> None:
