@@ -10,7 +10,7 @@ import pytest
 
 from op_profiler.errors import DatasetError
 from op_profiler.prediction.latency import fit as fitting
-from op_profiler.prediction.latency import held_out
+from op_profiler.prediction.latency import held_out, held_out_errors
 from op_profiler.prediction.latency.base import Base
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.families import families_in
@@ -138,7 +138,7 @@ def test_who_has_many_networks_is_taught_rare_ops_alone(
 def test_intervals_are_calibrated_on_whole_families(two_families: Examples) -> None:
     families = families_in([two_families])
     names = np.array([families[name] for name in two_families.models])[two_families.model]
-    splits = list(fitting._splits(two_families, 2, 0))
+    splits = list(held_out_errors._splits(two_families, 2, 0))
     assert len(splits) == 2
     for train, held in splits:
         assert not set(names[held]) & set(names[~held]), "a family is in one part"
