@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.operators.kinds import sizes
-from op_profiler.operators.kinds.point import Draw, Point, Scope, epilogue, requantized
+from op_profiler.operators.kinds.point import EPILOGUES, Draw, Point, Scope, epilogue, requantized
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Node
@@ -150,6 +150,7 @@ class Conv2d(_Convolving):
 
     kind = "conv2d"
     described = True
+    choices = {"epilogue": EPILOGUES}
     batch: int
     in_channels: int
     height: int
@@ -164,6 +165,12 @@ class Conv2d(_Convolving):
     def sizes(self) -> tuple[int, ...]:
         """Height and width of the input."""
         return self.height, self.width
+
+    def problem(self) -> str | None:
+        """Return a sentence if the groups do not divide the channels."""
+        if self.in_channels % self.groups == self.out_channels % self.groups == 0:
+            return None
+        return f"groups {self.groups} do not divide in_channels {self.in_channels} and out_channels {self.out_channels}"
 
 
 @dataclasses.dataclass(frozen=True)
