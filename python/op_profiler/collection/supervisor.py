@@ -22,6 +22,7 @@ from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
 from op_profiler.measure.background import report_background_load
 from op_profiler.measure.measurement import Device
+from op_profiler.option_values import threads_text
 from op_profiler.resources import applied
 from op_profiler.resources.resource import ResourceError
 from op_profiler.schedules import records
@@ -293,7 +294,9 @@ def _spans(works: Sequence[Work]) -> list[tuple[float, float]]:
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
     """Return the reason why a model has no time as a whole, from any run; None if it has one."""
     errors = {
-        f"measured operator by operator, since {error}" if thread.measurements else f"{count} threads: {error}": None
+        f"measured operator by operator, since {error}"
+        if thread.measurements
+        else f"{threads_text(count)}: {error}": None
         for count, thread in threads.items()
         if thread.timing is not None and (error := thread.timing.whole_model.error) is not None
     }

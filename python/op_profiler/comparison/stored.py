@@ -260,7 +260,7 @@ def _different(before: TimedRun, after: TimedRun) -> Iterator[tuple[str, object,
     for threads in sorted(before.timings.keys() & after.timings.keys()):
         sides = [run.timings[threads].settings for run in (before, after)]
         for name in ("threads_effective", "core_set_effective", "governor_effective", "numa_node_effective"):
-            values.append((f"{name} at {threads} threads", *(getattr(side, name) for side in sides)))
+            values.append((f"{name} at {threads_text(threads)}", *(getattr(side, name) for side in sides)))
     for what, one, other in values:
         if one != other:
             yield what, one, other

@@ -15,6 +15,7 @@ import numpy as np
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import UsageError
+from op_profiler.option_values import threads_text
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, warm_up
 from op_profiler.parallel.planning.costs import Costs
@@ -169,8 +170,8 @@ def costs_from_predictor(
         unknown = sorted({graph.nodes[i].name for i in np.flatnonzero(~np.isfinite(found))})
         if unknown:
             raise UsageError(
-                f"there is no estimate at {count} threads for {len(unknown)} operators: {', '.join(unknown[:5])}. "
-                "Measure the model with op_performance_collector.py, and plan with that dataset"
+                f"there is no estimate at {threads_text(count)} for {len(unknown)} operators: "
+                f"{', '.join(unknown[:5])}. Measure the model with op-profiler collect, and plan with that dataset"
             )
         latency_us[count] = found
     return Costs(latency_us)
