@@ -13,6 +13,7 @@ from op_profiler.collection.summary import ModelReport, ThreadReport
 from op_profiler.dataset.row import Failure
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Measurement
+from op_profiler.operators.layers import CallLayers
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.report.collection import show_model
 
@@ -30,7 +31,7 @@ _OPERATOR = Operator(
     bytes_read=1,
     bytes_written=1,
 )
-_LAYERS = {_OPERATOR.key: [("fc1", "relu1"), ("fc2", "relu2")]}
+_LAYERS: dict[str, CallLayers] = {_OPERATOR.key: [("fc1", "relu1"), ("fc2", "relu2")]}
 
 
 def test_a_label_has_what_is_known() -> None:
