@@ -5,6 +5,7 @@ loops, and the predictor that is fitted to both.
     python collector/ship_processor.py DB [DB ...]       datasets of one processor: files, Parquet too, or addresses
     python collector/ship_processor.py --again           loops and predictors of all included data, for other features
     python collector/ship_processor.py --refit           predictors of all included data, for another way to fit
+    python collector/ship_processor.py --networks        lowered models of the included GPUs; needs the TVM with CUDA
 
 The command takes about ten minutes for ten thousand operators. Loops are stored in the cache folder, so the same
 command resumes after an interruption, and after an addition of data it reads only new loops. Nothing is measured. The
@@ -37,6 +38,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 DATASET, LOOPS, PREDICTOR = "operators.parquet", "operator_loops.npz", "predictor.zip"
+NETWORKS = "networks.zip"
+MOST_CHANGED = 0.1
+"""Share of the measured operators that a lowered model may lack, since it was measured by an older commit."""
 
 
 def note(text: str) -> None:
@@ -94,6 +98,46 @@ def refit(folder: Path) -> None:
         for name in (DATASET, LOOPS):
             shutil.copy2(folder / name, made)
         write_predictor(with_loops(examples, examples.devices[0].target, note), made)
+
+
+def ship_networks(folder: Path) -> None:
+    """Lower the models that a GPU's data was measured with, for machines without the TVM that lowers for it."""
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.dataset.formats.parquet import parquet_rows
+    from op_profiler.errors import OpProfilerError
+    from op_profiler.files import atomic_file
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.prediction.latency.devices import target_line
+    from op_profiler.prediction.latency.lowered_models import LoweringProcess, write_included
+
+    of_model = ("model_source", "model_name", "batch_size")
+    measured: dict[BuildRequest, set[str]] = {}
+    for row in parquet_rows(folder / DATASET, (*of_model, "precision", "target", "operator_key")):
+        if row["model_source"] == "sample":
+            continue
+        source, name, batch_size = (row[column] for column in of_model)
+        model = ModelRequest(source=source, name=name, batch_size=batch_size)
+        target, precision = target_line(row["target"]), row["precision"]
+        asked = BuildRequest(model=model, target=target, precision=precision, schedules="none", threads=(0,))
+        measured.setdefault(asked, set()).add(row["operator_key"])
+    found = {}
+    with LoweringProcess() as process:
+        for request, keys in measured.items():
+            what = f"{request.model.name}, batch {request.model.batch_size}, {request.precision}"
+            try:
+                lowered = process.lower(request)
+            except OpProfilerError as error:
+                note(f"{what} is left out: {error}")
+                continue
+            changed, calls = len(keys - {operator.key for operator in lowered.operators}), len(lowered.operators)
+            note(f"{what}: {calls} calls; {changed} of {len(keys)} measured operators are not in it")
+            if changed > MOST_CHANGED * len(keys):
+                note(f"{what} is left out: it has to be measured again")
+                continue
+            found[request] = lowered
+    with atomic_file(folder / NETWORKS) as made:
+        write_included(found, made)
+    note(f"{folder / NETWORKS}: {(folder / NETWORKS).stat().st_size / 2**10:.0f} KiB")
 
 
 @contextlib.contextmanager
@@ -180,15 +224,20 @@ def main() -> None:
     parser.add_argument("--device", help="key or part of the processor's name, where the datasets hold several")
     parser.add_argument("--again", action="store_true", help="loops and predictors of all included data")
     parser.add_argument("--refit", action="store_true", help="predictors of all included data, with the stored loops")
+    parser.add_argument("--networks", action="store_true", help="lowered models of the included GPUs")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the processors' folders")
     arguments = parser.parse_args()
-    if bool(arguments.db) + arguments.again + arguments.refit != 1:
-        parser.error("give datasets, --again or --refit")
+    if bool(arguments.db) + arguments.again + arguments.refit + arguments.networks != 1:
+        parser.error("give datasets, --again, --refit or --networks")
     from op_profiler.errors import OpProfilerError
 
     try:
         if arguments.db:
             ship(arguments.db, arguments.device, arguments.results)
+            return
+        if arguments.networks:
+            for dataset in sorted(arguments.results.glob(f"cuda/[!.]*/{DATASET}")):
+                ship_networks(dataset.parent)
             return
         for pattern in (f"[!.]*/{DATASET}", f"cuda/[!.]*/{DATASET}"):
             for dataset in sorted(arguments.results.glob(pattern)):

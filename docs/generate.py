@@ -9,12 +9,17 @@ It writes the pages of `docs/reference/`, what `figure_pages.py` makes of the re
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from op_profiler.operators.kinds.point import Point
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "docs")]
@@ -189,6 +194,7 @@ def _yes(told: bool) -> str:
 def _names() -> Iterator[str]:
     from op_profiler.collection.sampling.mixtures import USUAL
     from op_profiler.collection.sampling.spaces import described_names
+    from op_profiler.operators.kinds import described_classes
     from op_profiler.registry import registries
 
     yield (
@@ -205,6 +211,24 @@ def _names() -> Iterator[str]:
     yield "Names for `op-profiler sample --kinds`. Without that option, operators of the usual kinds are drawn."
     kinds = [[f"`{name}`", _yes(name in USUAL), what] for name, what in described_names().items()]
     yield markdown_table(["kind", "usual", "operators"], kinds)
+    yield "## kinds of described layers"
+    yield (
+        "Names for `kind` in the layers of a JSON line of `op-profiler predict @FILE` ([many models]"
+        "(../tutorials/predict.md#predict-many-models)), with the other fields of such a layer."
+    )
+    layers = [
+        [f"`{one.kind}`", ", ".join(_fields(one)), (inspect.getdoc(one) or "").split("\n\n")[0]]
+        for one in described_classes()
+    ]
+    yield markdown_table(["kind", "fields", "layer"], layers)
+
+
+def _fields(kind: type[Point]) -> Iterator[str]:
+    """The fields of a kind of layers, with the defaults and the names that are allowed."""
+    for field in dataclasses.fields(kind):
+        default = "" if field.default is dataclasses.MISSING else f" = {json.dumps(field.default)}"
+        choices = kind.choices.get(field.name)
+        yield f"`{field.name}{default}`" + (f" (one of {', '.join(choices)})" if choices else "")
 
 
 # Python: from the docstrings of the public names

@@ -1,6 +1,6 @@
 """What three users see: their commands in tmux at 80 and 120 columns, their pages in Chromium at three widths.
 
-    python -m tests.journeys FOLDER [JOURNEY ...]      # a few minutes; measures, so nothing else should run
+    python -m tests.journeys FOLDER [JOURNEY ...]      # a quarter of an hour; measures, so nothing else should run
 
 FOLDER receives a text per command and width, and a picture per page and width. Cut numbers, rows that cannot be told
 apart and pages that leave the width unused are printed; the exit code is then 1. What is not installed is left out.
@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -60,7 +62,31 @@ def net() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 candidates = [(Net(width, depth), (torch.zeros(1, 3, 64, 64),)) for width in (16, 32) for depth in (1, 2)]
 '''
-LINES = '{"model": "mlp", "label": "small"}\nrnn\n'
+FRAME = """
+from op_profiler import Dataset
+
+with Dataset.open("sqlite:///runs.db") as dataset:
+    rows = dataset.to_pandas()
+heavy = rows[rows.model_name == "net:net"].sort_values("median_us", ascending=False)
+print(heavy[["run_label", "anchor", "threads", "median_us"]].head(8).to_string(index=False))
+"""
+
+
+def described(width: int) -> str:
+    """A line with the layers of a network of a width."""
+    first = {"kind": "dense", "rows": 1, "in_features": 784, "out_features": width, "epilogue": "bias_relu"}
+    second = {"kind": "dense", "rows": 1, "in_features": width, "out_features": 10}
+    return json.dumps({"name": f"{width} wide", "layers": [first, second]})
+
+
+FILES = {
+    "net.py": NET,
+    "frame.py": FRAME,
+    "lines.txt": '{"model": "mlp", "label": "small"}\nrnn\n',
+    "networks.txt": "\n".join(map(described, range(8, 808, 8))),
+    "library.out": "{Regular,1,3,224,224,32,3,2,1} 1.9\n{Regular,1,32,112,112,64,3,1,1} 3.2\n",
+}
+"""The users' files, by name."""
 JOURNEYS = {
     "compiler engineer": (
         "collect net:net --threads 1,2 --label before --db runs.db",
@@ -68,13 +94,22 @@ JOURNEYS = {
         "report net:net --db runs.db --output report.html",
         "collect net:net --threads 1,2 --label after --schedules none --db runs.db",
         "compare before after --db runs.db --report comparison.html",
+        "compare before after --db runs.db --rerun --seconds 20",
+        "collect net:net --threads 1 --iftune true --trials 10 --label tuned --db runs.db",
+        "report $(op-profiler dataset --db runs.db --json | python -c 'import json, sys;"
+        ' print(*[one["key"] for one in json.load(sys.stdin)["models"]][:2])\') --db runs.db --output two_runs.html',
         "dataset --db runs.db",
+        "python frame.py",
     ),
     "architecture search": (
         "predict --device list",
         "predict 'net:candidates[*]' --below 50ms",
         "predict net:net --threads 1,2",
+        "predict @networks.txt --below 5us",
         "predict @lines.txt --device znver4,emeraldrapids",
+        "import --format tinynas library.out --device V100 --db foreign.db",
+        "calibrate --budget 30s --threads 1 --db calibrated.db",
+        "predict net:net",
     ),
     "systems researcher": (
         "sample --kinds list",
@@ -100,14 +135,16 @@ def main() -> int:
     given = arguments.parse_args()
     folder: Path = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "net.py").write_text(NET)
-    (folder / "lines.txt").write_text(LINES)
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    os.environ["XDG_DATA_HOME"] = str(folder / "data")  # where `calibrate` notes its dataset
     wrong = []
     with terminal(folder) as socket:
         for journey in given.journeys:
             for number, command in enumerate(JOURNEYS[journey], start=1):
+                line = command if command.startswith("python") else f"op-profiler {command}"
                 for columns in COLUMNS if socket is not None else ():
-                    text = typed(str(socket), f"op-profiler {command}", columns)
+                    text = typed(str(socket), line, columns)
                     name = f"{journey.replace(' ', '_')}-{number}-{command.split()[0]}-{columns}.txt"
                     (folder / name).write_text(text)
                     wrong += [f"{name}: {what}" for what in faults(text)]

@@ -195,7 +195,7 @@ def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> N
     shown = command(tmp_path, "--db=sqlite:///a.db")
     assert shown.returncode == 0 and "local:resnet-18" in shown.stdout and "failures: 1" in shown.stdout
     listed = command(tmp_path, "--db=sqlite:///a.db", "--failures")
-    assert "operator: resnet-18: fused_nn_conv2d_clip at 2 threads" in listed.stdout
+    assert "operator: resnet-18: conv2d + clip | 1x65x112x112 at 2 threads" in listed.stdout
     assert json.loads(command(tmp_path, "--db=sqlite:///a.db", "--failures", "--json").stdout)[0]["cause"] == "operator"
     with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
         quarantine(one, "0" * 32, "vgg-16 took 2 workers down", example.settings, example.device)

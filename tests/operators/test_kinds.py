@@ -93,7 +93,7 @@ def test_a_new_kind_is_one_file(tmp_path: Path, target: Any, monkeypatch: pytest
     before = spaces.space_names()
     (tmp_path / "negated.py").write_text(NEGATED)
     monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
-    caches = (kinds.draws, kinds.described_kinds)
+    caches = (kinds.draws, kinds.described_classes)
     try:
         for cache in caches:
             cache.cache_clear()

@@ -130,12 +130,13 @@ class BuildRequest:
         threads = kind.default_thread_counts(place) if threads is None else threads
         return cls(target=target, place=place, threads=threads, **fields)
 
-    def check(self, *, dry_run: bool = False, tuned: bool = False) -> None:
+    def check(self, *, dry_run: bool = False, tuned: bool = False, lowers: bool = True) -> None:
         """Check that the options are valid; the most important problem is reported first.
 
         Args:
             dry_run: the model is compiled for the target, but not measured.
             tuned: a search comes first, which creates the folder of the records if it is missing.
+            lowers: the model is lowered or compiled; False if it may have been lowered earlier (`check_build`).
 
         Raises:
             UsageError: an option is out of range; the message gives the range.
@@ -145,8 +146,8 @@ class BuildRequest:
         COMPILERS.check(self.compiler)
         compiler = COMPILERS.get(self.compiler)
         self.kind.check(self.target, remote=self.place is not None, dry_run=dry_run)
-        if compiler.takes_builds_of_targets:
-            self.kind.check_build()
+        if lowers:
+            self.check_build()
         self.check_anywhere()
         compiler.check_pipeline(self.pipeline)
         if self.input_data is not None:
@@ -156,6 +157,15 @@ class BuildRequest:
         if not self.threads:
             raise UsageError("--threads is empty; give thread counts such as 1,2")
         self.kind.check_threads(self.threads, self.place)
+
+    def check_build(self) -> None:
+        """Check that the TVM which lowers for the target is installed.
+
+        Raises:
+            OpProfilerError: it is not, or a library of it is missing; the message says what to install.
+        """
+        if COMPILERS.get(self.compiler).takes_builds_of_targets:
+            self.kind.check_build()
 
     def check_anywhere(self) -> None:
         """Check the options as far as they do not depend on the files, packages and cores of a machine.

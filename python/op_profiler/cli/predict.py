@@ -40,9 +40,11 @@ op-profiler predict @candidates.txt --format csv           (one of the above per
 
 op-profiler predict @lines.txt       (a line may be JSON: {"model": "bert", "label": "short", "sequence_length": 64})
 
+op-profiler predict @networks.txt    ({"name": "a", "layers": [{"kind": "dense", "rows": 1, ...}]}: needs no torch)
+
 op-profiler predict resnet-18 --schedules rule             (the kernels of op-profiler collect --schedules rule)
 
-op-profiler predict resnet-18 --target cuda                (for a GPU, from included data; needs a TVM with CUDA)
+op-profiler predict resnet-18 --target cuda                (for a GPU, from included data)
 
 op-profiler predict transformers:bert --device h200 --kernels vendor    (kernels of NVIDIA's libraries, without a GPU)
 
@@ -120,7 +122,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     named, devices = models_of(models or [], model), request.device.split(",") if request.device else [None]
     if request.prefill is not None and (report is not None or format == "runtime_lut" or below):
         raise UsageError("--report, --below and --format runtime_lut are for a model as a whole; leave out --prefill")
-    if len(named) * len(devices) > 1 or below:
+    if len(named) * len(devices) > 1 or below or named[0].layers:
         if request.prefill is not None:
             raise UsageError("--prefill is for one model on one device")
         if save is not None or report is not None or format == "runtime_lut":

@@ -20,7 +20,6 @@ from op_profiler.cores import binding_order
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.measure.background import report_background_load
-from op_profiler.operators.titles import title_of
 from op_profiler.prediction.latency import answer, checks
 from op_profiler.prediction.latency.checks import Check
 from op_profiler.prediction.latency.operator_predictor import TIERS, UNSUPPORTED
@@ -46,7 +45,7 @@ class CheckResult:
         origin: a sentence about the device of the predicted times.
         network: result for the network; None if the network has no predicted total.
         operators: results of the operators, the slowest first.
-        not_compared: names of operators without an estimate or without a measurement.
+        not_compared: labels of operators without an estimate or without a measurement.
     """
 
     origin: str
@@ -149,11 +148,10 @@ def _operators(
     columns = (estimates.latency_us, estimates.low_us, estimates.high_us, estimates.tier)
     for operator, middle, low, high, tier in zip(predicted.network.operators, *columns):
         measured = found.measurements.get(operator.workload)
+        name = operator.label(predicted.network.layers.get(operator.key, ()))
         if measured is None or measured.median_us is None or tier == UNSUPPORTED:
-            left.append(operator.name)
+            left.append(name)
             continue
-        shape = "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else ""
-        name = f"{title_of(operator.op_names)} | {shape}"
         names = {"kind": "operator", "key": operator.key, "name": name, "tier": TIERS[tier]}
         compared.append(_compared((float(middle), float(low), float(high)), measured, factor, about | names))
     return compared, left

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from op_profiler.operators.layers import CallLayers
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -43,12 +44,18 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
     return found
 
 
-def notes_on(shares: Mapping[str, float], operators: Sequence[Operator]) -> tuple[str, ...]:
-    """Return a sentence that names the operators whose outputs contain denormal numbers, or nothing."""
-    names = [operator.name for operator in operators if operator.key in shares]
+def notes_on(
+    shares: Mapping[str, float], operators: Sequence[Operator], layers: Mapping[str, CallLayers]
+) -> tuple[str, ...]:
+    """Return a sentence that names the operators whose outputs contain denormal numbers, or nothing.
+
+    Args:
+        layers: layers of the operators' calls, by workload key.
+    """
+    names = [operator.label(layers.get(operator.key, ())) for operator in operators if operator.key in shares]
     if not names:
         return ()
-    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    named = "; ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     note = (
         f"{named}: up to {max(shares.values()):.0%} of what is written are denormal numbers; operators that read them "
         "may take many times as long as with other values"

@@ -45,7 +45,9 @@ def measure_alone(
         schedule = built.schedules[operator.key]
         graph = machine.load(built.compiled, random_inputs(list(model.inputs)))
         if len(graph.labels) != 1:
-            raise ModelError(f"{operator.name} in isolation compiles to {len(graph.labels)} kernels, not one")
+            raise ModelError(
+                f"{operator.label([occurrence.layers])} in isolation compiles to {len(graph.labels)} kernels, not one"
+            )
         session = Session(
             request,
             machine,

@@ -226,7 +226,7 @@ class Collection:
                 measured=new,
                 reused=len(complete) - new,
             )
-        found = self.dataset.find_model(key)
+        found, layers = self.dataset.find_model(key), self.dataset.layers_of(key)
         timings = [one.timing for one in threads.values() if one.timing is not None]
         shares = [timing.details.get("denormal") or {} for timing in timings]
         return ModelReport(
@@ -238,12 +238,12 @@ class Collection:
             outcome.code,
             (
                 *(found.notes if found else outcome.notes),
-                *notes_on(max(shares, key=len, default={}), [operator for operator, _ in operators]),
+                *notes_on(max(shares, key=len, default={}), [operator for operator, _ in operators], layers),
             ),
             agreement=found.agreement if found else None,
             launches=self.dataset.launches_of(key),
             templates=self.dataset.templates_of(key) if request.dry_run else {},
-            layers=self.dataset.layers_of(key),
+            layers=layers,
             batch_size=found.batch_size if found else None,
             kept_failures=self._kept_failures(request, key, run_id),
             run_id=run_id,

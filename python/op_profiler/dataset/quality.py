@@ -11,6 +11,7 @@ from op_profiler.dataset import convert, keys, schema
 from op_profiler.dataset.row import Failure
 from op_profiler.dataset.statements import insert, labelled
 from op_profiler.measure.measurement import Settings
+from op_profiler.operators.titles import label_of
 
 _CHECK_POINT, _FAILED, _BARE, _NOISY = 1, 2, 3, 4
 
@@ -125,15 +126,21 @@ def select_failures(model_key: str | None) -> Select[Any]:
     """Select the rows for `failure`, the newest first, with the time that exists in spite of the failure, if there is
     one."""
     table, measured, timings = schema.failures, schema.measurements, schema.model_timings
+    of_model = schema.model_operators
     timed_at = case(
         (and_(measured.c.complete, measured.c.error.is_(None)), measured.c.measured_at),
         (and_(timings.c.complete, timings.c.error.is_(None)), timings.c.measured_at),
     )
     query = (
         select(table, schema.operators.c.name.label("operator_name"), timed_at.label("timed_at"))
+        .add_columns(schema.operators.c.op_names, schema.operators.c.outputs, of_model.c.layers)
         .add_columns(*labelled(schema.settings))
         .join(schema.settings, schema.settings.c.key == table.c.settings_key)
         .outerjoin(schema.operators, schema.operators.c.key == table.c.operator_key)
+        .outerjoin(
+            of_model,
+            and_(of_model.c.model_key == table.c.model_key, of_model.c.operator_key == table.c.operator_key),
+        )
         .outerjoin(measured, measured.c.key == table.c.measured_key)
         .outerjoin(timings, timings.c.key == table.c.measured_key)
         .order_by(table.c.failed_at.desc(), table.c.key)
@@ -144,8 +151,11 @@ def select_failures(model_key: str | None) -> Select[Any]:
 def failure(row: Mapping[str, Any]) -> Failure:
     """Return the failure of a row of `select_failures`."""
     names = ("operator_name", "device_key", "error", "machine_state", "failed_at", "run_id", "timed_at")
+    outputs = row["outputs"] or [{"shape": ()}]
+    label = label_of(row["op_names"], outputs[0]["shape"], row["layers"] or ()) if row["op_names"] else None
     return Failure(
         **{name: row[name] for name in names},
+        operator_label=label,
         model_key=row["model_key"] or "",
         cause=row["error_cause"],
         settings=convert.build(Settings, row, "settings_"),

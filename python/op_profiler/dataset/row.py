@@ -140,6 +140,7 @@ class Failure:
 
     Attributes:
         operator_name: None for a whole model.
+        operator_label: title, layer and output shape (`label_of`); None for a whole model.
         model_key: empty outside a model, and for a quarantined model (`op_profiler.dataset.quarantined_models`).
         cause: whether the machine or the operator caused the failure; after the former, another try may succeed.
         machine_state: as in `Row`; None if unknown.
@@ -149,6 +150,7 @@ class Failure:
     """
 
     operator_name: str | None
+    operator_label: str | None
     settings: Settings
     device_key: str
     model_key: str

@@ -24,7 +24,7 @@ _LATER = {"past": None, "importer": AUTO}  # fields that came later, and what sa
 def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
     """Return 16 hex digits over the request, the content of files, and the versions of the packages that read them."""
     digest = hashlib.sha256()
-    fields = _fields(request)
+    fields = fields_of(request)
     if files:
         fields["name"] = Path(request.name).name  # the content counts, not where it lies
     versions = {name: _version(name) for name in (*_TVM_PACKAGES, *packages)}
@@ -39,7 +39,7 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
     import numpy as np  # most fingerprints are asked for by a process that loads nothing heavy
 
     main = model.mod["main"]
-    digest = hashlib.sha256(json.dumps([_LOWERING, _fields(request)], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([_LOWERING, fields_of(request)], sort_keys=True).encode())
     digest.update(json.dumps([dataclasses.asdict(spec) for spec in model.inputs]).encode())
     digest.update(compiler_in_use().structural_hash(model.mod).encode())
     for variable in main.params if model.params else ():  # else they are constants, which the hash is over
@@ -48,7 +48,7 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
     return digest.hexdigest()[:16]
 
 
-def _fields(request: ModelRequest) -> dict[str, Any]:
+def fields_of(request: ModelRequest) -> dict[str, Any]:
     """Return the fields of a request. Fields that were added later are left out if they have their default, so that
     the keys in existing datasets remain valid."""
     fields = dataclasses.asdict(request)

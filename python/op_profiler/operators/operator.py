@@ -10,6 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from op_profiler.operators.layers import CallLayers
+from op_profiler.operators.titles import label_of
+
 PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(?:\.(\d+))?(?!\w)")
 """In the structure of an operator: input or constant, its number, and the field if it is a tuple."""
 
@@ -90,6 +93,10 @@ class Operator:
             sort_keys=True,
         )
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    def label(self, layers: CallLayers = ()) -> str:
+        """Return the operator's name for people: title, first of the given layers, output shape (`label_of`)."""
+        return label_of(self.op_names, self.outputs[0].shape if self.outputs else (), layers)
 
     def __hash__(self) -> int:
         """Hash the key, because attributes are dictionaries."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from op_profiler.operators.layers import CallLayers
+
 _FUNCTIONS = {
     "gelu": "multiply erf multiply add multiply",
     "gelu by tanh": "multiply power multiply add multiply tanh add multiply",
@@ -47,3 +49,18 @@ def title_of(op_names: Sequence[str]) -> str:
     parts = [name.replace("\0", " ") + (f" x{count}" if count > 1 else "") for name, count in counts.items()]
     more = [f"{len(parts) - _MOST} more"] if len(parts) > _MOST else []
     return " + ".join(parts[:_MOST] + more)
+
+
+def label_of(op_names: Sequence[str], output: Sequence[int], layers: CallLayers = ()) -> str:
+    """Return the title of an operator with its layer and output shape, which distinguish it from others of a model.
+
+    >>> label_of(["nn.dense", "nn.relu"], (1, 128), [["fc1", "relu1"]])
+    'dense + relu | fc1 | 1x128'
+
+    Args:
+        op_names: as in `Operator.op_names`.
+        output: shape of the first output; empty without one.
+        layers: layers of its calls; the first layer of the first call is part of the label.
+    """
+    layer = layers[0][0] if layers and layers[0] else ""
+    return " | ".join(filter(None, (title_of(op_names), layer, "x".join(map(str, output)))))

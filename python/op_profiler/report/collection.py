@@ -123,9 +123,9 @@ def show_model(console: Console, report: ModelReport) -> None:
     if report.threads:
         _show_whole_model(console, report)
     for operator, error in _failures(report):
-        print_line(console, f"failed: {operator.name}: {error}")
+        print_line(console, f"failed: {operator.label(report.layers.get(operator.key, ()))}: {error}")
     for kept in report.kept_failures:
-        what = f"{kept.operator_name or 'the model'} at {threads_text(kept.settings.threads)}"
+        what = f"{kept.operator_label or 'the model'} at {threads_text(kept.settings.threads)}"
         print_line(
             console,
             f"failed on {kept.failed_at[:16]}: {what}: {kept.error}; the time of {(kept.timed_at or '')[:16]} stands",

@@ -73,9 +73,9 @@ def show_failures(failures: Sequence[Failure], models: Mapping[str, str]) -> Non
         where = models.get(one.model_key, "outside models")
         state = ", ".join(f"{name} {value}" for name, value in (one.machine_state or {}).items() if value is not None)
         kept = f"; the time of {one.timed_at[:16]} stands" if one.timed_at else ""
+        place = f"{threads_text(one.settings.threads)}, {one.settings.cache}"
         what = (
-            f"{where}: {one.operator_name or 'the whole model'} at {threads_text(one.settings.threads)}, "
-            f"{one.settings.cache}"
+            f"{where}: {one.operator_label or 'the whole model'} at {place}"
             if one.model_key or one.operator_name
             else "quarantined"
         )

@@ -36,6 +36,11 @@ class ShippedProcessor:
         """Predictor that was fitted to `operators`; None if it was removed."""
         return _existing(self.folder / "predictor.zip")
 
+    @property
+    def networks(self) -> Path | None:
+        """Lowered models of `operators`, for machines without the TVM that lowers for the device; None without them."""
+        return _existing(self.folder / "networks.zip")
+
 
 def shipped_processors() -> list[ShippedProcessor]:
     """Return the processors with an included dataset or predictor, sorted by name."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import op_profiler as op_profiler_api
 from op_profiler.building.request import BuildRequest
-from op_profiler.errors import ModelError
+from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.prediction.latency.devices import devices_in
 from op_profiler.prediction.latency.lowered_models import LoweredModel, LoweringProcess, lowered_model
+from op_profiler.prediction.latency.network import NetworkPrediction
+from op_profiler.shipped import shipped_gpus
+from op_profiler.targets.cuda import tvm_build
 
 from ...command_line import op_profiler
 
@@ -121,3 +128,59 @@ def test_a_model_that_takes_the_compiler_down_costs_no_other(tmp_path: Path) -> 
     assert done.returncode == 1, done.stderr
     assert "the process that lowers it died (SIGSEGV)" in rows["deadly:deadly"]["error"]
     assert rows["mlp"]["total_us"] > 0
+
+
+@pytest.fixture
+def without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_build, "missing", lambda: ["the build of TVM with CUDA (source ./env_var.sh cuda)"])
+
+
+@pytest.mark.usefixtures("without_cuda")
+class TestWithoutTheTvmOfAGpu:
+    """Models that were measured on the GPU that ships are included in lowered form."""
+
+    @pytest.mark.parametrize(
+        ("name", "options"),
+        [("resnet-18", {}), ("resnet-18", {"precision": "float16"}), ("mobilenet", {"batch_size": 8}), ("lstm", {})],
+    )
+    def test_included_models_are_predicted(self, name: str, options: dict[str, Any]) -> None:
+        found = op_profiler_api.predict(name, device="h100", **options)
+        assert isinstance(found, NetworkPrediction)
+        assert found.partial_us > 0 and "measured" in found.tiers
+
+    @pytest.mark.parametrize("options", [{"batch_size": 2}, {"precision": "int8"}, {"check_outputs": "always"}])
+    def test_others_are_refused_with_what_to_install(self, options: dict[str, Any]) -> None:
+        with pytest.raises(OpProfilerError, match=r"^resnet-18 is neither among .* \(source ./env_var.sh cuda\)$"):
+            op_profiler_api.predict("resnet-18", device="h100", **options)
+
+    def test_cached_models_are_predicted(self, cache: Path) -> None:
+        """As if somebody had lowered it before the build was removed."""
+        (gpu,) = (one for one in shipped_gpus() if one.networks is not None)
+        assert gpu.operators is not None
+        target = devices_in(file=gpu.operators)[0].target
+        asked = BuildRequest(model=ModelRequest(name="resnet-18", batch_size=2), target=target, schedules="none")
+        included = _included_one(dataclasses.replace(asked, model=ModelRequest(name="resnet-18")))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tvm_build, "missing", lambda: [])
+            lowered_model(asked, lower=lambda request: included)
+        assert lowered_model(asked).operators == included.operators
+
+
+def _included_one(request: BuildRequest) -> LoweredModel:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tvm_build, "missing", lambda: ["it"])
+        return lowered_model(request)
+
+
+@pytest.mark.skipif(bool(tvm_build.missing()), reason="needs the TVM with CUDA")
+def test_an_included_model_is_what_is_lowered_today() -> None:
+    (gpu,) = (one for one in shipped_gpus() if one.networks is not None)
+    assert gpu.operators is not None
+    target = devices_in(file=gpu.operators)[0].target
+    asked = BuildRequest(model=ModelRequest(name="squeezenet_v1.1"), target=target, schedules="none")
+    assert lowered_model(asked).operators == _included_one(asked).operators
+
+
+def test_included_models_are_small() -> None:
+    (gpu,) = (one for one in shipped_gpus() if one.networks is not None)
+    assert gpu.networks is not None and gpu.networks.stat().st_size < 1e6

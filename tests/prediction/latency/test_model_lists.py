@@ -13,6 +13,8 @@ from op_profiler.compilers.compiler import use_compiler
 from op_profiler.compilers.imported_model import OF_COMPARED_KINDS
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.kinds.convolutions import Conv2d
+from op_profiler.operators.kinds.products import Dense
 from op_profiler.prediction.latency.model_lists import models_of
 
 from ...command_line import op_profiler
@@ -63,6 +65,52 @@ def test_lines_may_be_json(tmp_path: Path) -> None:
 def test_json_of_no_model_is_refused(line: str) -> None:
     with pytest.raises(UsageError, match="is no line of a list of models"):
         labels(line)
+
+
+DENSE = {"kind": "dense", "rows": 1, "in_features": 64, "out_features": 10, "epilogue": "bias"}
+CONV = {"kind": "conv2d", "batch": 1, "in_channels": 6, "height": 8, "width": 8, "out_channels": 4, "kernel": 3}
+
+
+def test_lines_may_describe_layers(tmp_path: Path) -> None:
+    (found,) = models_of([json.dumps({"name": "small", "layers": [DENSE, CONV | {"stride": 1}]})], ModelRequest())
+    assert found.label == "small" and found.layers == (Dense(1, 64, 10, "bias"), Conv2d(1, 6, 8, 8, 4, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ({"kind": "dance"}, "kind 'dance' is not one of batch_matmul, conv2d, dense, elementwise, pool2d, softmax"),
+        (DENSE | {"bias": 1}, "dense has no field 'bias', but rows, in_features, out_features, epilogue"),
+        (DENSE | {"rows": 0}, "rows of dense is 0; give an integer from 1 on"),
+        (DENSE | {"rows": True}, "rows of dense is True; give an integer from 1 on"),
+        (DENSE | {"epilogue": "gelu"}, "epilogue of dense is 'gelu'; give one of none, bias, bias_relu"),
+        (CONV, "conv2d lacks stride"),
+        (CONV | {"stride": 1, "groups": 4}, "groups 4 do not divide in_channels 6 and out_channels 4"),
+        ({"kind": "elementwise", "op": "relu", "shape": [1, "2"]}, "give a list of integers from 1 on"),
+        (3, "kind None is not one of"),
+    ],
+)
+def test_wrong_layers_are_named_with_what_is_allowed(layer: object, message: str, tmp_path: Path) -> None:
+    (tmp_path / "nets").write_text("# nets\nmlp\n" + json.dumps({"name": "net", "layers": [DENSE, layer]}))
+    with pytest.raises(UsageError) as refused:
+        labels(f"@{tmp_path}/nets")
+    assert str(refused.value).startswith(f"{tmp_path}/nets, line 3: layer 2: ") and message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"layers": []}, {"name": "net", "layers": {}}, {"name": "net", "layers": [DENSE], "batch": 2}]
+)
+def test_lines_with_layers_have_a_name_and_layers_only(fields: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match='give "name", a text, and "layers", a list of objects'):
+        labels(json.dumps(fields))
+
+
+@pytest.mark.parametrize("options", [("--precision", "float16"), ("--device", "h100"), ("--schedules", "rule")])
+def test_layers_are_described_for_processors_in_float32(options: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "nets").write_text(json.dumps({"name": "net", "layers": [DENSE]}))
+    device = ("--device", "emeraldrapids") if "--device" not in options else ()
+    done = op_profiler("predict", "@nets", *device, *options, folder=tmp_path)
+    assert done.returncode == 2 and "net: described layers are predicted for processors, in float32" in done.stderr
 
 
 @needs("torch")

@@ -26,6 +26,7 @@ from op_profiler.comparison.peers.result import OURS, AtThreads, PeerComparison,
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import no_garbage_collection
 from op_profiler.measure.statistics import median_interval
+from op_profiler.option_values import threads_text
 from op_profiler.schedules.records import NONE, RULE
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _started(name: str, forms: Forms, folder: Path, cores: Sequence[int]) -> Ite
         asked = len(cores)
         if running.threads != asked or running.busy_threads > asked:
             raise PeerFailure(
-                f"it was asked for {asked} threads, reports {running.threads}, and {running.busy_threads} worked"
+                f"it was asked for {threads_text(asked)}, reports {running.threads}, and {running.busy_threads} worked"
             )
         yield running
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from op_profiler.operators.kinds.point import Draw
+    from op_profiler.operators.kinds.point import Draw, Point
 
 
 @functools.cache
@@ -24,11 +24,17 @@ def draws() -> dict[str, Draw]:
     return {name: draw for module in _modules() for name, draw in getattr(module, "DRAWS", {}).items()}
 
 
-@functools.cache
 def described_kinds() -> tuple[str, ...]:
     """Return the names of the classes that need no compiler to become an operator."""
+    return tuple(found.__name__ for found in described_classes())
+
+
+@functools.cache
+def described_classes() -> tuple[type[Point], ...]:
+    """Return the classes that need no compiler to become an operator, sorted by name."""
     classes = {found for module in _modules() for found in vars(module).values() if isinstance(found, type)}
-    return tuple(sorted(found.__name__ for found in classes if getattr(found, "described", False)))
+    found = (one for one in classes if getattr(one, "described", False))
+    return tuple(sorted(found, key=lambda one: one.__name__))
 
 
 def _modules() -> list[ModuleType]:

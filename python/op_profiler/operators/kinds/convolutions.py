@@ -3,107 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.operators.kinds import sizes
-from op_profiler.operators.kinds.point import Draw, Point, Scope, epilogue, requantized
+from op_profiler.operators.kinds.convolution import Convolution
+from op_profiler.operators.kinds.point import EPILOGUES, Draw, Point, Scope, epilogue, requantized
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Node
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Convolution:
-    """A convolution of any number of axes with all of its sizes; every kind of convolution is expressed by this class.
-
-    Attributes:
-        sizes: sizes of the input, one per axis; `kernel`, `stride` and `dilation` likewise.
-        padding: zeros before each axis, followed by zeros after each axis.
-        channels_last: whether data is NHWC and the weight HWIO (HWOI in groups), otherwise NCHW and OIHW.
-        transposed: whether the weight is IOHW and `stride` spreads the input.
-    """
-
-    batch: int
-    in_channels: int
-    sizes: tuple[int, ...]
-    out_channels: int
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int = 1
-    channels_last: bool = False
-    transposed: bool = False
-
-    @property
-    def out_sizes(self) -> tuple[int, ...]:
-        """Sizes of the output, one per axis."""
-        if not self.transposed:
-            return sizes.windows(self.sizes, self.kernel, self.stride, self.padding, self.dilation)
-        margins = sizes.margins(self.padding)
-        every = zip(self.sizes, self.kernel, self.stride, margins, self.dilation)
-        return tuple((n - 1) * stride - margin + d * (k - 1) + 1 for n, k, stride, margin, d in every)
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """Shape of the output, with channels first or last."""
-        return self._shape(self.out_channels, self.out_sizes)
-
-    @property
-    def data_shape(self) -> tuple[int, ...]:
-        """Shape of the input, with channels first or last."""
-        return self._shape(self.in_channels, self.sizes)
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        """Shape of the weight in the layout that `transposed` and `channels_last` select."""
-        if self.transposed:
-            return (self.in_channels, self.out_channels // self.groups, *self.kernel)
-        outer, inner = self.out_channels, self.in_channels // self.groups
-        if not self.channels_last:
-            return (outer, inner, *self.kernel)
-        return (*self.kernel, *((outer, inner) if self.groups > 1 else (inner, outer)))
-
-    def _shape(self, channels: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        return (self.batch, *lengths, channels) if self.channels_last else (self.batch, channels, *lengths)
-
-    def call(self, relay: ModuleType, data: Node, weight: Node, **attrs: Any) -> Node:
-        """Return the Relay call.
-
-        Args:
-            attrs: further attributes, such as ``out_dtype``.
-        """
-        axes = "DHW"[-len(self.sizes) :]
-        if self.channels_last:
-            kernel_layout = f"{axes}{'OI' if self.groups > 1 else 'IO'}"
-            attrs |= {"data_layout": f"N{axes}C", "kernel_layout": kernel_layout}
-        op = getattr(relay.nn, f"conv{len(axes)}d{'_transpose' if self.transposed else ''}")
-        return op(
-            data,
-            weight,
-            strides=self.stride,
-            padding=self.padding,
-            dilation=self.dilation,
-            groups=self.groups,
-            channels=self.out_channels,
-            kernel_size=self.kernel,
-            **attrs,
-        )
-
-    def expression(self, scope: Scope) -> Node:
-        """Return the Relay expression of an input and a weight."""
-        data, weight = scope.input(*self.data_shape), scope.weight(*self.weight_shape)
-        return self.call(scope.relay, data, weight, out_dtype=scope.out_dtype)
-
-    def work(self) -> tuple[float, float]:
-        """Return the work, as `Point.work`."""
-        data, weight, out = (math.prod(shape) for shape in (self.data_shape, self.weight_shape, self.out_shape))
-        # each weight is used once at each place of the output, or of the input that is spread
-        places = self.batch * math.prod(self.sizes if self.transposed else self.out_sizes)
-        return 2.0 * places * weight, float(data + weight + out)
 
 
 class _Convolving(Point):
@@ -150,6 +58,7 @@ class Conv2d(_Convolving):
 
     kind = "conv2d"
     described = True
+    choices = {"epilogue": EPILOGUES}
     batch: int
     in_channels: int
     height: int
@@ -164,6 +73,12 @@ class Conv2d(_Convolving):
     def sizes(self) -> tuple[int, ...]:
         """Height and width of the input."""
         return self.height, self.width
+
+    def problem(self) -> str | None:
+        """Return a sentence if the groups do not divide the channels."""
+        if self.in_channels % self.groups == self.out_channels % self.groups == 0:
+            return None
+        return f"groups {self.groups} do not divide in_channels {self.in_channels} and out_channels {self.out_channels}"
 
 
 @dataclasses.dataclass(frozen=True)

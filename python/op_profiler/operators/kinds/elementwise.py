@@ -26,10 +26,11 @@ _TABLES = (16, 49, 64, 96, 196, 197, 256)
 
 @dataclasses.dataclass(frozen=True)
 class Elementwise(Point):
-    """One of `UNARY`, `ACTIVATIONS` or `BINARY`; `shape` is the shape of all its operands."""
+    """Function of each value of a tensor of `shape`, or of two such tensors."""
 
     kind = "elementwise"
     described = True
+    choices = {"op": (*UNARY, *ACTIVATIONS, *BINARY)}
     op: str
     shape: tuple[int, ...]
 

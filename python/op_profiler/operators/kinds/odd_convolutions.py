@@ -7,7 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 from op_profiler.operators.kinds import sizes
-from op_profiler.operators.kinds.convolutions import Conv2d, Convolution
+from op_profiler.operators.kinds.convolution import Convolution
+from op_profiler.operators.kinds.convolutions import Conv2d
 from op_profiler.operators.kinds.point import Draw, Point, Scope, epilogue
 
 if TYPE_CHECKING:

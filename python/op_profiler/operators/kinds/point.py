@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -73,12 +73,14 @@ class Point(abc.ABC):
     Attributes:
         kind: name of the subclass.
         precision: precision of the networks that have such operators; all operators of a batch have the same.
+        choices: the values that a field may have, by the field's name, where they are names.
         described: whether `described.described` returns the operator that it becomes.
     """
 
     kind: ClassVar[str]
     described: ClassVar[bool] = False
     precision: ClassVar[Precision] = "float32"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @abc.abstractmethod
     def expression(self, scope: Scope) -> Node:
@@ -88,6 +90,10 @@ class Point(abc.ABC):
     def work(self) -> tuple[float, float]:
         """Return rough numbers of operations (a multiply-add counts two) and of moved elements, to which limits on
         points refer."""
+
+    def problem(self) -> str | None:
+        """Return why the sizes do not fit together; None if they do."""
+        return None
 
     def identity(self) -> list[object]:
         """Return plain JSON values that identify the point."""

@@ -21,6 +21,7 @@ class Pool2d(Point):
 
     kind = "pool2d"
     described = True
+    choices = {"mode": POOLS}
     batch: int
     channels: int
     height: int

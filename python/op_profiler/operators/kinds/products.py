@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from op_profiler.operators.kinds import sizes
-from op_profiler.operators.kinds.point import Draw, Point, Scope, activate, epilogue, requantized
+from op_profiler.operators.kinds.point import EPILOGUES, Draw, Point, Scope, activate, epilogue, requantized
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Node
@@ -21,6 +21,7 @@ class Dense(Point):
 
     kind = "dense"
     described = True
+    choices = {"epilogue": EPILOGUES}
     rows: int
     in_features: int
     out_features: int

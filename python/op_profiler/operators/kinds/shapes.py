@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from op_profiler.operators.kinds.convolutions import Convolution
+from op_profiler.operators.kinds.convolution import Convolution
 from op_profiler.operators.kinds.described import operator_of_expression
 from op_profiler.operators.kinds.point import Scope
 from op_profiler.operators.operator import Operator, TensorSpec, axis_sizes

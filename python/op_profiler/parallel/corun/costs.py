@@ -171,8 +171,7 @@ def costs_from_predictor(
         if unknown:
             raise UsageError(
                 f"there is no estimate at {threads_text(count)} for {several(len(unknown), 'operator')}: "
-                f"{', '.join(unknown[:5])}. Measure the model with op_performance_collector.py, and plan with "
-                "that dataset"
+                f"{', '.join(unknown[:5])}. Measure the model with op-profiler collect, and plan with that dataset"
             )
         latency_us[count] = found
     return Costs(latency_us)

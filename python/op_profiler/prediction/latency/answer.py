@@ -161,7 +161,7 @@ def network_of(
         threads=(0,) if kind_of(chosen.target).on_gpu else (1,),
         check_outputs=request.check_outputs,
     )
-    build.check(dry_run=True)
+    build.check(dry_run=True, lowers=False)
     model = lowered_model(build, note, lower)
     if request.input_dtype and any(found != request.input_dtype for found in model.input_dtypes.values()):
         takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())

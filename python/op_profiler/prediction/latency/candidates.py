@@ -9,13 +9,17 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import Agreement
-from op_profiler.errors import OpProfilerError
+from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.operators.kinds.described import described
 from op_profiler.prediction.latency.answer import Chosen, choose, network_of
 from op_profiler.prediction.latency.lowered_models import LoweringPool
 from op_profiler.prediction.latency.model_lists import ListedModel
 from op_profiler.prediction.latency.network import Network, NetworkPrediction
 from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.targets.target import kind_of, resolve_target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +62,7 @@ def predict_each(
     """
     chosen: dict[str | None, Chosen] = {}
     with LoweringPool(of_many=True) as pool:
-        begun = [
-            (one.label, _begun(dataclasses.replace(request, model=one.request), devices, chosen, pool))
-            for one in models
-        ]
+        begun = [(one.label, _begun(one, request, devices, chosen, pool)) for one in models]
         for name, networks in begun:
             note(name)
             if isinstance(networks, str):
@@ -78,6 +79,7 @@ def predict_each(
 
 
 def _begun(
+    model: ListedModel,
     request: PredictRequest,
     devices: Sequence[str | None],
     chosen: dict[str | None, Chosen],
@@ -86,20 +88,48 @@ def _begun(
     """Return the networks of a model by device, or the error if the model is rejected before it is lowered.
 
     Args:
+        request: request for one model, which is replaced.
         chosen: predictors by device, from earlier models; missing ones are added.
     """
     found = {}
     for device in devices:
-        here = dataclasses.replace(request, device=device)
+        here = dataclasses.replace(request, device=device, model=model.request)
         try:
-            here.check()
+            here.check_options() if model.layers else here.check()
         except OpProfilerError as error:
             return str(error)
         if device not in chosen:
             chosen[device] = choose(here, _ignore)
-        work = functools.partial(network_of, chosen[device], here, _ignore)
-        found[device] = pool.submit(work)
+        if model.layers:
+            _check_described(model, here, chosen[device])
+            found[device] = _described(model, chosen[device])
+        else:
+            found[device] = pool.submit(functools.partial(network_of, chosen[device], here, _ignore))
     return found
+
+
+def _described(model: ListedModel, chosen: Chosen) -> Future[tuple[Network, Agreement]]:
+    """Return the network of a model whose layers are described: neither a compiler nor a process is needed."""
+    found: Future[tuple[Network, Agreement]] = Future()
+    lanes = _lanes(chosen.target)
+    found.set_result((Network.of(model.label, [described(layer, lanes) for layer in model.layers]), Agreement()))
+    return found
+
+
+def _check_described(model: ListedModel, request: PredictRequest, chosen: Chosen) -> None:
+    """Raise a UsageError if described layers do not determine the operators for a request."""
+    plain = (request.compiler, request.precision, request.schedules) == (DEFAULT_COMPILER, "float32", "none")
+    if not plain or kind_of(chosen.target).name != "llvm":
+        raise UsageError(
+            f"{model.label}: described layers are predicted for processors, in float32, with --compiler "
+            f"{DEFAULT_COMPILER} and --schedules none; for others, name a model to lower"
+        )
+
+
+@functools.cache
+def _lanes(target: str) -> int:
+    """Return the number of 32-bit values in a vector of a target, by which the compiler blocks channels."""
+    return compiler_in_use().vector_lanes(resolve_target(target))
 
 
 def _candidate(name: str, chosen: Chosen, found: NetworkPrediction) -> PredictedModel:

@@ -1,4 +1,7 @@
-"""Lowered models for predictors: a model is lowered once, then read from the cache folder without importing TVM."""
+"""Lowered models for predictors: a model is lowered once, then read from the cache folder without importing TVM.
+
+Where the TVM that lowers for a target is missing, the lowered models that are included with the package replace it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import hashlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,15 +26,17 @@ from op_profiler.compilers.compiler import compiler_in_use, use_compiler
 from op_profiler.compilers.imported_model import OF_COMPARED_KINDS, Agreement
 from op_profiler.cores import usable_cores
 from op_profiler.dataset.convert import build
-from op_profiler.errors import MeasureError, ModelError
+from op_profiler.errors import MeasureError, ModelError, OpProfilerError
 from op_profiler.files import atomic_file
 from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.fingerprints import fields_of
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.loops import identity_of_loops, keep_loops, loops_of
 from op_profiler.prediction.latency.network import Network
 from op_profiler.prediction.latency.scheduled import OperatorByRule, by_rule
 from op_profiler.schedules.records import RULE
 from op_profiler.schedules.usable_records import UsableRecords
+from op_profiler.shipped import shipped_gpus
 from op_profiler.targets.target import tvm_identity
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
@@ -82,10 +88,12 @@ def lowered_model(
 
     Raises:
         ModelError: the model cannot be lowered, or it has no operators.
+        OpProfilerError: the TVM for the target is missing, and the model is neither cached nor included.
     """
     lower, alone = lower or _lowered_apart, lower is None
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+        request.check_build()
         note(f"lowering {request.model.title}")
         return lower(request)
     path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
@@ -93,6 +101,10 @@ def lowered_model(
     asked = request.check_outputs == "once" and found is not None and _is_open(found.agreement, alone=alone)
     of_many = alone and found is not None and found.layers is None
     if found is None or asked or of_many or request.check_outputs == "always":
+        try:
+            request.check_build()
+        except OpProfilerError as error:
+            return found or _included(request, error)
         note(f"lowering {request.model.title}")
         found = lower(request)
         _write(found, path)
@@ -102,6 +114,30 @@ def lowered_model(
 def _is_open(agreement: Agreement, *, alone: bool) -> bool:
     """Return whether outputs must still be compared; `alone`: whether the request has a single model."""
     return agreement == Agreement() or (alone and agreement.outputs_reference == OF_COMPARED_KINDS)
+
+
+def _included(request: BuildRequest, lacking: OpProfilerError) -> LoweredModel:
+    """Return a lowered model that is included with the package; raise an OpProfilerError if it is not."""
+    for gpu in shipped_gpus() if request.check_outputs != "always" else []:
+        if gpu.networks is not None:
+            with zipfile.ZipFile(gpu.networks) as file, contextlib.suppress(KeyError):
+                found = _parsed(file.read(_included_name(request)).decode())
+                if found is not None:
+                    return found
+    raise OpProfilerError(f"{request.model.title} is neither among the included lowered models nor cached; {lacking}")
+
+
+def write_included(models: Mapping[BuildRequest, LoweredModel], path: Path) -> None:
+    """Write lowered models as included data, which `lowered_model` reads where the TVM for their target is missing."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as file:
+        for request, model in models.items():
+            file.writestr(zipfile.ZipInfo(_included_name(request)), _text(model), zipfile.ZIP_LZMA)
+
+
+def _included_name(request: BuildRequest) -> str:
+    """Return a name of what the user asks for, not of who lowers it: included models are those that were measured."""
+    parts = [fields_of(request.model), request.target, request.precision, request.schedules, request.compiler]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _lowered_apart(request: BuildRequest) -> LoweredModel:
@@ -254,8 +290,13 @@ def _identity(request: BuildRequest, content: str) -> str:
 
 
 def _write(model: LoweredModel, path: Path) -> None:
-    """Write distinct operators, and the operator of each call, after a digest; if the disk is full, nothing is
-    stored."""
+    """Write a model to a file; if the disk is full, nothing is stored."""
+    with contextlib.suppress(OSError), atomic_file(path) as partial:
+        partial.write_text(_text(model), encoding="utf-8")
+
+
+def _text(model: LoweredModel) -> str:
+    """Return distinct operators, and the operator of each call, after a digest."""
     distinct: dict[str, int] = {}
     calls = [distinct.setdefault(operator.key, len(distinct)) for operator in model.operators]
     operators = {
@@ -273,18 +314,19 @@ def _write(model: LoweredModel, path: Path) -> None:
             "layers": model.layers,
         }
     )
-    with contextlib.suppress(OSError), atomic_file(path) as partial:
-        partial.write_text(f"{_digest(content)}\n{content}", encoding="utf-8")
+    return f"{_digest(content)}\n{content}"
 
 
 def _read(path: Path) -> LoweredModel | None:
     """Return the content that `_write` wrote; None if there is none, if it is damaged or of another version."""
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            return None
-        digest, _, content = path.read_text(encoding="utf-8").partition("\n")
+        return None if path.stat().st_size > _LARGEST_BYTES else _parsed(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _parsed(text: str) -> LoweredModel | None:
+    digest, _, content = text.partition("\n")
     if digest != _digest(content):
         return None
     found: dict[str, Any] = json.loads(content)

@@ -12,6 +12,7 @@ import numpy as np
 from op_profiler.errors import UsageError
 from op_profiler.json_text import brief
 from op_profiler.operators.operator import Operator
+from op_profiler.option_values import threads_text
 from op_profiler.prediction.latency import PREDICTORS
 from op_profiler.prediction.latency.base import Base
 from op_profiler.prediction.latency.coverage import Coverage
@@ -262,7 +263,7 @@ class OperatorPredictor:
             command = measure_with(self.device.compiler, f" --threads {strange[0]}")
             advice = f"Measure with: {command}" if not cores or strange[0] <= cores else f"It has {cores} cores"
             raise UsageError(
-                f"there are no measurements at {', '.join(map(str, strange))} threads on {self.device.processor}; "
+                f"there are no measurements at {threads_text(*strange)} on {self.device.processor}; "
                 f"there are at {', '.join(map(str, self.thread_counts))}. {advice}"
             )
 

@@ -161,10 +161,21 @@ class PredictRequest:
         return f"op-profiler collect {name} --compiler {self.compiler} {steps} --threads {threads} --db {db}"
 
     def check(self) -> None:
-        """Check the options, and select the compiler for this process.
+        """Check the options and the model, and select the compiler for this process.
 
         Raises:
             OpProfilerError: an option is out of range, or there is no such model.
+        """
+        self.check_options()
+        model = self.model if self.prefill is None else self.of_step(self.prefill, 0).model
+        COMPILERS.get(self.compiler).check_importer(model.importer)
+        FRONTENDS.get(model.source).check(model)
+
+    def check_options(self) -> None:
+        """Check the options without the model, and select the compiler for this process.
+
+        Raises:
+            OpProfilerError: an option is out of range.
         """
         from op_profiler.prediction.latency.open_predictor import check_choice
 
@@ -190,10 +201,6 @@ class PredictRequest:
             raise UsageError("--prefill is the number of tokens of the prompt; leave out --sequence-length")
         one_of("value of --schedules", self.schedules, get_args(PredictedSchedules))
         check_rule(self.schedules, self.compiler, kind_of(self.target or "llvm"))
-        compiler, model = COMPILERS.get(self.compiler), self.model
         if self.prefill is not None:
-            compiler.require("load_step", "--prefill")
-            model = self.of_step(self.prefill, 0).model
-        compiler.check_importer(model.importer)
+            COMPILERS.get(self.compiler).require("load_step", "--prefill")
         use_compiler(self.compiler)
-        FRONTENDS.get(model.source).check(model)
