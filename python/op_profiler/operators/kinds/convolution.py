@@ -7,6 +7,7 @@ import math
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.operators.kinds import sizes
 from op_profiler.operators.kinds.point import Scope
 
 if TYPE_CHECKING:
