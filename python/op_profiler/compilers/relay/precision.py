@@ -68,9 +68,10 @@ def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Tar
     usual = quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False)
     with host, usual, quiet():  # it runs parts of the model to calibrate it, and compiles them for that
         prepared = quantize.prerequisite_optimize(_bound(model))
-        annotated = tvm.transform.Sequential(
-            [quantize.partition(), quantize.annotate(), tvm.relay.transform.InferType()], opt_level=3
-        )(prepared)
+        with quantize.quantize_context():  # its state is global: without a reset, it is that of an earlier model
+            annotated = tvm.transform.Sequential(
+                [quantize.partition(), quantize.annotate(), tvm.relay.transform.InferType()], opt_level=3
+            )(prepared)
         if "simulated_quantize" not in str(annotated):
             raise ModelError(
                 f"{model.name} has nothing that Relay's quantizer converts to int8: it takes convolutions but the "
