@@ -10,6 +10,7 @@ from pathlib import Path
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.cores import available_cores, binding_order, usable_cores
 from op_profiler.errors import MeasureError, UsageError
+from op_profiler.option_values import threads_text
 
 _ONE_CORE_PER_THREAD = -2
 
@@ -63,7 +64,7 @@ class ThreadPool:
         effective = self.effective_threads()
         if effective != threads:
             raise MeasureError(
-                f"asked for {threads} threads, TVM's pool answers {effective}: it was made for fewer before, "
+                f"asked for {threads_text(threads)}, TVM's pool answers {effective}: it was made for fewer before, "
                 "or this machine gives no more"
             )
 

@@ -20,6 +20,7 @@ from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.limits import Limits
 from op_profiler.measure.measurement import Cache
+from op_profiler.option_values import threads_text
 from op_profiler.targets.machine import Place
 from op_profiler.targets.remote.probe import Probe, describe_board, upload
 from op_profiler.targets.remote.rpc import ANSWER_SECONDS, connect, deadline
@@ -181,7 +182,7 @@ class RemoteThreads:
         effective = self.effective_threads()
         if effective != threads:
             raise MeasureError(
-                f"asked for {threads} threads, the pool of {self._board.address} answers {effective}; "
+                f"asked for {threads_text(threads)}, the pool of {self._board.address} answers {effective}; "
                 "start its RPC server with TVM_NUM_THREADS set to its cores"
             )
 
