@@ -81,3 +81,12 @@ def test_too_few_errors_give_the_width_around_the_bound() -> None:
     spread, half = Spread.of(few, _columns, errors, np.linspace(-1, 1, 10), np.zeros(10), np.zeros(10, dtype=bool))
     assert spread.scale is None and np.isnan(half).all()
     np.testing.assert_allclose(spread.half_width(few, _columns(few), "regressed"), 1.0)
+
+
+def test_widened_intervals_are_wider_for_every_source() -> None:
+    query, family = _query()
+    zeros = np.zeros(len(query))
+    spread, _ = Spread.of(query, _columns, _errors(family), zeros, zeros, zeros.astype(bool))
+    for asked in (query, query.without_loops()):
+        usual, wide = (one.half_width(asked, _columns(asked), "regressed") for one in (spread, spread.widened(1.5)))
+        np.testing.assert_allclose(wide, 1.5 * usual)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ from op_profiler.prediction.latency.intervals import Spread, conformal_quantile,
 from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.launching import Launching
 from op_profiler.prediction.latency.likeness import as_if_here, likeness
+from op_profiler.prediction.latency.method import Method
 from op_profiler.prediction.latency.operator_predictor import MeasuredTimes, OperatorPredictor, query_of
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.roofline import Roofline
@@ -87,25 +89,16 @@ def fit(
     target, families = own.target, families_of(query)
     measured = measured_of(examples, query)
     held = held_out_errors(examples, own, training_set_of, elsewhere, measured, families, method, seed, folds)
-    errors = held.by_source
-    base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
-    # Families are chosen on one half of the operators, and their errors are computed on the other.
-    chosen_on = first_half(query)
-    trusted = _better_interpolated(families, errors, chosen_on)
-    if not method.regressor_types and method.interpolates != "nowhere":
-        errors["regressed"] = errors["interpolated"]
-    selects = method.interpolates == "where better"
-    usable = np.isin(families, trusted) if selects else np.ones(len(families), dtype=bool)
-    interpolated = np.where(usable, errors["interpolated"], np.nan)
-    judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
+    base, held.by_source["regressed"] = _corrected(own, elsewhere, held.by_source["regressed"])
+    trusted, judged, used = _judged(method, families, held.by_source, first_half(query))
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
     coverage = Coverage.of(query, [one.query for one in elsewhere], _main_costs(base, query))
-    above_least = np.log(examples.latency_us / least_us)
+    above_least, odd = np.log(examples.latency_us / least_us), coverage.in_no_network(query)
     judged_errors = dataclasses.replace(held, by_source=judged)
-    spread, half_width = Spread.of(
-        query, base.all_columns, judged_errors, target, above_least, coverage.in_no_network(query)
-    )
-    final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
+    spread, half_width = Spread.of(query, base.all_columns, judged_errors, target, above_least, odd)
+    correlation = _correlation(examples, used, half_width)
+    if correlation > 1:  # not even intervals with one common cause would hold: those of the operators are too narrow
+        spread, correlation = spread.widened(math.sqrt(correlation)), 1.0
     return OperatorPredictor(
         device=device,
         choice=choice,
@@ -116,11 +109,37 @@ def fit(
         interpolated_families=trusted,
         coverage=coverage,
         spread=spread,
-        correlation=_correlation(examples, final, half_width),
+        correlation=correlation,
         median_traffic_bytes=_median_traffic_bytes(examples),
         fingerprint=fingerprint(examples),
         launching=Launching.of(examples),
     )
+
+
+def _judged(
+    method: Method, families: np.ndarray, errors: Mapping[str, np.ndarray], chosen_on: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Choose the families of operators that are interpolated.
+
+    Families are chosen on one half of the operators, and their errors are those of the other half.
+
+    Args:
+        errors: held-out errors by source.
+        chosen_on: mask of the half that families are chosen on.
+
+    Returns:
+        The chosen families, the errors by source that determine intervals, and the error of each entry's source.
+    """
+    regressed = errors["regressed"]
+    if not method.regressor_types and method.interpolates != "nowhere":
+        regressed = errors["interpolated"]
+    trusted = _better_interpolated(families, errors, chosen_on)
+    selects = method.interpolates == "where better"
+    usable = np.isin(families, trusted) if selects else np.ones(len(families), dtype=bool)
+    interpolated = np.where(usable, errors["interpolated"], np.nan)
+    judged = np.where(chosen_on & selects, np.nan, interpolated)
+    used = np.where(np.isfinite(interpolated), interpolated, regressed)
+    return trusted, {**errors, "regressed": regressed, "interpolated": judged}, used
 
 
 def _main_costs(base: Base, query: Query) -> np.ndarray | None:

@@ -69,6 +69,11 @@ class Spread:
         """Return the least time of operators on this device, from the least time of its roofline."""
         return np.asarray(of_roofline * np.exp(self.fastest))
 
+    def widened(self, factor: float) -> Spread:
+        """Return the same spread with the half-widths of all estimates multiplied by a factor."""
+        quantiles = {name: factor * quantile for name, quantile in self.quantiles.items()}
+        return dataclasses.replace(self, quantiles=quantiles)
+
     def half_width(
         self, query: Query, columns: np.ndarray, tiers: str | np.ndarray, in_no_network: bool | np.ndarray = False
     ) -> np.ndarray:
