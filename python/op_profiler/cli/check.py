@@ -42,8 +42,8 @@ def check(
 ) -> None:
     """Predict a model, measure it on this machine, and report which 90 % intervals contain the measured times.
 
-    The results are stored in the user's data folder. If too few intervals hold on this machine, later predictions have
-    wider intervals.
+    The results are stored in the user's data folder. If too few intervals contain the measured time on this machine,
+    later predictions have wider intervals.
     """
     if values.list_devices(request.predicted.device, request.predicted.db):
         return

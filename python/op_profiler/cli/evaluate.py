@@ -41,13 +41,15 @@ def evaluate(
     live: Annotated[
         bool,
         typer.Option(
-            "--live", help="Print the share of intervals that held in all runs of op-profiler check on this machine."
+            "--live",
+            help="Print the share of intervals that contained the measured time, over all runs of op-profiler check on "
+            "this machine.",
         ),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Report the error of predictors on held-out measurements, and the share of prediction intervals that hold."""
+    """Report errors of predictors on held-out data, and the share of intervals that contain the measured time."""
     if values.list_devices(request.device, request.db):
         return
     if live:
