@@ -32,7 +32,7 @@ op-profiler evaluate --library conv_data.out --split h,largest --predictor defau
 
 op-profiler evaluate --set tophub,ncnn                       (public data sets; download them first)
 
-Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of the sets is there.
+Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of the sets was found.
 """
 
 

@@ -47,7 +47,8 @@ def explain(
     threads: Annotated[
         str | None,
         typer.Option(
-            help="Thread counts to compare with one thread; the largest is explained. Default: as for collect.",
+            help="Thread counts to compare with one thread; the explanation is for the largest. Default: as for "
+            "collect.",
             rich_help_panel=MEASURING,
         ),
     ] = None,

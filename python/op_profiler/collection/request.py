@@ -29,7 +29,7 @@ RemeasureOption = Annotated[
     str,
     Option(
         "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (under "
-        "background load, unsteady, not converged, or with cores that were slower or more unequal than usual) or all. "
+        "background load, unsteady, not converged, or on cores that were slower or further apart than usual) or all. "
         "Failures that the machine caused are always retried.",
         MEASURING,
     ),
