@@ -42,9 +42,9 @@ op-profiler corun resnet-18 mobilenet --policy greedy,ios --cluster tcp://127.0.
 
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
 nash, exhaustive, collaborate (stages and schedules are tuned together with measurements, which takes minutes), and
-auto. auto measures the plans that are predicted best and never returns a plan that measured slower than sequential.
-auto does not try exhaustive, and tries collaborate only if operators compete for a resource for which tuning the
-operators together was faster in measurements.
+auto. The policy auto measures the plans that are predicted best and never returns a plan that measured slower than
+sequential. It does not try exhaustive, and tries collaborate only if operators compete for a resource for which tuning
+the operators together was faster in measurements.
 
 Exit codes: 0 done; 1 the outputs differ from those of sequential execution; 2 wrong usage, or a plan for other models;
 4 a model cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed.
