@@ -24,6 +24,9 @@ PREDICTORS: Registry[LibraryPredictorFactory] = Registry(
         "xgboost": Entry(f"{_HERE}.regressors:xgboost", "gradient boosting with the library's own settings"),
         "random_forest": Entry(f"{_HERE}.regressors:random_forest", "a forest with the library's own settings"),
         "decision_tree": Entry(f"{_HERE}.regressors:decision_tree", "a tree with the library's own settings"),
-        "mean": Entry(f"{_HERE}.regressors:mean", "the mean of the three above, as in the TFLite latency estimator"),
+        "mean": Entry(
+            f"{_HERE}.regressors:mean",
+            "the mean of xgboost, random_forest and decision_tree, as in the TFLite latency estimator",
+        ),
     },
 )
