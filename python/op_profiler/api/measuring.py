@@ -98,7 +98,7 @@ def sample(
     wanted: SampleRequest,
     request: SampledRequest,
 ) -> SampleReport:
-    """Measure operators outside of networks: from a grid, drawn at random, or those of models at other sizes.
+    """Measure operators outside of networks: those of a grid, random ones, or those of models at other sizes.
 
     If a call is interrupted, a second call with the same arguments resumes it.
 
@@ -197,7 +197,7 @@ def explain(
         Only("schedules", "against", "top", "trials_from", "db"),
     ],
 ) -> ModelExplanation:
-    """Explain why the operators of a model are slow: what each loses time to, how certain that is, and what to try.
+    """Explain why the operators of a model are slow: the causes, how certain each cause is, and what to try.
 
     The model is measured on this machine, and the machine code of its kernels is analyzed.
 

@@ -91,7 +91,7 @@ def evaluate(
     *,
     request: Annotated[EvaluateRequest, Only("db", "library", "splits", "predictors", "device", "compiler", "seed")],
 ) -> list[Score]:
-    """Report the error of predictors on held-out measurements, and the share of prediction intervals that hold.
+    """Report errors of predictors on held-out data, and the share of intervals that contain the measured time.
 
     >>> import op_profiler
     >>> (score,) = op_profiler.evaluate(splits="random", predictors="roofline", device="emeraldrapids")

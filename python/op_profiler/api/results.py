@@ -53,10 +53,10 @@ def compare(*, request: CompareRequest) -> Comparison:
 
 @from_python
 def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
-    """Report how latency correlates with each factor, and beyond which value of it no more time is saved.
+    """Report how latency correlates with each factor, and beyond which value of the factor no more time is saved.
 
-    Factors of schedules and settings are compared within an operator, sizes between operators. The smallest value
-    beyond which no larger one saves time is the turnaround point.
+    Factors of schedules and settings are compared within an operator; sizes are compared between operators. The
+    smallest value beyond which no larger one saves time is the turnaround point.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")

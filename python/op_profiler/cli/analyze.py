@@ -30,9 +30,9 @@ def analyze(
     report: options.Report = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Report how latency correlates with each factor, and beyond which value of it no more time is saved.
+    """Report how latency correlates with each factor, and beyond which value of the factor no more time is saved.
 
-    Factors of schedules and settings are compared within an operator, sizes between operators.
+    Factors of schedules and settings are compared within an operator; sizes are compared between operators.
     """
     from op_profiler.analysis.analyze import analyze as run
     from op_profiler.analysis.table import reasons_text

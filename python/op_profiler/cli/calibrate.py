@@ -50,9 +50,9 @@ def calibrate(
     share: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the calibration to this Parquet file, to which others can fit predictors: operators, "
-            "times, processor and versions, without names of hosts, users, paths and models. The command first prints "
-            "the content of the file, and sends nothing.",
+            help="Also write the calibration to this Parquet file, to which others can fit predictors. The file "
+            "contains operators, times, processor and versions, but no names of hosts, users, paths or models. The "
+            "command first prints the content of the file, and sends nothing.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,

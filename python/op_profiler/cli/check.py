@@ -22,9 +22,9 @@ op-profiler check mlp --threads 2 --json
 
 op-profiler evaluate --live                                (results of all checks on this machine)
 
-Exit codes: 0 the measured time of the network lies in the interval, or its measurement was disturbed; 1 it lies
-outside; 2 wrong usage; 4 the model cannot be lowered; 5 it cannot be measured, or the predictor or the file of checks
-cannot be used.
+Exit codes: 0 the measured time of the network lies in the interval, or the measurement was disturbed; 1 the measured
+time lies outside; 2 wrong usage; 4 the model cannot be lowered; 5 the model cannot be measured, or the predictor or
+the file of checks cannot be used.
 """
 
 
@@ -42,8 +42,8 @@ def check(
 ) -> None:
     """Predict a model, measure it on this machine, and report which 90 % intervals contain the measured times.
 
-    The results are stored in the user's data folder. If too few intervals hold on this machine, later predictions have
-    wider intervals.
+    The results are stored in the user's data folder. If too few intervals contain the measured time on this machine,
+    later predictions have wider intervals.
     """
     if values.list_devices(request.predicted.device, request.predicted.db):
         return

@@ -32,7 +32,7 @@ op-profiler corun resnet-18 mobilenet --plan plan.json --json result.json
 
 op-profiler corun squeezenet_v1.1 --target cuda --streams 4
 
-op-profiler corun resnet-18 mobilenet --target llvm,cuda      (each model chooses where it runs)
+op-profiler corun resnet-18 mobilenet --target llvm,cuda      (each model runs on one of the targets)
 
 op-profiler corun mobilenet squeezenet_v1.1 --target llvm,pynq --host 192.168.2.99 --port 9091
 
@@ -42,12 +42,12 @@ op-profiler corun resnet-18 mobilenet --policy greedy,ios --cluster tcp://127.0.
 
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
 nash, exhaustive, collaborate (stages and schedules are tuned together with measurements, which takes minutes), and
-auto. auto measures the plans that are predicted best and never returns a plan that measured slower than sequential. It
-does not try exhaustive, and tries collaborate only if operators compete for a resource for which tuning them together
-was faster in measurements.
+auto. The policy auto measures the plans that are predicted best and never returns a plan that measured slower than
+sequential. It does not try exhaustive, and tries collaborate only if operators compete for a resource for which tuning
+the operators together was faster in measurements.
 
-Exit codes: 0 done; 1 the outputs differ from those of sequential; 2 wrong usage, or a plan for other models; 4 a model
-cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed.
+Exit codes: 0 done; 1 the outputs differ from those of sequential execution; 2 wrong usage, or a plan for other models;
+4 a model cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed.
 """
 
 

@@ -125,7 +125,9 @@ def merge(
 
 @app.command(cls=Command, epilog=EXAMPLES)
 def adopt(
-    files: Annotated[list[Path], typer.Argument(help="Files of 'op-profiler calibrate --share'; only read.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files of 'op-profiler calibrate --share'; the command only reads them.")
+    ],
     into: Annotated[
         Path | None,
         typer.Option(help="Parquet file to create or to add all rows to. Default: only check the files."),

@@ -43,7 +43,8 @@ def devices(
     device_key: Annotated[
         str | None,
         typer.Option(
-            help="Show only machines of the tracker with this key; or the key of a server. Default: the target's name."
+            help="Show only the machines that the tracker lists under this key. For a server: its key. Default: the "
+            "target's name."
         ),
     ] = None,
     probe: Annotated[

@@ -32,7 +32,7 @@ op-profiler evaluate --library conv_data.out --split h,largest --predictor defau
 
 op-profiler evaluate --set tophub,ncnn                       (public data sets; download them first)
 
-Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of the sets is there.
+Exit codes: 0 done; 2 wrong usage; 5 the measurements cannot be read, or none of the sets was found.
 """
 
 
@@ -41,13 +41,15 @@ def evaluate(
     live: Annotated[
         bool,
         typer.Option(
-            "--live", help="Print the share of intervals that held in all runs of op-profiler check on this machine."
+            "--live",
+            help="Print the share of intervals that contained the measured time, over all runs of op-profiler check on "
+            "this machine.",
         ),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Report the error of predictors on held-out measurements, and the share of prediction intervals that hold."""
+    """Report errors of predictors on held-out data, and the share of intervals that contain the measured time."""
     if values.list_devices(request.device, request.db):
         return
     if live:

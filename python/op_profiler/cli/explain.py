@@ -47,7 +47,8 @@ def explain(
     threads: Annotated[
         str | None,
         typer.Option(
-            help="Thread counts to compare with one thread; the largest is explained. Default: as for collect.",
+            help="Thread counts to compare with one thread; the explanation is for the largest. Default: as for "
+            "collect.",
             rich_help_panel=MEASURING,
         ),
     ] = None,
@@ -55,11 +56,11 @@ def explain(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Explain why the operators of a model are slow: what each loses time to, how certain that is, and what to try.
+    """Explain why the operators of a model are slow: the causes, how certain each cause is, and what to try.
 
     The command measures the model on this machine and analyzes the machine code of its kernels, with llvm-mca if it is
     installed. If the dataset contains the model, the explanation is stored there, and op-profiler report shows it.
-    --trace writes the run in the dataset as a timeline, with the losses of each operator below it.
+    --trace writes the run in the dataset as a timeline, with the losses of each operator below the operator.
     """
     from op_profiler import json_text
     from op_profiler.comparison.peers.explain_child import explain_in_child

@@ -58,7 +58,7 @@ def worker(
         ),
     ] = None,
 ) -> None:
-    """Measure the requests of a cluster on this machine, one at a time, until Ctrl-C."""
+    """Measure on this machine what a cluster requests, one request at a time, until Ctrl-C."""
     from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
@@ -90,7 +90,7 @@ def certificates(
         ),
     ] = None,
 ) -> None:
-    """Create the certificates of a cluster; everyone who has them can send it requests."""
+    """Create the certificates of a cluster; everyone who has them can send requests to the cluster."""
     from op_profiler.fleet import settings
     from op_profiler.fleet.certificates import make
 

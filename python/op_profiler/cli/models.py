@@ -22,7 +22,7 @@ def models(
     modelsource: Annotated[str | None, typer.Option(help="List only the models of this source: {frontends}.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the models of each source; an asterisk marks those that collect measures if no model is named."""
+    """List the models of each source; an asterisk marks the models that collect measures by default."""
     found = {modelsource: FRONTENDS.get(modelsource)} if modelsource else dict(FRONTENDS.available())
     if as_json:
         print(json_text.dumps({source: frontend.names() for source, frontend in found.items()}))

@@ -63,7 +63,7 @@ def sample(
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure operators outside of networks: from a grid, drawn at random, or those of models at other sizes."""
+    """Measure operators outside of networks: those of a grid, random ones, or those of models at other sizes."""
     from op_profiler.collection.sampling import run
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen

@@ -29,7 +29,7 @@ RemeasureOption = Annotated[
     str,
     Option(
         "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (under "
-        "background load, unsteady, not converged, or with cores that were slower or more unequal than usual) or all. "
+        "background load, unsteady, not converged, or on cores that were slower or further apart than usual) or all. "
         "Failures that the machine caused are always retried.",
         MEASURING,
     ),
@@ -70,8 +70,8 @@ class Measuring:
     energy: Annotated[
         str,
         Option(
-            "Measure energy, if the machine has a counter: of the model and its heavy operators (operators), of the "
-            "model only (model), or not at all (none). Each measurement adds half a second. Results that "
+            "Measure energy, if the machine has an energy counter: of the model and its heavy operators (operators), "
+            "of the model only (model), or not at all (none). Each measurement adds half a second. Results that "
             "were stored without energy are not measured again; to measure them again, use --remeasure all.",
             MEASURING,
         ),

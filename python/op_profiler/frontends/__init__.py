@@ -21,7 +21,8 @@ FRONTENDS: Registry[Frontend] = Registry(
     {
         "local": Entry(
             f"{_HERE}.local:FRONTEND",
-            "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels",
+            "TVM's zoo, recurrent and randomly wired networks; with the extra 'models', also torchvision and "
+            "pretrainedmodels",
         ),
         "transformers": Entry(
             f"{_HERE}.transformers:FRONTEND",

@@ -20,7 +20,7 @@ RESOURCES: Registry[type[Resource]] = Registry(
     "resource",
     f"{_HERE}.resource:Resource",
     {
-        "threads": Entry(f"{_HERE}.threads:ThreadsResource", "threads of a kernel, one a core"),
+        "threads": Entry(f"{_HERE}.threads:ThreadsResource", "threads of a kernel, one per core"),
         "core_set": Entry(f"{_HERE}.core_set:CoreSet", "cores that threads are bound to: 0, 0-3 or 0+2"),
         "governor": Entry(f"{_HERE}.governor:Governor", "frequency governor of the cores (cpufreq)"),
         "cache_ways": Entry(f"{_HERE}.cache_ways:CacheWays", "ways of the L3 cache that may be filled (resctrl)"),

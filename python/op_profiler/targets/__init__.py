@@ -19,8 +19,8 @@ TARGETS: Registry[TargetKind] = Registry(
     "target",
     f"{_HERE}.target_kind:TargetKind",
     {
-        "llvm": Entry(f"{_HERE}.llvm.kind:LLVM", "this processor; with options another that LLVM compiles for"),
-        "cuda": Entry(f"{_HERE}.cuda.kind:CUDA", "this machine's GPU; cuda -arch=sm_90 to compile for one elsewhere"),
+        "llvm": Entry(f"{_HERE}.llvm.kind:LLVM", "this processor, or with options another one that LLVM supports"),
+        "cuda": Entry(f"{_HERE}.cuda.kind:CUDA", "this machine's GPU; 'cuda -arch=sm_90' compiles for one elsewhere"),
         "pynq": Entry(f"{_HERE}.arm.kind:PYNQ", "a PYNQ board's Cortex-A9, over RPC"),
         "arm_cpu": Entry(f"{_HERE}.arm.kind:ARM_CPU", "a board with a 64-bit ARM processor, over RPC"),
     },

@@ -29,7 +29,7 @@ DESCRIPTIONS = {
     "gated_dense": "dense layers whose weight has a folded gate",
     "attention": "scores, softmax, weighted values and transposed heads, for 2 to 2,048 tokens",
     "reduction": "sum, max and mean over rows, columns, channels or images",
-    "decoder_step": "one new token with a past of any length",
+    "decoder_step": "one new token with a KV cache of any length",
     "transformer": "projections and feed-forward layers of 16 to 320 rows",
     "relayout": "other channel blocks between two layers",
     "rearranged": "attention heads, windows, shuffled channels, and images that become tokens or the reverse",

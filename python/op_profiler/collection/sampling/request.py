@@ -91,7 +91,9 @@ class SampleRequest:
     cached: Annotated[
         bool,
         Option(
-            "Draw small batches of operators, whose weights stay in the cache, like those of a recurrent cell.", _WHAT
+            "Draw small operators in small batches, so that their weights stay in the cache, like those of a recurrent "
+            "cell.",
+            _WHAT,
         ),
     ] = False
     count: Annotated[
@@ -207,7 +209,8 @@ class CalibrateRequest:
     seed: Annotated[
         int,
         Option(
-            "Seed of the random operators: small ones, and further ones if time is left after the selected operators.",
+            "Seed of the random operators: small operators, and those that are measured if time is left after the "
+            "selected operators.",
             _HOW_MUCH,
             least=0,
         ),

@@ -92,7 +92,12 @@ class CorunRequest:
     schedules: SchedulesOption = records.AUTO
     place: Annotated[Place | None, Within(Place)] = None
     db: Annotated[
-        str | None, Option("Dataset: co-run measurements go there, and predicted costs come from there.", OUTPUT)
+        str | None,
+        Option(
+            "Dataset in which co-run measurements are stored; with --costs predicted, costs are predicted from its "
+            "measurements.",
+            OUTPUT,
+        ),
     ] = None
 
     @classmethod

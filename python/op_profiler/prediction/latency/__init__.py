@@ -22,11 +22,13 @@ PREDICTORS: Registry[Method] = Registry(
             "interpolation if it was more accurate on held-out operators",
         ),
         "lookup": Entry(f"{_HERE}.methods:LOOKUP", "look-up of measured times only"),
-        "interpolation": Entry(f"{_HERE}.methods:INTERPOLATION", "between measured operators of one family"),
+        "interpolation": Entry(
+            f"{_HERE}.methods:INTERPOLATION", "interpolation between measured operators of one family"
+        ),
         "decision_tree": Entry(f"{_HERE}.methods:DECISION_TREE", "one tree"),
         "random_forest": Entry(f"{_HERE}.methods:RANDOM_FOREST", "a forest of trees"),
         "xgboost": Entry(f"{_HERE}.methods:XGBOOST", "gradient-boosted trees"),
-        "mean": Entry(f"{_HERE}.methods:MEAN", "the mean of the latencies that these three estimate"),
+        "mean": Entry(f"{_HERE}.methods:MEAN", "the mean of the estimates of xgboost, random_forest and decision_tree"),
         "roofline": Entry(f"{_HERE}.methods:ROOFLINE", "the least time that the device's peaks allow, scaled"),
     },
 )

@@ -18,12 +18,15 @@ PREDICTORS: Registry[LibraryPredictorFactory] = Registry(
     {
         "default": Entry(
             f"{_HERE}.default:DefaultPredictor",
-            "trees on the shape, trees on the neighbours and interpolation, weighed",
+            "the weighted mean of trees on the shape, trees on the neighbours and interpolation",
         ),
-        "original": Entry(f"{_HERE}.original:OriginalPredictor", "interpolation in planes, as TinyNAS has it"),
+        "original": Entry(f"{_HERE}.original:OriginalPredictor", "interpolation in planes, as in TinyNAS"),
         "xgboost": Entry(f"{_HERE}.regressors:xgboost", "gradient boosting with the library's own settings"),
         "random_forest": Entry(f"{_HERE}.regressors:random_forest", "a forest with the library's own settings"),
         "decision_tree": Entry(f"{_HERE}.regressors:decision_tree", "a tree with the library's own settings"),
-        "mean": Entry(f"{_HERE}.regressors:mean", "the mean of these three, as the TFLite latency estimator has it"),
+        "mean": Entry(
+            f"{_HERE}.regressors:mean",
+            "the mean of xgboost, random_forest and decision_tree, as in the TFLite latency estimator",
+        ),
     },
 )

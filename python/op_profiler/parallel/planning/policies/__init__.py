@@ -26,9 +26,7 @@ POLICIES: Registry[Policy] = Registry(
             "list scheduling by earliest finish (HEFT), improved by a search over thread counts",
         ),
         "ios": Entry(f"{_HERE}.ios:ios", "the best stages by dynamic programming (IOS), with its pruning"),
-        "nash": Entry(
-            f"{_HERE}.nash:nash", "branches choose their cores by themselves: a Nash equilibrium at each fork"
-        ),
+        "nash": Entry(f"{_HERE}.nash:nash", "cores of parallel branches by a Nash equilibrium at each fork"),
         "exhaustive": Entry(
             f"{_HERE}.exhaustive:exhaustive", "the best of all ways to cut the graph into stages; for small graphs"
         ),
