@@ -287,10 +287,10 @@ class OperatorPredictor:
         return latency, np.where(outside, 2 * width, width), tier, outside
 
     def half_width(self, query: Query, tiers: str | np.ndarray = "regressed") -> np.ndarray:
-        """Return half of the interval of each entry, on a logarithmic scale; NaN for tiers without an estimate.
+        """Return half of the interval of each entry, on a logarithmic scale; NaN where there is no estimate.
 
         Args:
-            tiers: name of the tier of all entries, or of each entry.
+            tiers: source of the estimate of all entries, or of each entry.
         """
         return self.spread.half_width(query, self.base.all_columns(query), tiers, self.coverage.in_no_network(query))
 
