@@ -55,7 +55,7 @@ class Pool2d(Point):
 
 @dataclasses.dataclass(frozen=True)
 class UnpaddedPool2d(Point):
-    """Pooling without padding, over channels in blocks of `block`, or before them (0)."""
+    """Pooling without padding, over channels in blocks of `block`; 0: channels are not blocked."""
 
     kind = "unpadded_pool2d"
     channels: int
