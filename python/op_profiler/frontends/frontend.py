@@ -27,10 +27,10 @@ InputShapes = Mapping[str, tuple[int, ...]] | tuple[tuple[int, ...], ...]
 
 
 def inputs_of(names: tuple[str, ...], shapes: InputShapes) -> dict[str, Any]:
-    """Return the fields of `ModelRequest` for names of inputs and their shapes, which may already be by name.
+    """Return the fields of `ModelRequest` for names of inputs and their shapes, or for shapes by name.
 
     Raises:
-        UsageError: names are given twice.
+        UsageError: names are given with shapes that already have names.
     """
     if not isinstance(shapes, Mapping):
         return {"input_names": names, "input_shapes": shapes}

@@ -18,7 +18,7 @@ class RelayRepairs(Rewriting):
     """Repairs of one model that Relay imports."""
 
     def for_relay(self) -> None:
-        """Rewrite all such nodes.
+        """Rewrite all nodes that only Relay's importer gets wrong.
 
         Raises:
             ModelError: a node cannot be rewritten.

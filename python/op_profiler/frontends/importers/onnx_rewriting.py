@@ -34,9 +34,10 @@ class Rewriting:
         self.constants = Constants(model, lambda: self.sizes)
 
     def rewrite(self, rewrites: Mapping[str, Rewrite], domains: Collection[str] = ("", "ai.onnx")) -> None:
-        """Replace nodes by the results of functions, by the name of the operator.
+        """Replace each node of the given operators by the nodes that a function returns for it.
 
         Args:
+            rewrites: function for each operator, by the operator's name.
             domains: domains of the operators.
 
         Raises:

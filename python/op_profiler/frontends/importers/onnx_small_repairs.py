@@ -18,7 +18,7 @@ class SmallRepairs(Rewriting):
     """Repairs of one model that Relay imports."""
 
     def for_relay(self) -> None:
-        """Rewrite all such nodes."""
+        """Rewrite all nodes whose form Relay's importer rejects."""
         self.rewrite(
             {
                 "CastLike": self._cast_like,
