@@ -45,7 +45,7 @@ def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
     """Return the resource of this name, if a collection on this machine can set it.
 
     Raises:
-        UsageError: there is none of this name, or it cannot be set; the message has the reason.
+        UsageError: there is no such resource, or it cannot be set; the message gives the reason.
     """
     if name == "threads":
         raise UsageError("--sweep threads: thread counts are given with --threads 1,2,4")

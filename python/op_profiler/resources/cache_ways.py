@@ -72,7 +72,7 @@ class CacheWays(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Give the group the lowest ways of every L3 cache."""
+        """Assign the `value` lowest ways of every L3 cache to the group."""
         self.check_settable()
         schemata = self._schemata()
         mask = (1 << value) - 1
