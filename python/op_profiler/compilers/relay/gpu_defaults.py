@@ -50,8 +50,10 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
 
 
 def set_knob(config: Any, name: str, entity: Any) -> None:
-    """Replace ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets tiles with four
-    threads per block, for which those of `define_split` are kept; that of batched products sets as few for odd lengths.
+    """Replace ``FallbackConfigEntity.__setitem__``, because two templates set tiles with few threads per block.
+
+    For transposed convolutions, the tiles of `define_split` are kept; for batched products of odd lengths, other tiles
+    are set.
 
     Args:
         config, name, entity: as in ``FallbackConfigEntity.__setitem__``.
