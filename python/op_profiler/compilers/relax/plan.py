@@ -32,8 +32,8 @@ def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> ExecutablePlan:
 
     Args:
         kernels: `kernels` of `op_profiler.compilers.relax.pipeline.LoweredModule`.
-        inputs: names of the first parameters, because Relax's own importers rename those of a model; the others keep
-            theirs.
+        inputs: names of the first parameters, because Relax's own importers rename the inputs of a model; further
+            parameters keep their names.
     """
     walk = _Walk(kernels["main"], inputs)
     outputs = walk.numbers(kernels["main"].body.body)

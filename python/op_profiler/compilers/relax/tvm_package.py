@@ -1,7 +1,7 @@
 """Finds the TVM with Relax, and makes a process use it.
 
-It has the same module name as the TVM with Relay, so it is installed in a separate folder, and a process uses only one
-of them.
+Both TVMs have the same module name, so the TVM with Relax is installed in a separate folder, and a process uses only
+one of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def folder() -> Path:
 
 
 def cuda_folder() -> Path:
-    """Return the folder of the CUDA 13 wheels, next to it."""
+    """Return the folder of the CUDA 13 wheels, next to `folder`."""
     return folder() / "nvidia" / "cu13"
 
 
@@ -44,7 +44,7 @@ def version() -> str | None:
 
 
 def check() -> None:
-    """Raise an error if it is not installed.
+    """Raise an error if the TVM with Relax is not installed.
 
     Raises:
         OpProfilerError: it is not installed; the message has the command.
@@ -58,7 +58,7 @@ def activate() -> None:
 
     Raises:
         OpProfilerError: it is not installed.
-        ImportError, OSError, RuntimeError: it cannot be used.
+        ImportError, OSError, RuntimeError: this TVM cannot be used.
     """
     check()
     ours = str(folder())
