@@ -37,7 +37,7 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
     """Return the reasons as one text; None: no reason is known.
 
     Args:
-        details: of the `ModelTiming` of the run.
+        details: `details` of the `ModelTiming` of the run.
         stored: reasons that the dataset stores.
         unsteady: whether the rounds were unsteady.
     """
