@@ -133,7 +133,7 @@ class TrainingSet:
     weight: np.ndarray
 
     def take(self, mask: np.ndarray) -> TrainingSet:
-        """Return the entries of a mask."""
+        """Return the entries that a mask selects."""
         return dataclasses.replace(
             self, query=self.query.take(mask), target=self.target[mask], weight=self.weight[mask]
         )

@@ -55,7 +55,7 @@ class Interpolation:
     """Interpolators of all families, each created at its first use.
 
     Attributes:
-        learned: the arguments.
+        learned: the arguments of the constructor.
 
     Args:
         query: the measured operators; `families`: their families, see `families_of`.
