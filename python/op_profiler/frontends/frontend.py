@@ -139,7 +139,7 @@ class Frontend(abc.ABC):
         """Check a request without loading the model.
 
         Raises:
-            UsageError: the name is empty, or the model has no such input or no sequence.
+            UsageError: the name is empty, the model does not have a named input, or it takes no sequence length.
             UnknownNameError: there is no such model; the message lists similar names.
             MissingPackageError: the package that the model needs is not installed.
             ModelError: the file is missing, empty or of an unknown kind.

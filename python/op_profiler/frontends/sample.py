@@ -89,7 +89,7 @@ def batch_path(name: str) -> Path:
     """Return the path of the batch with a name.
 
     Raises:
-        ModelError: it is not the name of a batch.
+        ModelError: `name` is not the name of a batch.
     """
     if not _NAME.fullmatch(name):
         raise ModelError(f"{name!r} is no name of a batch of sampled operators")

@@ -83,7 +83,7 @@ def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:
-    """Return whether two readings of a model differ by more than its copies do; False if one is missing."""
+    """Return whether two readings of a model differ by more than copies in other memory do; False if one is missing."""
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))
 
 

@@ -64,7 +64,7 @@ def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
     """Set resources, by name, for the processes that are started in the block.
 
     Raises:
-        ResourceError: one of them cannot be set; those before it are restored.
+        ResourceError: a resource cannot be set; the resources set before it are restored.
     """
     with contextlib.ExitStack() as stack:
         for name, value in values.items():

@@ -47,7 +47,7 @@ def check() -> None:
     """Raise an error if the TVM with Relax is not installed.
 
     Raises:
-        OpProfilerError: it is not installed; the message has the command.
+        OpProfilerError: this TVM is not installed; the message has the command that installs it.
     """
     if version() is None:
         raise OpProfilerError(f"there is no TVM with Relax in {folder()}. Install it with: {INSTALL}")
@@ -57,7 +57,7 @@ def activate() -> None:
     """Make this process and its child processes import this TVM instead of the other; this process imports it at once.
 
     Raises:
-        OpProfilerError: it is not installed.
+        OpProfilerError: this TVM is not installed.
         ImportError, OSError, RuntimeError: this TVM cannot be used.
     """
     check()

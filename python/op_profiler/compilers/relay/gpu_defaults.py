@@ -1,6 +1,6 @@
 """Default schedules on GPUs, for which TVM's templates query logs of other users (TopHub).
 
-Without such a log TVM gives a block a single thread: mobilenet took 23 ms on an H100, and 0.4 ms with this rule. Logs
+Without such a log, TVM uses blocks of a single thread: mobilenet took 23 ms on an H100, and 0.4 ms with this rule. Logs
 of other GPUs are not available everywhere, and change. By this rule a block has up to 256 threads, over the innermost
 axes first, a thread computes up to four outputs, and the terms of the sums go through shared memory.
 """

@@ -203,7 +203,7 @@ def _named(nodes: Sequence[Any], made: Sequence[str], names: Sequence[str]) -> l
 @contextlib.contextmanager
 def one_variable_an_input(frontend: Any) -> Iterator[None]:
     """Keep one variable for each input that branches read, while TVM converts a graph. TVM types each branch
-    separately, which creates a new variable that it then finds under none of its names.
+    separately and thereby creates a new variable, which TVM cannot find by name later.
 
     Args:
         frontend: TVM's importer of ONNX, a module.

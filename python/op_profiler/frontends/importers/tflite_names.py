@@ -1,4 +1,4 @@
-"""Readers of TFLite files that give every tensor a unique name. They need the package tflite.
+"""Readers of TFLite files that give every tensor a unique name. The readers need the package tflite.
 
 TFLite identifies tensors by number and needs no names; TVM's importers identify them by name.
 """

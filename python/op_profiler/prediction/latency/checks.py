@@ -118,7 +118,7 @@ def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
 
 
 def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
-    """Return the factor on half-widths of a predictor's intervals at a thread count; 1 if enough intervals hold.
+    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold.
 
     Only the last check of each operator is used. If significantly fewer than 90 % of the intervals hold (one-sided
     binomial test), the factor is the conformal quantile of the scores.

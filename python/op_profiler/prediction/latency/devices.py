@@ -30,7 +30,7 @@ class DeviceName:
     Attributes:
         processor: name of the processor, with family and model if known, as returned by
             `op_profiler.targets.llvm.identity.processor_name`, because several generations may have the same name.
-        peaks: plain values, as of `op_profiler.targets.llvm.peaks.Peaks`; None if the peaks were not measured.
+        peaks: plain values, as in `op_profiler.targets.llvm.peaks.Peaks`; None if the peaks were not measured.
         memory_bytes, cache_bytes: size of the device's memory, and of its last-level cache; None if unknown.
         compiler: name of the compiler that generated the code.
     """

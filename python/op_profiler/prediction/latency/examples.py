@@ -167,7 +167,7 @@ class Examples:
         """Return the entries of one device.
 
         Raises:
-            DatasetError: there are none; the message lists the devices.
+            DatasetError: no measurement is of this device; the message lists the devices.
         """
         for index, device in enumerate(self.devices):
             if device.key == key:

@@ -84,7 +84,7 @@ def requested_step(request: ModelRequest) -> DecoderStep:
     """Return the step of a request.
 
     Raises:
-        ModelError: its configuration lacks a size, or asks for another structure.
+        ModelError: the configuration lacks a size, or has another structure.
     """
     tokens, past = request.sequence_length or 1, request.past or 0
     return DecoderStep(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)

@@ -58,7 +58,7 @@ def of_autotvm(task: Task) -> AutoTvmTask:
     """Return a task as AutoTVM's; reject tasks of other compilers.
 
     Raises:
-        UsageError: it is another compiler's.
+        UsageError: the task is another compiler's.
     """
     if not isinstance(task, AutoTvmTask):
         raise UsageError("this tuner is AutoTVM's, for --compiler relay; give --tuner trees, random or gridsearch")
