@@ -89,7 +89,7 @@ class OtherTimes:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """One operator of a model.
+    """Times, machine code and limits of one operator of a model.
 
     Attributes:
         calls: number of calls in the model.

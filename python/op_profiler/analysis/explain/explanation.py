@@ -102,7 +102,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator at one thread count. Times are microseconds per call, of the quietest tenth of the rounds.
+    """Explanation of one operator at one thread count. Times are microseconds per call in the quietest tenth of rounds.
 
     Attributes:
         key: workload key.

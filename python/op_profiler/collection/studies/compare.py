@@ -112,7 +112,7 @@ class ModelComparison(Study):
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """A model on the device.
+    """A built model that is loaded on the device.
 
     Attributes:
         operators: operator of each kernel, in order.

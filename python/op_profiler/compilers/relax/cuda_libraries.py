@@ -20,7 +20,7 @@ _HEADERS = ("include/cuda_runtime.h", "include/cccl/cuda/std/cstdint")
 
 
 def missing() -> list[str]:
-    """Return a list with a text about what compiling for a GPU lacks, empty if nothing; nothing is imported."""
+    """Return what is missing for compiling for a GPU, as a list with one text; empty if nothing. Imports nothing."""
     if shutil.which("nvcc") is not None:
         return []
     places = [tvm_package.cuda_folder() / "lib" / _COMPILER, *(tvm_package.cuda_folder() / name for name in _HEADERS)]

@@ -15,7 +15,7 @@ from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 @dataclasses.dataclass(frozen=True)
 class ExecutablePlan:
-    """The fields of `CompiledModel` with the same names.
+    """Calls and tensors of a lowered module, as the fields of `CompiledModel` with the same names.
 
     Attributes:
         weights: ``tvm.runtime.Tensor`` by the names in `PlannedTensor.given`.

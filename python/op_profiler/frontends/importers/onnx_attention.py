@@ -17,7 +17,7 @@ from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 
 class AttentionRepairs(Rewriting):
-    """Repairs of one model, for every importer."""
+    """Rewrites the Attention nodes of one model, for every importer."""
 
     def for_all(self) -> None:
         """Rewrite all Attention nodes.

@@ -24,7 +24,7 @@ _DEEPEST = 16
 
 
 class KnownControl(Rewriting):
-    """Known branches and loops of one model.
+    """Evaluates the known branches and loops of one model.
 
     Attributes:
         unrolled: number of steps of each unrolled loop.

@@ -15,7 +15,7 @@ _OF_SEVERAL = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 
 
 class RelayRepairs(Rewriting):
-    """Repairs of one model that Relay imports."""
+    """Rewrites the nodes of one model that only Relay's importer gets wrong."""
 
     def for_relay(self) -> None:
         """Rewrite all nodes that only Relay's importer gets wrong.

@@ -17,7 +17,7 @@ Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: wh
 
 
 class Rewriting:
-    """Rewriting of one model's graph.
+    """Rewrites the graph of one model; the base class of all rewrites.
 
     Args:
         shapes: shapes of the inputs.

@@ -87,7 +87,7 @@ class Gather(Point):
         return tuple(self.count if at == self.axis else size for at, size in enumerate(self.shape))
 
     def work(self) -> tuple[float, float]:
-        """Return no operations, and the elements that are read and written."""
+        """Return zero operations, and the elements that are read and written."""
         results = float(math.prod(self._result))
         return 0.0, results * (4.0 if self.each else 2.0)
 

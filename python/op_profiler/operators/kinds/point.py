@@ -91,8 +91,8 @@ class Point(abc.ABC):
 
     @abc.abstractmethod
     def work(self) -> tuple[float, float]:
-        """Return rough numbers of operations (a multiply-add counts two) and of moved elements, to which limits on
-        points refer."""
+        """Return approximate numbers of operations (a multiply-add counts two) and of moved elements, for limits on
+        points."""
 
     def problem(self) -> str | None:
         """Return why the sizes do not fit together; None if they do."""

@@ -48,7 +48,7 @@ class Pool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """Return one operation per value of each window; input and output count as twice the input."""
+        """Return one operation per value of each window; the moved elements count as twice the input."""
         elements = float(self.batch * self.channels * self.height * self.width)
         return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
 
@@ -78,7 +78,7 @@ class UnpaddedPool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """Return one operation per value of each window; input and output count as twice the input."""
+        """Return one operation per value of each window; the moved elements count as twice the input."""
         elements = float(self.channels * self.size**2)
         return elements * self.window**2 / self.stride**2, 2 * elements
 

@@ -181,7 +181,7 @@ class Repacking(Point):
         return scope.relay.layout_transform(x, src_layout="NC", dst_layout=f"NC{self.block}n")
 
     def work(self) -> tuple[float, float]:
-        """Return no operations; input and output move once."""
+        """Return zero operations; input and output move once."""
         return 0.0, 2.0 * self.rows * self.columns
 
 

@@ -24,7 +24,7 @@ _OWN = 0
 
 @dataclasses.dataclass(frozen=True)
 class Base:
-    """Models of one device that give regressions their inputs, fitted to its measurements.
+    """Analytic models of one device, fitted to its measurements; regressions use their results as inputs.
 
     Attributes:
         kernels: model of kernels on a processor or a GPU; None if the loops of too few measured operators are known.

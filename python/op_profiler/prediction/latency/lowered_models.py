@@ -52,7 +52,7 @@ _COMPARED_KINDS: set[str] = set()
 
 @dataclasses.dataclass(frozen=True)
 class LoweredModel:
-    """A model as operators from the compiler.
+    """A lowered model: the operators that the compiler creates from it.
 
     Attributes:
         name: name of the model.
