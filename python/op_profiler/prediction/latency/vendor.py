@@ -61,7 +61,7 @@ class VendorPredictor:
     thread_counts: tuple[int, ...] = (0,)
 
     def sees_loops(self, query: Query) -> np.ndarray:
-        """Return a mask without entries: loops do not affect these estimates."""
+        """Return a mask that selects no entry: loops do not affect these estimates."""
         return np.zeros(len(query), dtype=bool)
 
     def predict(self, query: Query) -> OperatorPrediction:
