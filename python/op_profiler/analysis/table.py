@@ -107,7 +107,7 @@ class FactorTable:
 
     @property
     def drawn(self) -> str:
-        """A sentence if the frame is a sample of the usable measurements; otherwise empty."""
+        """A note for the user if the frame is a sample of the usable measurements; otherwise empty."""
         if not self.not_drawn:
             return ""
         return (
@@ -130,7 +130,7 @@ class FactorTable:
         """Return the operators of one anchor, by the compiler's name or the plain one (``nn.conv2d``).
 
         Raises:
-            UnknownNameError: no operator has it; the message names the most similar one.
+            UnknownNameError: no operator has this anchor; the message names the most similar one.
         """
         found = [name for name in self.frame["anchor"].unique() if anchor in (name, plain_anchor(name))]
         if not found:
@@ -150,10 +150,10 @@ def load_rows(
     """Yield the rows for `factor_table`, from a dataset, a Parquet file of ``op-profiler export``, or both.
 
     Args:
-        optional_db: a dataset that is left out if it cannot be opened; `warn` is called with the reason.
+        optional_db: whether to leave out a dataset that cannot be opened; `warn` is then called with the reason.
 
     Raises:
-        DatasetError: one of the others cannot be read.
+        DatasetError: the file, or a dataset that is not optional, cannot be read.
     """
     from op_profiler.dataset.formats.parquet import parquet_rows
 
@@ -178,7 +178,7 @@ def factor_table(rows: Iterable[Mapping[str, Any]], *, noisy: bool = False) -> F
         noisy: whether to use disturbed times too.
 
     Raises:
-        DatasetError: there is none.
+        DatasetError: no measurement is usable.
         MissingPackageError: pandas is not installed.
     """
     try:

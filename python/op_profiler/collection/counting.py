@@ -48,7 +48,7 @@ def counting(
     launches: Sequence[int] = (),
     announce: Callable[..., None] = lambda **event: None,
 ) -> Count | None:
-    """Return a function that reads the counters of a loaded model; None if the request has no counters.
+    """Return a function that reads the counters of a loaded model; None if no counters are requested.
 
     Args:
         keys: workload key of each kernel of the model, in order.

@@ -47,7 +47,7 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
 def notes_on(
     shares: Mapping[str, float], operators: Sequence[Operator], layers: Mapping[str, CallLayers]
 ) -> tuple[str, ...]:
-    """Return a sentence that names the operators whose outputs contain denormal numbers, or nothing.
+    """Return a sentence that names the operators whose outputs contain denormal numbers, in a tuple; empty without any.
 
     Args:
         layers: layers of the operators' calls, by workload key.

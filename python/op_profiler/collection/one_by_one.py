@@ -31,7 +31,7 @@ def measure_alone(
 ) -> tuple[Schedule, list[OperatorResult]]:
     """Measure one operator at every thread count; return its schedule and the results, which may be failures.
 
-    Without its model, an operator finds the data of its own previous call in the caches, although the cache state
+    Outside of the model, the caches contain the data of the operator's previous call, although the cache state
     ``model`` was requested; `cache_mechanism` of the settings records this. These short runs do not contribute to the
     machine's reference state.
 

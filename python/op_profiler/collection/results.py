@@ -139,7 +139,7 @@ class Results:
         self._dataset.repeated(store)
 
     def keep(self, results: Sequence[ThreadResult]) -> None:
-        """Store the results so far; called during the rounds too, so that a kill loses a second or two at most."""
+        """Store the results so far; called during the rounds too, so that killing the process loses a second or two."""
 
         def store() -> None:
             for result in results:

@@ -24,8 +24,8 @@ def to_repeat(measurement: Measurement, remeasure: str, *, converged: bool = Fal
 
     Args:
         remeasure: as in `CollectRequest`; failures that the machine caused are always retried.
-        converged: whether the rounds already converged, as far as they wait for convergence. This measurement need not
-            have converged: light operators may never do.
+        converged: whether everything for whose convergence the rounds wait has converged. This measurement need not
+            have converged, because light operators may never converge.
     """
     if measurement.error is not None:
         return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")

@@ -1,8 +1,8 @@
 """The worker process that lowers, compiles and measures one model, and stores the results in the dataset.
 
-It is a separate process for three reasons: if a compiler or a kernel crashes, only one operator is lost and not the
-run; TVM reads its environment only once; and everything that TVM prints from C++ goes to the log of this process, not
-to the screen. Before each step the process announces it as a JSON object on a line; the last announcement before a
+The worker is a separate process for three reasons: if a compiler or a kernel crashes, only one operator is lost and not
+the run; TVM reads its environment only once; and everything that TVM prints from C++ goes to the log of this process,
+not to the screen. Before each step the process announces it as a JSON object on a line; the last announcement before a
 crash shows what crashed.
 """
 

@@ -39,7 +39,7 @@ _WORKER = "op_profiler.collection.worker"
 
 @dataclasses.dataclass
 class WorkerOutcome:
-    """End of a worker process, and what it announced.
+    """Outcome of a worker process: its announcements, its result, and how it ended.
 
     Attributes:
         stage: last stage of the process.

@@ -18,8 +18,8 @@ class WorkerTask:
         request: request with all thread counts; once the worker knows the machine, it removes those that need no
             measurement.
         work: ``measure`` the model; only ``describe`` the machine; ``tune`` its operators; ``compare`` it under default
-            and under recorded schedules; also time the operators in the ``vendor``'s kernels. All but ``measure``
-            return a result.
+            and under recorded schedules; ``vendor``: time the operators in the vendor's kernels too. All but
+            ``measure`` return a result.
         operators: workload keys of the operators to work on; for all work but ``measure``.
         one_by_one: measure each operator as a separate model, since the model cannot run as a whole.
         excluded: workload keys of operators to skip, with the crash that each caused.

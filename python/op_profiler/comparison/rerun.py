@@ -48,7 +48,7 @@ def compare_in_turns(
         note: called with the processes that keep the processor busy, if the runs are of this machine's processor.
 
     Raises:
-        OpProfilerError: a run cannot be built again, or not for this machine.
+        OpProfilerError: a run cannot be built again, or cannot be built for this machine.
     """
     recipes = [_recipe(run) for run in (before, after)]
     threads = sorted(before.timings.keys() & after.timings.keys())

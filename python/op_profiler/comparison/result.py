@@ -89,7 +89,7 @@ class RunComparison:
     """Comparison of two runs of a model.
 
     Attributes:
-        warnings: other differences between the runs than their code, and disturbances.
+        warnings: differences between the runs other than their code, and disturbances.
         rows: the whole model and every matched operator, at each thread count that both runs have.
         only_before, only_after: operators of one run without a match.
         foreign_load: whether there was background load, although the pairs under load were measured again.

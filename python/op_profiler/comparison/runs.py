@@ -37,7 +37,7 @@ class KnownRun:
         processor: processor that the run was measured on.
         compiler: name of the compiler that generated the kernels.
         measured_at: UTC time at which the last part of the run was stored.
-        project_revision, user_revision: revisions of that part, as of `StoredTiming`.
+        project_revision, user_revision: revisions of that part, as in `StoredTiming`.
     """
 
     where: str

@@ -112,7 +112,7 @@ class Turns:
     def measure(self, seconds: float) -> MeasuredTurns:
         """Measure pairs until the important changes are known to 1 %, or until the time limit.
 
-        Important are the change of the whole model, and of every operator that takes 5 % of its time.
+        The important changes are those of the whole model, and of every operator that takes at least 5 % of its time.
 
         Args:
             seconds: time limit, including the time to load libraries; at least `FEWEST_PAIRS` pairs are measured.

@@ -40,7 +40,7 @@ def download(address: str, *, again: bool = False) -> Path:
         again: ask the server whether the file has changed, and download it if it has.
 
     Raises:
-        ModelError: the server does not answer, or not with a file; the stored file is not changed.
+        ModelError: the server does not respond, or does not send a file; the stored file is not changed.
     """
     folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
     file, state = folder / _file_name(address), folder / _STATE

@@ -27,10 +27,10 @@ InputShapes = Mapping[str, tuple[int, ...]] | tuple[tuple[int, ...], ...]
 
 
 def inputs_of(names: tuple[str, ...], shapes: InputShapes) -> dict[str, Any]:
-    """Return the fields of `ModelRequest` for names of inputs and their shapes, which may already be by name.
+    """Return the fields of `ModelRequest` for names of inputs and their shapes, or for shapes by name.
 
     Raises:
-        UsageError: names are given twice.
+        UsageError: names are given with shapes that already have names.
     """
     if not isinstance(shapes, Mapping):
         return {"input_names": names, "input_shapes": shapes}
@@ -139,7 +139,7 @@ class Frontend(abc.ABC):
         """Check a request without loading the model.
 
         Raises:
-            UsageError: the name is empty, or the model has no such input or no sequence.
+            UsageError: the name is empty, the model does not have a named input, or it takes no sequence length.
             UnknownNameError: there is no such model; the message lists similar names.
             MissingPackageError: the package that the model needs is not installed.
             ModelError: the file is missing, empty or of an unknown kind.

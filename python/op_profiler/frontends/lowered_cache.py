@@ -27,7 +27,7 @@ _FORMAT = 3  # from 2 on, calls name their layers in their spans; from 3 on, wei
 
 
 def original_model(request: ModelRequest) -> ImportedModel:
-    """Return the model as its source defines it."""
+    """Return the model of a request before any change of its precision, from the cache or from its source."""
     return load_cached(FRONTENDS.get(request.source), request)
 
 

@@ -2,8 +2,8 @@
 
 An operator's time depends on what its neighbours leave in the caches, so sampled operators are not measured in
 isolation with warm caches: a batch of them becomes one model. In it, each operator follows an operation that has just
-written its input, and finds its weights where the rest of the batch left them, as in a network. Batches differ in size,
-and so in how much of their weights the caches can hold.
+written its input, and its weights are wherever the rest of the batch left them in the caches, as in a network. Batches
+differ in size, and so in the share of their weights that fits into the caches.
 
 The file of a batch contains fused functions in TVM's own JSON, one JSON object per line.
 """
@@ -89,7 +89,7 @@ def batch_path(name: str) -> Path:
     """Return the path of the batch with a name.
 
     Raises:
-        ModelError: it is not the name of a batch.
+        ModelError: `name` is not the name of a batch.
     """
     if not _NAME.fullmatch(name):
         raise ModelError(f"{name!r} is no name of a batch of sampled operators")
@@ -123,7 +123,7 @@ def write_batch(
 
 
 def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names of stored batches with a prefix, and the computations for which each looked up records."""
+    """Yield the name of each stored batch with a prefix, and the computations whose schedule records it looked up."""
     for path in sorted((cache_folder() / "samples").glob(f"{start}*.jsonl")):
         try:
             with path.open() as file:

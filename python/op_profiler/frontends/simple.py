@@ -181,7 +181,7 @@ class SimpleFrontend(Frontend):
         return False
 
     def fingerprint(self, request: ModelRequest) -> str:
-        """Hash the request alone, which decides shapes and operator."""
+        """Hash the request alone, which determines the operator and its shapes."""
         return fingerprint(request)
 
     def load(self, request: ModelRequest) -> ImportedModel:

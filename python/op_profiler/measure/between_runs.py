@@ -47,7 +47,7 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """Fields of `Measurement` in microseconds; None if the run has too few windows."""
+    """Fields of `Measurement` about other runs, in microseconds; None if the run has too few windows."""
 
     steady_us: float
     steady_low_us: float | None = None

@@ -37,7 +37,7 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
     """Return the reasons as one text; None: no reason is known.
 
     Args:
-        details: of the `ModelTiming` of the run.
+        details: `details` of the `ModelTiming` of the run.
         stored: reasons that the dataset stores.
         unsteady: whether the rounds were unsteady.
     """
@@ -83,7 +83,7 @@ def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:
-    """Return whether two readings of a model differ by more than its copies do; False if one is missing."""
+    """Return whether two readings of a model differ by more than copies in other memory do; False if one is missing."""
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))
 
 

@@ -75,7 +75,7 @@ class Rapl:
         """Return the millijoules of all packages since this object was created; None if there is no counter.
 
         A counter that restarted from 0 is recognised by its last reading. Two readings must therefore be less than a
-        full range apart, about twenty minutes on a server that takes 200 W.
+        full range apart, about twenty minutes on a server that uses 200 W.
         """
         if not self._zones:
             return None

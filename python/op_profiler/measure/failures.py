@@ -40,9 +40,9 @@ def machine_state() -> dict[str, Any]:
 
 def cause_of(error: str) -> Cause:
     """Return ``machine`` if another try may succeed: threads that were not obtained, memory, disk, time limits, a board
-    that disappeared, a process that was killed. Return ``operator`` if it would fail again: the operator does not
+    that disappeared, a process that was killed. Return ``operator`` if a retry would fail too: the operator does not
     compile, crashes, or is wrong.
 
-    The text decides, because TVM and crashed processes leave nothing else.
+    The cause is derived from the text of the error, because TVM and crashed processes provide nothing else.
     """
     return "machine" if _OF_THE_MACHINE.search(error) and not error.startswith(TWICE) else "operator"

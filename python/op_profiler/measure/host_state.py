@@ -5,8 +5,8 @@ cache: data that one core wrote then takes five times as long to reach the other
 wrote take two to four times as long. Arithmetic and memory are as fast as before. A kernel that only reads what the
 other cores wrote is therefore timed in every window.
 
-Or two virtual cores, also of different guests, share one physical core: arithmetic then takes up to twice as long,
-which the arithmetic reference kernel shows.
+Two virtual cores, also of different guests, may also share one physical core: arithmetic then takes up to twice as
+long, which the arithmetic reference kernel shows.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class InPlaceKernels(abc.ABC):
         """Run the whole model; on a GPU, launch it.
 
         Raises:
-            RuntimeError: TVM's, where a kernel fails.
+            RuntimeError: a kernel fails; the error is TVM's.
         """
         self.whole.function()
 
@@ -95,8 +95,8 @@ class InPlaceKernels(abc.ABC):
             yield np.asarray(kernel.arrays[-1].numpy())
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """Run the kernels in order and time the chosen ones (`LoadedModel.walk`); the others run too, as their output
-        is needed."""
+        """Run the kernels in order and time the chosen ones (`LoadedModel.walk`); the others run too,
+        because their output is needed."""
         wanted = tuple(map(bool, timed))
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
@@ -134,7 +134,7 @@ class InPlaceKernels(abc.ABC):
         """Return how `walk` brings the caches into a state.
 
         Raises:
-            MeasureError: this build of TVM cannot.
+            MeasureError: this build of TVM cannot bring the caches into that state.
         """
         if cache == "cold" and self.flush is None:
             raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")

@@ -33,7 +33,7 @@ class Limits:
         window_seconds: shortest time over which background load is read.
         repeat_seconds: time for repeating rounds under background load or with disturbed cores, before they are
             accepted and marked; ``OP_PROFILER_PATIENCE_SECONDS``, otherwise 20.
-        readings: runs of the whole model before the first and after the last round; fewer of a long model.
+        readings: runs of the whole model before the first and after the last round; fewer for a long model.
     """
 
     target: float = 0.01
@@ -54,7 +54,7 @@ class Limits:
         return usual or rounds >= self.maximum_rounds or seconds >= self.maximum_seconds
 
     def progress(self, rounds: int, seconds: float) -> float:
-        """Return the done share of the rounds that may be needed, 0 to 1."""
+        """Return the completed share of the rounds that may be needed, 0 to 1."""
         usual = min(rounds / self.usual_rounds, seconds / self.usual_seconds)
         return min(max(usual, rounds / self.maximum_rounds, seconds / self.maximum_seconds), 1.0)
 
@@ -62,7 +62,7 @@ class Limits:
         """Return limits of at most this many rounds: fewer once the times converge, from 7 rounds on, or if they take
         long.
 
-        Repetitions are limited to the same time. None changes nothing.
+        Repetitions are limited to the same time. If `rounds` is None, the limits do not change.
         """
         if rounds is None:
             return self

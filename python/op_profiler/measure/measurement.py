@@ -191,7 +191,7 @@ class Measurement:
             one call in the model, summed over all threads, counted in separate passes (`measure.counters`); None if
             they were not requested or could not be counted.
         dram_percent, sm_percent, tensor_cores_percent: share of the peak of the memory, the SMs and their tensor cores
-            that a GPU kernel reaches from cold caches; None as above.
+            that a GPU kernel reaches from cold caches; None as for the events.
         occupancy_percent: active warps of the same kernel, as a share of the most warps that an SM can hold.
         counters_missing: counters that could not be read, and why; None if none were requested.
     """

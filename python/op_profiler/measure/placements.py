@@ -1,7 +1,7 @@
 """`Placements`: copies of a loaded model in other memory pages, measured in turn.
 
-The physical pages of a model's tensors decide which cache lines evict each other from the second-level cache, and the
-operating system assigns other pages to every process. Two copies of a model in one process differ as much as two
+The physical pages of a model's tensors determine which cache lines evict each other from the second-level cache, and
+the operating system assigns other pages to every process. Two copies of a model in one process differ as much as two
 processes do; two sets of eight copies agree (`benchmarks/placements.py`). A run therefore measures several copies, one
 in each window of rounds, so that its medians do not depend on one assignment of pages.
 """

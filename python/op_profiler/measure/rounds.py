@@ -56,7 +56,7 @@ rounds."""
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The end of the rounds. `converged`: by thread count, whether every required interval converged. The loads are
+    """The result of the rounds. `converged`: by thread count, whether every required interval converged. The loads are
     shares of the used cores that other processes took."""
 
     converged: dict[int, bool]

@@ -65,7 +65,7 @@ class Samples:
         return self.discarded / (self.rounds + self.discarded) if self.rounds + self.discarded else None
 
     def extend(self, new: Samples, foreign: bool) -> None:
-        """Append the rounds of a window, all with the same mark, without its counts."""
+        """Append the rounds of a window without its counts; `foreign` marks all of them."""
         self.whole_us += new.whole_us
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds

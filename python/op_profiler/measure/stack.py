@@ -46,7 +46,7 @@ class StackProbe:
         self._model = TimedCalls([whole])
 
     def called(self, more: More = ()) -> int:
-        """Return the stack address in a kernel called by the loop over kernels, given these arguments in addition."""
+        """Return the stack address in a kernel that the loop over kernels calls with these additional arguments."""
         self._kernel.run(more)
         return int(self._array.numpy()[0])
 
@@ -76,7 +76,7 @@ class StackPlaces:
         """Return the additional arguments with which the loop calls kernels `turn` steps of 16 bytes lower, modulo 64.
 
         Args:
-            turn: at least 0; it also decides in which cache line of a page a kernel's stack begins.
+            turn: at least 0; also determines in which cache line of a page a kernel's stack begins.
         """
         counts = self._counts[turn % _PLACES]
         return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])

@@ -58,7 +58,7 @@ class ThreadPool:
         """Run the next kernels on the first `threads` cores, one thread per core.
 
         Raises:
-            MeasureError: the pool uses another number.
+            MeasureError: the pool uses another number of threads.
         """
         self._configure(_ONE_CORE_PER_THREAD, threads, [str(c) for c in self._cores[:threads]])
         effective = self.effective_threads()

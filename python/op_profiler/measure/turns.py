@@ -39,7 +39,7 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
 
     Args:
         names: names of locks, from `locks_of`.
-        say: gets a message about the process that this one waits for; None prints it on stderr.
+        say: called with a message about the process that this one waits for; None: the message is printed on stderr.
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):

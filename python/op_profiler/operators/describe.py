@@ -18,7 +18,7 @@ _VALUE = re.compile(r"(?<=\])=[^,)]+")
 
 
 def constant(spec: TensorSpec, value: float | None = None) -> str:
-    """Return the text for a constant of the function in a structure.
+    """Return the text that represents a constant of the function in `Operator.structure`.
 
     Args:
         value: value of a scalar, which `Description.op` includes if it affects the code. None: a tensor.
@@ -30,15 +30,15 @@ def value_decides(op: str, dtype: str) -> bool:
     """Return whether the kernel of an op depends on the value of a scalar constant that the op reads.
 
     LLVM compiles a power to a product, a square root or a call, and a remainder or quotient of integers to shifts or to
-    wide products; it calls ``fmod`` unless the divisor is a power of two. Other element-wise ops compile to the same
-    instructions for every constant, or to a few more or fewer of the same cost.
+    wide products; it calls ``fmod`` unless the divisor is a power of two. Other element-wise ops compile to nearly the
+    same instructions for every constant.
     """
     whole = not dtype.startswith(("float", "bfloat"))
     return op == "power" or op.endswith("mod") or (whole and op.endswith("divide"))
 
 
 def calls_power(edge: str) -> bool:
-    """Return whether the op of an edge of `Operator.structure` is a power that the C library computes value by value:
+    """Return whether the op of an edge of `Operator.structure` is a power that calls the C library for each value:
     any exponent except `PLAIN_EXPONENTS`.
     """
     return edge.startswith("power(") and exponent_of(edge) not in PLAIN_EXPONENTS
@@ -52,7 +52,7 @@ def exponent_of(edge: str) -> float | None:
 
 
 class Description:
-    """Ops with their edges and costs.
+    """The ops of one fused function, with their edges and costs.
 
     Args:
         parameters: the tensors of each parameter of the function.
@@ -80,7 +80,7 @@ class Description:
         return tuple(self._constant)
 
     def parameter(self, tensors: Sequence[TensorSpec], constant: bool) -> str:
-        """Add a parameter after the others; the result represents it in `op`."""
+        """Add a parameter after the others; return the text that represents it in the arguments of `op`."""
         self.names.append(f"{'p' if constant else 'i'}{len(self.names)}")
         self.parameters.append(tuple(tensors))
         self._constant.append(constant)
@@ -98,7 +98,7 @@ class Description:
 
         Args:
             attrs: its attributes as plain JSON values.
-            arguments: names of parameters, `constant`, and results of `op` for earlier ops.
+            arguments: for each argument, the text that `parameter`, `constant` or an earlier call of `op` returned.
 
         Returns:
             The text that represents its result.
@@ -121,7 +121,7 @@ class Description:
         return f"%{len(self._ops) - 1}"
 
     def anchor(self) -> int:
-        """Index of the heavy op; if there is none, of the op with most arithmetic, or of the first."""
+        """Return the index of the first heavy op; without one, of the op with most operations."""
         for index, op in enumerate(self._ops):
             if op in cost.HEAVY:
                 return index

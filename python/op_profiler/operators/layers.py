@@ -27,7 +27,7 @@ def by_operator(keys: Sequence[str], layers: Sequence[Sequence[str]]) -> dict[st
 
 
 def shortened(layer: str, depth: int) -> str:
-    """Return the first parts of a layer's path.
+    """Return the first `depth` parts of a layer's path.
 
     >>> shortened("encoder.layer.3.output", 3), shortened("/layer1/layer1.0/conv1/Conv", 1)
     ('encoder.layer.3', '/layer1')

@@ -112,7 +112,7 @@ class Operator:
     def inputs_read(self) -> tuple[TensorSpec, ...]:
         """`inputs` without the fields of a tuple that no op uses, such as the other parts of a ``split``.
 
-        All inputs if there are several tuples and it is unknown whose fields are used.
+        If the operator reads several tuples and it is unknown whose fields are used, all inputs.
         """
         named = {(number, field) for letter, number, field in PARAMETER.findall(self.structure) if letter == "i"}
         others = {int(number) for number, field in named if not field}  # each is one tensor

@@ -45,7 +45,7 @@ def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
     """Return the resource of this name, if a collection on this machine can set it.
 
     Raises:
-        UsageError: there is none of this name, or it cannot be set; the message has the reason.
+        UsageError: there is no such resource, or it cannot be set; the message gives the reason.
     """
     if name == "threads":
         raise UsageError("--sweep threads: thread counts are given with --threads 1,2,4")
@@ -64,7 +64,7 @@ def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
     """Set resources, by name, for the processes that are started in the block.
 
     Raises:
-        ResourceError: one of them cannot be set; those before it are restored.
+        ResourceError: a resource cannot be set; the resources set before it are restored.
     """
     with contextlib.ExitStack() as stack:
         for name, value in values.items():

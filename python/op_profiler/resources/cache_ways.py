@@ -22,8 +22,8 @@ from op_profiler.resources.resource import (
 class CacheWays(Resource):
     """Number of ways of every L3 cache that the resctrl group of this process may fill.
 
-    The group is inherited from the parent process (https://docs.kernel.org/filesystems/resctrl.html). A shell in a
-    separate group keeps the rest of the machine out of its ways.
+    The group is inherited from the parent process (https://docs.kernel.org/filesystems/resctrl.html). To give a
+    collection ways that no other process fills, start it from a shell in a separate group.
 
     Args:
         root: where sysfs is mounted, with resctrl below it.
@@ -72,7 +72,7 @@ class CacheWays(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Give the group the lowest ways of every L3 cache."""
+        """Assign the `value` lowest ways of every L3 cache to the group."""
         self.check_settable()
         schemata = self._schemata()
         mask = (1 << value) - 1

@@ -37,7 +37,7 @@ def nvml() -> Iterator[NvmlHandle]:
     """Open the library for the block.
 
     Raises:
-        ResourceError: there is no GPU or no nvidia-ml-py; or what is called in the block is refused.
+        ResourceError: there is no GPU or no nvidia-ml-py; or NVML rejects a call in the block.
     """
     address = bus_id()
     try:

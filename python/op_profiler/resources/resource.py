@@ -65,7 +65,7 @@ class Resource(abc.ABC):
         """Return the present value for this process and the processes that it starts.
 
         Raises:
-            ResourceError: it is not there, or may not be read.
+            ResourceError: the machine does not have the resource, or this process may not read it.
         """
 
     @abc.abstractmethod
@@ -79,14 +79,14 @@ class Resource(abc.ABC):
         `read` returns the effective value. A process that is killed restores nothing.
 
         Raises:
-            ResourceError: it cannot be set.
+            ResourceError: the resource cannot be set.
         """
 
     def parse(self, text: str) -> Any:
         """Parse a value of the range, as written on the command line.
 
         Raises:
-            UsageError: it is none; names the range.
+            UsageError: the text is not a value of the range; the message names the range.
         """
         values = self.range()
         if isinstance(values, list):
@@ -116,7 +116,7 @@ class PoolResource(Resource):
     """A resource that the thread pool of the measuring process sets itself; nothing on the machine is changed."""
 
     def check_settable(self) -> None:
-        """Accept: setting it needs no permission."""
+        """Do nothing: no permission is needed."""
         return
 
     def applied(self, value: Any) -> contextlib.AbstractContextManager[None]:

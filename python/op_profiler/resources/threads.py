@@ -7,7 +7,7 @@ from op_profiler.resources.resource import PoolResource
 
 
 class ThreadsResource(PoolResource):
-    """Number of cores that a kernel is divided over; ``--threads`` of the collector."""
+    """Number of cores among which a kernel is divided; the option ``--threads`` of the collector."""
 
     name = "threads"
 

@@ -72,7 +72,7 @@ class OtherTimes:
         best_us: with the best schedule that was measured on this machine.
         best_from: source of that time.
         vendor: in the vendor's kernel, with its interval.
-        vendor_is_disturbed: whether it was measured, but only in disturbed rounds.
+        vendor_is_disturbed: whether the vendor's kernel was measured, but only in disturbed rounds.
         searchable: whether a template of this project computes the anchor.
         tuned: predicted result of a search; None if there is no prediction.
         no_gain_reason: reason why there is no prediction for a searchable anchor.
@@ -89,15 +89,15 @@ class OtherTimes:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """One operator of a model.
+    """Times, machine code and limits of one operator of a model.
 
     Attributes:
         calls: number of calls in the model.
-        threads: thread count at which it is explained.
+        threads: thread count at which the operator is explained.
         samples: by cache state and thread count, microseconds per call, one per round (mean over the calls).
         code, cycles: None if the kernel's machine code was not found.
         parallel_loop: number of iterations of its parallel loop; None if unknown.
-        in_chain: whether every other operator waits for it or precedes it; False also if that is unknown.
+        in_chain: whether every other operator waits for this one or precedes it; False also if that is unknown.
     """
 
     operator: Operator
@@ -180,7 +180,7 @@ class Evidence:
 
     @property
     def code_us(self) -> float:
-        """Time of the instructions on one thread if all data is near, in microseconds."""
+        """Time of the instructions on one thread if they never wait for data, in microseconds."""
         return self.cycles_us(self.cycles.now) if self.cycles is not None else self.ideal_us
 
     @property

@@ -72,7 +72,7 @@ def explain_built(
 
     Raises:
         UsageError: the model does not contain the requested operator.
-        MeasureError: it does not run.
+        MeasureError: the model does not run.
     """
     compiled, threads = built.compiled, max(request.build.threads)
     loaded = machine.load(compiled, dict(inputs))
@@ -169,11 +169,11 @@ def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltMod
 
 
 def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
-    """Return whether every call waits for one of some calls or precedes it; False if no inputs are known.
+    """Return whether each of the calls `numbers` waits for or precedes every other call; False if no inputs are known.
 
     Args:
-        inputs: for each call, the numbers of the calls whose outputs it reads.
-        numbers: numbers of these calls.
+        inputs: for each call of the model, the numbers of the calls whose outputs it reads.
+        numbers: numbers of the calls to check.
     """
     before: list[int] = []  # of each call a bit for every call that it waits for
     for reads in inputs:

@@ -52,11 +52,11 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """Time that an operator loses for one reason.
 
     Losses of one operator overlap: a better schedule also vectorizes. Time that one loss contains is not counted again
-    in a later one, so their sum is at most what can be removed.
+    in a later one, so the sum of the losses is at most the time that can be removed.
 
     Attributes:
         lost_us: microseconds per call.
-        low_us, high_us: 95 % interval if the loss is measured; otherwise the range of such an estimate.
+        low_us, high_us: 95 % interval if the loss is measured; otherwise the range of the estimate.
         basis: ``measured`` in this run, ``computed`` from machine code and peaks, ``predicted`` from other operators.
         because: the evidence, as text.
     """
@@ -82,7 +82,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
         instructions: number of instructions of its body.
         vector_share: share of its arithmetic instructions (of its stores if it computes nothing) that use vectors.
         fma_share: share of its arithmetic instructions that multiply and add.
-        lanes: number of 32-bit values per such instruction, on average.
+        lanes: number of 32-bit values per arithmetic instruction (or store), on average.
         lanes_of_target: number of 32-bit values in a vector of the target.
         spills: number of instructions that read from the stack or write to it.
         cycles: cycles of an iteration, by llvm-mca; None without it.
@@ -102,7 +102,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator at one thread count. Times are microseconds per call, of the quietest tenth of the rounds.
+    """Explanation of one operator at one thread count. Times are microseconds per call in the quietest tenth of rounds.
 
     Attributes:
         key: workload key.
@@ -156,7 +156,7 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         action, command, text: as in `Advice`; the text only if it is the same for all operators.
-        operators: their workload keys, the largest gain first.
+        operators: workload keys of the operators, the largest gain first.
         gain_us, gain_low_us, gain_high_us: predicted saving in microseconds of one run of the model; None if unknown.
     """
 

@@ -1,4 +1,4 @@
-"""Storing explanations in the dataset, next to the model that they are of."""
+"""Stores explanations in the dataset, next to the explained model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
         machine: `Device.identity` of the machine on which it was measured.
 
     Returns:
-        The explanation with the keys of these runs, or with a note that says why it is not stored.
+        The explanation with the keys of these runs, or with a note that gives the reason why it is not stored.
     """
     plain = {one.key: msgspec.to_builtins(one) for one in found.operators}
     try:
@@ -61,8 +61,8 @@ def build_of(operator: str, db: str) -> BuildRequest:
     """Return the build of the first model in the dataset that calls an operator, from its recipe or its row.
 
     Raises:
-        UsageError: there is none, or none that can be explained.
-        DatasetError: its recipe cannot be read.
+        UsageError: no model in the dataset calls the operator, or the model cannot be explained.
+        DatasetError: the model's recipe cannot be read.
     """
     with Dataset.open(db, create=False, read_only=True) as dataset:
         columns = ("model_key", "model_name")

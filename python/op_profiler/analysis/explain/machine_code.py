@@ -129,8 +129,8 @@ class MachineLoop:
         return found
 
     def without_spills(self) -> tuple[str, ...]:
-        """Return the body as with enough registers: without moves to and from the stack, with registers in other
-        operands."""
+        """Return the body as it would be with enough registers: moves to and from the stack are left out, and other
+        stack operands are replaced by registers."""
         kept = []
         for line in self.body:
             if not _STACK.search(line):

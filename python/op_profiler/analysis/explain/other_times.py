@@ -32,10 +32,11 @@ _COLUMNS = (
 
 @dataclasses.dataclass
 class Best:
-    """The shortest times of an anchor on machines of one hardware model, in microseconds; None: there are none.
+    """The shortest times of an anchor on machines of one hardware model, in microseconds; None if there is none.
 
     Attributes:
-        searched_us: time of the best searched schedule; `template` of that schedule.
+        searched_us: time of the best searched schedule.
+        template: template of that schedule.
         vendor: time of the vendor's kernels, with its interval.
         vendor_is_disturbed: whether a time of the vendor's kernels was disturbed.
     """

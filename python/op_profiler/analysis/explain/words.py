@@ -1,4 +1,4 @@
-"""From evidence to an explanation: the largest loss, how certain it is, and the sentence about it."""
+"""Turns evidence into an explanation: the largest loss, how certain it is, and the sentence about it."""
 
 from __future__ import annotations
 

@@ -30,9 +30,10 @@ def operators_of_points(
 ) -> list[Occurrence]:
     """Lower points to operators, each once.
 
-    Layout transformations are in front of every convolution and would be half of all operators. Only a few of them are
-    included, but all that do not belong to a convolution: those of tensors with two axes, such as the weight of a dense
-    layer that is packed at run time, and those from one block of channels to another.
+    Layout transformations are in front of every convolution and would be half of all operators. Only a few of these are
+    included. All layout transformations that do not belong to a convolution are included: those of tensors with two
+    axes, such as the weight of a dense layer that is packed at run time, and those from one block of channels to
+    another.
 
     Args:
         points: points of one precision.
@@ -94,7 +95,7 @@ def sampled(occurrence: Occurrence) -> SampledOperator:
 
 
 def batch_name(label: str, identity: object) -> str:
-    """Return a name from the label and from everything that decides the batch's content.
+    """Return a name from the label and from everything that determines the batch's content.
 
     Args:
         identity: plain JSON values.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CalibrationResult:
-    """A machine for which predictions can be made.
+    """Result of a calibration: a machine for which predictions can be made.
 
     Attributes:
         operators: number of operators whose measurements can be used.

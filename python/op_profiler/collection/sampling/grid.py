@@ -1,6 +1,6 @@
 """Sampling configurations of TinyNAS: a grid of convolutions, and rules that exclude points of it.
 
-One ``key value ...`` a line; ``#`` starts a comment. Keys: batch, elmt_fused, filter_size, min_feature_size,
+Each line is ``key value ...``; ``#`` starts a comment. Keys: batch, elmt_fused, filter_size, min_feature_size,
 max_feature_size, number_feature_size, output_channel, stride, type (0 regular, 1 depthwise), channel_ratio (input over
 output channels; 3 input channels are always tried as well), and ``skip_rule`` with names of `RULES`.
 Source: alibaba/lightweight-neural-architecture-search, tinynas/latency/op_profiler.

@@ -141,7 +141,7 @@ class SampleRequest:
         """Return the operators to measure.
 
         Raises:
-            UsageError: there is no such rule or kind, or none of the models has what is varied.
+            UsageError: there is no such rule or kind, or no model takes the requested lengths or resolutions.
             OpProfilerError: the grid cannot be read.
         """
         if self.config is not None:

@@ -141,7 +141,7 @@ def measure_batches(
     count: int | None,
     budget_seconds: float | None,
 ) -> SampleReport:
-    """Measure batch after batch; a batch that the dataset already has costs nothing.
+    """Measure batch after batch; batches that are already in the dataset are not measured again.
 
     Args:
         request: request without a model.
@@ -275,7 +275,7 @@ def written(
 
     Args:
         target: complete target on the machine that will measure the batch; empty for this machine.
-        processor: processor of that machine, likewise.
+        processor: processor of that machine; empty for this machine.
         without: workload keys of operators to leave out.
     """
     machine = request.target if not request.on_host else [request.target, processor or processor_name()]

@@ -112,7 +112,7 @@ class ModelComparison(Study):
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """A model on the device.
+    """A built model that is loaded on the device.
 
     Attributes:
         operators: operator of each kernel, in order.
@@ -173,7 +173,7 @@ def same_calls(default: Sequence[Operator], other: Sequence[Operator]) -> bool:
 def difference(one: np.ndarray, other: np.ndarray) -> float:
     """Return the largest difference of two tensors, as a share of the largest finite value.
 
-    It is inf if they are finite at different positions.
+    The difference is inf if the tensors are finite at different positions.
     """
     import numpy as np
 

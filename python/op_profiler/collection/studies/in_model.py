@@ -38,7 +38,7 @@ _STATE_ROUNDS = 9
 
 @dataclasses.dataclass(frozen=True)
 class OperatorCandidates:
-    """One operator and what could be its record.
+    """One operator and the candidates for its record.
 
     Attributes:
         candidates: records other than the default, at most `MOST_CANDIDATES`.
@@ -74,7 +74,7 @@ class InModel:
     def cache_states(self, items: Sequence[Tunable]) -> dict[str, Cache]:
         """Return, by anchor, whether its time in the model is nearer to hot or to cold caches.
 
-        It is measured, since the size of a cache says little where others share it.
+        The state is measured, because the size of a cache is no guide if other programs share the cache.
         """
         loaded = self._default.loaded
         self._study.machine.threads.use(self._study.threads)

@@ -1,6 +1,6 @@
 """A runtime in a separate process, which runs only when it is its turn and is suspended otherwise.
 
-A suspended process cannot disturb others: after each run, the threads of runtimes look for work for a while.
+The process is suspended because the threads of a runtime keep polling for work after a run, which would disturb others.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class PeerProfile:
 
 
 class PeerFailure(Exception):
-    """A runtime cannot run the model; the text is the reason, as a sentence without a full stop."""
+    """Raised if a runtime cannot run the model; the message is the reason, a sentence without a full stop."""
 
 
 class RunningPeer:
     """A runtime that has loaded a model. As a context manager, it kills the process at the end.
 
     Attributes:
-        version: version of its package.
+        version: version of the runtime's package.
         threads: thread count that it reports.
         busy_threads: number of threads that worked.
         profile: None if the runtime has no profiler.
@@ -125,7 +125,7 @@ class RunningPeer:
         """Resume the runtime for a while; return the median time of a run in microseconds.
 
         Raises:
-            PeerFailure: it has died.
+            PeerFailure: the process has died.
         """
         self._child.process.send_signal(signal.SIGCONT)
         return float(self._next()["us"])

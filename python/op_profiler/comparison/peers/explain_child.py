@@ -1,4 +1,4 @@
-"""Runs `explain_against` in a child process, so that a crash of the compiler or of a kernel ends in a sentence."""
+"""Runs `explain_against` in a child process, so that a crash of the compiler or of a kernel is reported as an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def explain_in_child(request: ExplainRequest, announce: Callable[[str], None]) -
     """Return the explanation that `explain_against` makes in a child process.
 
     Raises:
-        OpProfilerError: as `explain_against`; or the process died, with its last step.
+        OpProfilerError: as `explain_against`; or the process died, and the message names its last step.
     """
     step = "starting"
     with tempfile.TemporaryFile("w+") as log, Child(__name__, request, log) as child:

@@ -1,5 +1,5 @@
-"""A model in file formats that runtimes read, written in a separate process: exporters may fail in any way, and torch's
-threads and its copy of the weights no longer exist when the measurement begins.
+"""Writes a model in file formats that runtimes read, in a separate process: exporters may fail in any way, and torch's
+threads and its copy of the weights must not exist when the measurement begins.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ Announce = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class OurBuild:
-    """One of this project's builds, loaded."""
+    """A loaded build of this project."""
 
     name: str
     built: BuiltModel

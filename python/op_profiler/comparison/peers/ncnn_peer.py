@@ -1,4 +1,4 @@
-"""ncnn, with models that pnnx converts."""
+"""The runtime ncnn, with models that pnnx converts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime."""
+"""The runtime ONNX Runtime, and its sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenVINO."""
+"""The runtime OpenVINO, and its sessions."""
 
 from __future__ import annotations
 

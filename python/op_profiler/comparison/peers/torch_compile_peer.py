@@ -1,4 +1,4 @@
-"""PyTorch with torch.compile."""
+"""The runtime PyTorch with torch.compile."""
 
 from __future__ import annotations
 

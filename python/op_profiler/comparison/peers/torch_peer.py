@@ -1,4 +1,4 @@
-"""PyTorch."""
+"""The runtime PyTorch without torch.compile, and its sessions."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def transposed_sides(builder: Any, call: Any) -> Any:
 
 
 def attributes(*, left: bool, right: bool) -> dict[str, Any]:
-    """Return the attributes of Relay's op.
+    """Return the attributes of Relay's batched product.
 
     Args:
         left, right: whether the side is transposed.

@@ -14,7 +14,7 @@ _MOST_CHARACTERS = 40_000  # nobody reads more
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """By kernel name, as in `CompiledModel`: iterations of parallel loops, and readable code."""
+    """Iterations of parallel loops, and readable code, by kernel name as in `CompiledModel`."""
 
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     text: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -38,7 +38,7 @@ def code_of(kernels: IRModule, target: Target) -> Code:
 
 
 def plain_loops() -> Any:
-    """Return passes from blocks to loops in the order of the schedule; tensors keep all their axes."""
+    """Return passes that lower blocks to loops in the order of the schedule; tensors keep all their axes."""
     tvm = load_tvm()
     passes = tvm.s_tir.transform
     return tvm.transform.Sequential(

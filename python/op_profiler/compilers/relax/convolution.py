@@ -1,8 +1,8 @@
 """Two-dimensional convolutions over blocks of channels (NCHWc), for which this TVM has no legalization.
 
 The block sizes are those of Relay's default schedules for most convolutions, so that both compilers lower them to the
-same operator. The number of channels of a tensor decides its block size, because this TVM cannot convert one block size
-to another.
+same operator. The number of channels of a tensor determines its block size, because this TVM cannot convert one block
+size to another.
 """
 
 from __future__ import annotations

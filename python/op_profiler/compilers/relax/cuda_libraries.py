@@ -1,6 +1,6 @@
 """Libraries that the TVM with Relax loads for NVIDIA's GPUs: CUDA 13, from wheels or from the system.
 
-Its compiler generates code for a GPU without a driver. NVIDIA's compiler translates the code to machine code: ``nvrtc``
+TVM generates code for a GPU without a driver. NVIDIA's compiler translates the code to machine code: ``nvrtc``
 of the wheels, or ``nvcc``.
 """
 
@@ -20,7 +20,7 @@ _HEADERS = ("include/cuda_runtime.h", "include/cccl/cuda/std/cstdint")
 
 
 def missing() -> list[str]:
-    """Return what is missing for compiling for a GPU, without importing anything."""
+    """Return what is missing for compiling for a GPU, as a list with one text; empty if nothing. Imports nothing."""
     if shutil.which("nvcc") is not None:
         return []
     places = [tvm_package.cuda_folder() / "lib" / _COMPILER, *(tvm_package.cuda_folder() / name for name in _HEADERS)]

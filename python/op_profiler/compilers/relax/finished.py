@@ -24,7 +24,7 @@ from op_profiler.schedules.usable_records import UsableRecords
 
 @dataclasses.dataclass(frozen=True)
 class FinishedKernels:
-    """Compiled kernels.
+    """Compiled kernels, with their schedules, code and launches.
 
     Attributes:
         executable: ``relax.VMExecutable``.

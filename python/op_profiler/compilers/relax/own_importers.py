@@ -65,7 +65,7 @@ def import_program(form: str, name: str, program: Any, inputs: Mapping[str, Any]
         inputs: by name: an example tensor for torch, an `InputSpec` for the others.
 
     Raises:
-        ModelError: it has operators that Relax does not import; the message names them if known.
+        ModelError: the program has operators that Relax does not import; the message names them if known.
     """
     load_tvm()
     layers = NotedLayers()

@@ -15,7 +15,7 @@ from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 @dataclasses.dataclass(frozen=True)
 class ExecutablePlan:
-    """The fields of `CompiledModel` with the same names.
+    """Calls and tensors of a lowered module, as the fields of `CompiledModel` with the same names.
 
     Attributes:
         weights: ``tvm.runtime.Tensor`` by the names in `PlannedTensor.given`.
@@ -32,8 +32,8 @@ def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> ExecutablePlan:
 
     Args:
         kernels: `kernels` of `op_profiler.compilers.relax.pipeline.LoweredModule`.
-        inputs: names of the first parameters, because Relax's own importers rename those of a model; the others keep
-            theirs.
+        inputs: names of the first parameters, because Relax's own importers rename the inputs of a model; further
+            parameters keep their names.
     """
     walk = _Walk(kernels["main"], inputs)
     outputs = walk.numbers(kernels["main"].body.body)

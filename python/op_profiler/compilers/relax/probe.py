@@ -10,7 +10,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 
 def read() -> Any:
-    """Take `ProbeCode`'s path, text and count: read the first bytes of a file, and their number."""
+    """Return the function that reads the first bytes of a file and their number; its arguments are `ProbeCode`'s."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -27,7 +27,7 @@ def read() -> Any:
 
 
 def set_threads() -> Any:
-    """Take `ProbeCode`'s value and answer: limit the threads of thread pools that are created later."""
+    """Return the function that limits the threads of later thread pools; its arguments are `ProbeCode`'s."""
     load_tvm()
     from tvm.script import tirx as T
 

@@ -17,7 +17,7 @@ from op_profiler.errors import ModelError
 
 
 def read_kernel(function: Any, target: Target, lanes: int) -> Kernel:
-    """Return the loops and instruction counts of a function for a processor, which is built.
+    """Build a function for a processor, and return its loops and instruction counts.
 
     Args:
         function: ``tvm.tirx.PrimFunc``, scheduled or not.

@@ -116,7 +116,7 @@ class RelaxCompiler(Compiler):
         from tvm import relax, s_tir, tirx  # noqa: F401
 
     def target(self, text: str) -> Target:
-        """Convert the line of options to the table that this TVM's ``Target`` takes."""
+        """Convert the line of options to the table that this TVM's ``Target`` requires."""
         import tvm
 
         return tvm.target.Target(fields_of(text))
@@ -129,7 +129,7 @@ class RelaxCompiler(Compiler):
             begin(request)
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
-        """Import with Relay, then with Relax where Relay refuses; ``--importer`` restricts this to one."""
+        """Import with Relay, or with Relax if Relay rejects the model; ``--importer`` restricts this to one of them."""
         from op_profiler.compilers.relax.relay_models import load_from_relay
 
         if request.past is not None:

@@ -17,7 +17,7 @@ def fields_of(text: str) -> dict[str, Any]:
     """Return the fields of a target for options such as ``llvm -mcpu=znver4 -mattr=+avx2``.
 
     Raises:
-        ValueError: it is no JSON, or an option is not of the form ``-name=value``.
+        ValueError: the text is not valid JSON, or an option is not of the form ``-name=value``.
     """
     if text.startswith("{"):  # as TVM writes a target
         fields: dict[str, Any] = json.loads(text)

@@ -1,7 +1,7 @@
 """Finds the TVM with Relax, and makes a process use it.
 
-It has the same module name as the TVM with Relay, so it is installed in a separate folder, and a process uses only one
-of them.
+Both TVMs have the same module name, so the TVM with Relax is installed in a separate folder, and a process uses only
+one of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def folder() -> Path:
 
 
 def cuda_folder() -> Path:
-    """Return the folder of the CUDA 13 wheels, next to it."""
+    """Return the folder of the CUDA 13 wheels, next to `folder`."""
     return folder() / "nvidia" / "cu13"
 
 
@@ -44,10 +44,10 @@ def version() -> str | None:
 
 
 def check() -> None:
-    """Raise an error if it is not installed.
+    """Raise an error if the TVM with Relax is not installed.
 
     Raises:
-        OpProfilerError: it is not installed; the message has the command.
+        OpProfilerError: this TVM is not installed; the message has the command that installs it.
     """
     if version() is None:
         raise OpProfilerError(f"there is no TVM with Relax in {folder()}. Install it with: {INSTALL}")
@@ -57,8 +57,8 @@ def activate() -> None:
     """Make this process and its child processes import this TVM instead of the other; this process imports it at once.
 
     Raises:
-        OpProfilerError: it is not installed.
-        ImportError, OSError, RuntimeError: it cannot be used.
+        OpProfilerError: this TVM is not installed.
+        ImportError, OSError, RuntimeError: this TVM cannot be used.
     """
     check()
     ours = str(folder())

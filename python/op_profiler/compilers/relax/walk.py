@@ -12,8 +12,8 @@ _WORDS = 6
 
 
 def walk() -> Any:
-    """Take failed (n,), calls (n, words) and clock (n + 1, 2): make the call of each row, and read the clock between
-    calls."""
+    """Return the function of failed (n,), calls (n, words) and clock (n + 1, 2) that makes the call of each row, and
+    reads the clock between calls."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -39,7 +39,7 @@ def walk() -> Any:
 
 
 def nothing() -> Any:
-    """Take two tensors of one float32 and compute nothing."""
+    """Return the function of two tensors of one float32 that computes nothing."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -53,7 +53,7 @@ def nothing() -> Any:
 
 
 def stack() -> Any:
-    """Take two tensors of one int64, and write the kernel's stack address into both."""
+    """Return the function of two tensors of one int64 that writes the kernel's stack address into both."""
     load_tvm()
     from tvm.script import tirx as T
 

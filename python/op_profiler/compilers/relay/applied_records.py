@@ -24,8 +24,8 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
     """Compile with these records inside this block.
 
     Yields:
-        The computations that the compiler has looked for so far, whether there was a record or not, and which of them
-        the rule may choose schedules for (`ruled`).
+        The computations whose record the compiler has looked up so far, whether there was one or not; if the rule may
+        choose the schedule, also their `ruled` name.
     """
     if records.chosen or records.by_rule:
         register_templates()

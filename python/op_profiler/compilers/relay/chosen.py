@@ -87,7 +87,7 @@ def weigh_all(occurrences: Iterable[Occurrence], target: Target, *, by_rule: boo
     """Make the compiler choose the schedules of all operators as a build does, without compiling them.
 
     Args:
-        by_rule: as of `chosen_schedules`.
+        by_rule: as in `chosen_schedules`.
     """
     with quiet(), chosen_schedules(by_rule=by_rule) as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
@@ -141,10 +141,10 @@ def _size(dimension: Any) -> int:
 
 @contextlib.contextmanager
 def chosen_schedules(*, by_rule: bool = False) -> Iterator[ChosenSchedules]:
-    """Note every choice that the compiler makes inside this block.
+    """Record every choice that the compiler makes inside this block.
 
     Args:
-        by_rule: it compiles by the project's rule, functions of the math library too.
+        by_rule: whether the compiler uses the project's rule, also for functions of the math library.
     """
     load_tvm()
     from tvm.autotvm.task.topi_integration import TaskExtractEnv

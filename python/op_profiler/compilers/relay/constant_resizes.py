@@ -1,9 +1,8 @@
 """Computes resizes of weights before the compiler processes them.
 
-A vision transformer resizes its table of positions to the image. TVM computes values that depend on weights alone
-during the build, with kernels that it compiles under its own settings. A pass that must be disabled for the build is
-therefore not disabled there (`op_profiler.compilers.relay.lower` names it and the reason), and the model cannot be
-built.
+A vision transformer resizes its table of positions to the image. During the build, TVM computes values that
+depend on weights alone, with kernels that it compiles under its own settings. These settings enable a pass that must be
+disabled (`op_profiler.compilers.relay.lower` names the pass and the reason), so the model could not be built.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def with_computed_resizes(module: IRModule, params: Mapping[str, DeviceArray], c
     """Return the module with constants in place of resizes that depend only on `params`.
 
     Args:
-        config: configuration of the kernels that compute them on this machine's processor.
+        config: configuration of the kernels that compute the resizes on this machine's processor.
     """
     tvm = load_tvm()
     from tvm.contrib import graph_executor

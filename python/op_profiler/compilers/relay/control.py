@@ -1,4 +1,4 @@
-"""Branches and loops of Relay that are decided only at run time, and that only the virtual machine supports."""
+"""Finds branches and loops of Relay that are decided only at run time; only the virtual machine supports them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sums of four 8-bit products, exact on every x86 processor, as tensor intrinsics of TVM's schedules.
 
-TVM's own intrinsics crash under LLVM 22 on processors with VNNI (LLVM changed the types of that instruction). On others
-they saturate: vpmaddubsw adds two products in 16 bits, which 255 x 127 x 2 exceeds, so a convolution of full-range
-values is wrong nearly everywhere.
+TVM's own intrinsics crash under LLVM 22 on processors with VNNI (LLVM changed the types of that instruction). On other
+processors, these intrinsics saturate: vpmaddubsw adds two products in 16 bits, which 255 x 127 x 2 exceeds, so a
+convolution of full-range values is wrong nearly everywhere.
 """
 
 from __future__ import annotations

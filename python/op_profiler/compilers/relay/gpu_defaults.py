@@ -1,6 +1,6 @@
 """Default schedules on GPUs, for which TVM's templates query logs of other users (TopHub).
 
-Without such a log TVM gives a block a single thread: mobilenet took 23 ms on an H100, and 0.4 ms with this rule. Logs
+Without such a log, TVM uses blocks of a single thread: mobilenet took 23 ms on an H100, and 0.4 ms with this rule. Logs
 of other GPUs are not available everywhere, and change. By this rule a block has up to 256 threads, over the innermost
 axes first, a thread computes up to four outputs, and the terms of the sums go through shared memory.
 """
@@ -50,8 +50,10 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
 
 
 def set_knob(config: Any, name: str, entity: Any) -> None:
-    """Replace ``FallbackConfigEntity.__setitem__``: the template of transposed convolutions sets tiles with four
-    threads per block, for which those of `define_split` are kept; that of batched products sets as few for odd lengths.
+    """Replace ``FallbackConfigEntity.__setitem__``, because two templates set tiles with few threads per block.
+
+    For transposed convolutions, the tiles of `define_split` are kept; for batched products of odd lengths, other tiles
+    are set.
 
     Args:
         config, name, entity: as in ``FallbackConfigEntity.__setitem__``.

@@ -1,8 +1,8 @@
 """Decides which points of TVM's templates for GPUs are worth compiling.
 
-Their spatial axes are split into blocks, virtual threads, threads and an inner part, and each thread keeps its outputs
-in registers. Most points of such a space need more threads than a block may have, or more registers than a thread has.
-The compiler spends ten seconds or more on them, and the result cannot be launched, or spills.
+The templates split spatial axes into blocks, virtual threads, threads and an inner part, and each thread keeps its
+outputs in registers. Most points of such a space need more threads than a block may have, or more registers than a
+thread has. The compiler spends ten seconds or more on such a point, and the result cannot be launched, or spills.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def bind_graph(
     weights.
 
     Args:
-        weights: weights on the device, by name; None for those of the build.
+        weights: weights on the device, by name; None: the weights of the build.
         blocks: number of the memory block of every tensor; None for the compiler's storage plan.
     """
     tvm = load_tvm()

@@ -15,7 +15,7 @@ _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 
 
 def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
-    """Return a TIR pass that changes nothing and records what is read from each function.
+    """Return a TIR pass that changes nothing and records the result of `read` for each function.
 
     Args:
         found: results by function name; filled while the compiler runs.
@@ -34,7 +34,7 @@ def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
 
 
 def launches_of(function: Any) -> list[Launch]:
-    """Return the launches of a function in order; their sizes do not include dynamic loops."""
+    """Return the launches of a function in order; a size that is known only at run time counts as 1."""
     tir = load_tvm().tir
     launches: list[Launch] = []
 

@@ -31,7 +31,8 @@ class _Launch:
 class LaunchReader(Reader):
     """Walks the body of a function like `Reader`, and separates the launches.
 
-    Loops over blocks and threads are not loops of a thread. Virtual threads are: each thread does the work of several.
+    Loops over virtual threads count as loops of a thread, which does the work of several virtual threads; loops over
+    blocks and threads do not.
     """
 
     def __init__(self, language: Language, function: Any) -> None:

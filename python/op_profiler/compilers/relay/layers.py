@@ -50,8 +50,8 @@ class Layers:
         return () if number is None else self._names[number]
 
     def carrier(self) -> Any:
-        """Return the pass instrument that keeps the numbers. It changes modules in place; without numbers it does
-        nothing."""
+        """Return the pass instrument that numbers the calls that replaced numbered ones. It changes modules in place;
+        without numbers it does nothing."""
         tvm = load_tvm()
         carry, names = self._carry, self._names
         before: list[Function | None] = []

@@ -19,14 +19,14 @@ _FLATTENED = 1
 
 
 def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
-    """Return loops or launches of the kernel of a fused Relay function. It is built for a processor, and only lowered
-    for a GPU.
+    """Return loops or launches of the kernel of a fused Relay function, which is built for a processor, and only
+    lowered for a GPU.
 
     Args:
         lanes: number of 32-bit values in a vector register of the target; not used for a GPU.
 
     Raises:
-        ModelError: TVM has no schedule for it on that target, cannot build it, or a library computes it.
+        ModelError: TVM has no schedule for the function on that target or cannot build it, or a library computes it.
     """
     try:
         lowered, code = _lowered(function, target)

@@ -35,8 +35,8 @@ def relay_function(operator: Operator) -> Any:
     """Return a typed primitive function.
 
     Constants inside a function are described by their shape alone, unless their value decides the code
-    (`op_profiler.operators.describe.value_decides`). They get values that no pass simplifies: a product with one would
-    become a copy, and thus another kernel.
+    (`op_profiler.operators.describe.value_decides`). All other constants get values that no pass simplifies: a product
+    with one would become a copy, and thus another kernel.
 
     Raises:
         ModelError: the description is not sufficient, as for an op of another package.

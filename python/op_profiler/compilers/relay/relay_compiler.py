@@ -127,7 +127,7 @@ class RelayCompiler(Compiler):
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         """Lower under schedule records. A build queries records of more computations than lowering does, because a
-        Winograd record changes what is lowered; here lowering is made to query all of them."""
+        Winograd record changes what is lowered; this method makes the lowering query all of them."""
         with applied(records) as asked:
             occurrences = lower()
             choices = weigh_all(occurrences, target, by_rule=records.by_rule)
@@ -168,7 +168,7 @@ class RelayCompiler(Compiler):
         return dict(compiled.library.get_params())
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        """Copy each weight on its own device."""
+        """Copy each weight, on the device where it is."""
         library = compiled.library
         params = {name: array.copyto(array.device) for name, array in library.get_params().items()}
         own = compiled_files.Library(library.get_graph_json(), library.get_lib(), params)
@@ -200,7 +200,7 @@ class RelayCompiler(Compiler):
         return RemoteGraph(compiled, machine, inputs)
 
     def probe_code(self, target: Target) -> RuntimeModule:
-        """Compile the two functions from tensor expressions."""
+        """Compile the functions of `ProbeCode` from tensor expressions."""
         from op_profiler.compilers.relay.remote import probe_code
 
         code: RuntimeModule = probe_code(target)

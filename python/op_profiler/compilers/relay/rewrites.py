@@ -21,8 +21,8 @@ _active: list[tuple[set[str], bool]] = []
 
 @contextlib.contextmanager
 def rewriting(asked: set[str], *, by_rule: bool) -> Iterator[None]:
-    """Note in `asked` what could be rewritten in a model that is lowered inside this block, and rewrite it with
-    `by_rule`."""
+    """Record in `asked` the rewrites that fit a model that is lowered inside this block; apply them if `by_rule` is
+    set."""
     _active.append((asked, by_rule))
     try:
         yield

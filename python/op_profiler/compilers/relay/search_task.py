@@ -85,7 +85,7 @@ class AutoTvmTask(Task):
         return dict(ConfigEntity(-1, None, dict(config._entity_map), list(config._constraints)).to_json_dict())
 
     def build(self, point: int | None) -> BuiltPoint:
-        """Instantiate and compile the template; InvalidPointError carries what the template raised."""
+        """Instantiate and compile the template; InvalidPointError has the template's error."""
         with self._target, _in_tuning():
             try:
                 config = self._fallback() if point is None else self._space.get(point)

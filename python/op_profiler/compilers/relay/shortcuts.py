@@ -49,7 +49,7 @@ class _Hidden:
 def shortcuts(weights: Collection[str] = ()) -> Any:
     """Return a pass instrument that prepares modules for the two passes, and reverts the changes afterwards.
 
-    It changes modules in place, because an instrument cannot return another module.
+    The instrument changes modules in place, because it cannot return another module.
 
     Args:
         weights: names of variables of ``main`` that stand for weights.

@@ -1,7 +1,7 @@
 """Functions of the math library as arithmetic, so that a whole vector is computed at once.
 
 TVM calls libm for each value of ``exp`` and ``erf``, also in a vectorized loop; ``sigmoid``, ``tanh`` and softmax are
-made of ``exp``. In the block of `vectorized` they are polynomials.
+made of ``exp``. In the block of `vectorized`, ``exp`` and ``erf`` are polynomials.
 
 Sources: ``exp`` is reduced to [-ln 2 / 2, ln 2 / 2] (Cody and Waite) and computed by a Taylor polynomial of degree 7.
 ``erf`` is the rational approximation of Eigen and TVM's ``fast_erf``, on [-4, 4]. Measured in float32, the relative

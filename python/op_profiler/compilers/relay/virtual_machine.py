@@ -72,7 +72,7 @@ class VmKernels:
         """Time the kernels as in `TimedModel`.
 
         Raises:
-            MeasureError: the machine called other kernels than before; this walk cannot be attributed.
+            MeasureError: the machine called other kernels than before, so the times cannot be attributed to operators.
         """
         calls = self._calls()
         if [_identity(call) for call in calls] != list(zip(self.labels, self.shapes)):

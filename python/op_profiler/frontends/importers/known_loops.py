@@ -1,7 +1,7 @@
 """Evaluates loops and branches of Relay that depend only on constants, because the graph executor supports neither.
 
 A loop whose condition depends on counters alone is unrolled, unless the model becomes too large; an If on a known
-condition is replaced by its branch. The remaining ones need the virtual machine.
+condition is replaced by its branch. Remaining loops and branches need the virtual machine.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 
 class AttentionRepairs(Rewriting):
-    """Repairs of one model, for every importer."""
+    """Rewrites the Attention nodes of one model, for every importer."""
 
     def for_all(self) -> None:
         """Rewrite all Attention nodes.
 
         Raises:
-            ModelError: a node cannot be written in another way.
+            ModelError: a node cannot be rewritten.
         """
         self.rewrite({"Attention": self._attention})
 
@@ -98,7 +98,7 @@ def as_heads(nodes: NodeWriter, data: str, count: int) -> str:
 
 
 def merge_heads(nodes: NodeWriter, data: str, output: str) -> str:
-    """Put the heads of each position next to each other again."""
+    """Merge the heads: (batch, count, length, size) becomes (batch, length, count * size)."""
     return nodes.reshape(nodes.add("Transpose", data, perm=[0, 2, 1, 3]), [0, 0, -1], output=output)
 
 

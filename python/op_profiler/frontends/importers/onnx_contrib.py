@@ -18,7 +18,7 @@ _MASK, _PAST, _PAST_LENGTH = 3, 4, 6  # places of inputs of Attention
 
 
 class ContribRepairs(Rewriting):
-    """Repairs of one model, for every importer."""
+    """Rewrites the operators of com.microsoft in one model."""
 
     def for_all(self) -> None:
         """Rewrite all operators of com.microsoft.

@@ -2,7 +2,7 @@
 neither.
 
 An If on a constant is replaced by its branch. A Loop with a known number of steps and a Scan are unrolled, unless the
-graph becomes too large. The remaining ones need the virtual machine.
+graph becomes too large. Remaining loops and branches need the virtual machine.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _DEEPEST = 16
 
 
 class KnownControl(Rewriting):
-    """Known branches and loops of one model.
+    """Evaluates the known branches and loops of one model.
 
     Attributes:
         unrolled: number of steps of each unrolled loop.
     """
 
     def spell_out(self) -> tuple[str, ...]:
-        """Rewrite the graph until nothing more is known; return notes for the user."""
+        """Evaluate branches and loops until no known one is left; return notes for the user."""
         self.unrolled: list[int] = []
         for depth in range(_DEEPEST):
             one = KnownControl(self.model, self.shapes, self.name)
@@ -44,7 +44,7 @@ class KnownControl(Rewriting):
     place = 0
 
     def spell_out_once(self) -> bool:
-        """Rewrite the nodes of the graph itself; return whether anything changed."""
+        """Evaluate the known branches and loops of the outermost graph; return whether there were any."""
         graph, nodes, changed = self.model.graph, [], False
         for number, node in enumerate(graph.node):
             self._prefix = f"__{node.op_type.lower()}{self.place}_{number}_"
@@ -203,7 +203,7 @@ def _named(nodes: Sequence[Any], made: Sequence[str], names: Sequence[str]) -> l
 @contextlib.contextmanager
 def one_variable_an_input(frontend: Any) -> Iterator[None]:
     """Keep one variable for each input that branches read, while TVM converts a graph. TVM types each branch
-    separately, which creates a new variable that it then finds under none of its names.
+    separately and thereby creates a new variable, which TVM cannot find by name later.
 
     Args:
         frontend: TVM's importer of ONNX, a module.

@@ -28,7 +28,7 @@ class NodeWriter:
         self._constants: dict[tuple[Any, ...], str] = {}
 
     def prefix(self, name: str) -> None:
-        """Begin names with another prefix."""
+        """Use another prefix for the names of new nodes and constants."""
         self._prefix = name
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
@@ -58,7 +58,7 @@ class NodeWriter:
         return self.add("Reshape", data, self.constant(shape, "int64"), output=output)
 
     def take(self, data: str, index: Any, axis: int = 0, output: str = "") -> str:
-        """Take one element along an axis, which is then removed, or several."""
+        """Select elements along an axis; a single index removes the axis, a list of indices keeps it."""
         return self.add("Gather", data, self.constant(index, "int64"), axis=axis, output=output)
 
     def unsqueeze(self, data: str, axes: list[int]) -> str:
@@ -66,7 +66,7 @@ class NodeWriter:
         return self.over_axes("Unsqueeze", data, axes, since=13)
 
     def over_axes(self, operator: str, data: str, axes: list[int], *, since: int) -> str:
-        """Write a node whose axes are an input since a certain opset, and an attribute before."""
+        """Write a node whose axes are an input from opset `since` on, and an attribute in older opsets."""
         if self.opset < since:
             return self.add(operator, data, axes=axes)
         return self.add(operator, data, self.constant(axes, "int64"))
@@ -78,7 +78,7 @@ class NodeWriter:
         return self.add("Pad", data, self.constant(widths, "int64"), self.constant(0.0))
 
     def clip(self, data: str, bound: float) -> str:
-        """Limit the absolute values to a number."""
+        """Clip values to the range from -`bound` to `bound`."""
         if self.opset < 11:
             return self.add("Clip", data, min=-bound, max=bound)
         return self.add("Clip", data, self.constant(-bound), self.constant(bound))

@@ -13,7 +13,7 @@ _POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 class Padding(Rewriting):
-    """Padding of one model, whose sizes are known along the padded axes."""
+    """Rewrites the padding of one model; sizes along the padded axes must be known."""
 
     def spell_out(self) -> None:
         """Rewrite the graph.

@@ -19,7 +19,7 @@ _SHIFT = 128  # from numbers of eight bits without a sign to those with one
 
 
 class PlainerForms(Rewriting):
-    """Rewrites of one model that Relay imports."""
+    """Rewrites the nodes of one model in forms that Relay's importer supports."""
 
     def spell_out(self) -> None:
         """Rewrite the graph.

@@ -37,7 +37,7 @@ Activation = Callable[[str], str]
 
 
 class RecurrentRepairs(Rewriting):
-    """Repairs of one model, for every importer."""
+    """Rewrites the recurrent nodes of one model, for every importer."""
 
     def for_all(self) -> None:
         """Rewrite all recurrent nodes.

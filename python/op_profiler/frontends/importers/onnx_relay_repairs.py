@@ -15,10 +15,10 @@ _OF_SEVERAL = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
 
 
 class RelayRepairs(Rewriting):
-    """Repairs of one model that Relay imports."""
+    """Rewrites the nodes of one model that only Relay's importer gets wrong."""
 
     def for_relay(self) -> None:
-        """Rewrite all such nodes.
+        """Rewrite all nodes that only Relay's importer gets wrong.
 
         Raises:
             ModelError: a node cannot be rewritten.

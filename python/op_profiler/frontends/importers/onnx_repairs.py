@@ -123,7 +123,7 @@ def _windows(node: Any, sizes: Mapping[str, Dims]) -> list[tuple[Any, int, int, 
 
 
 class Repairs(Rewriting):
-    """Repairs of one model, for every importer."""
+    """Rewrites the nodes of one model that every importer gets wrong."""
 
     def fold_whole_numbers(self) -> None:
         """Replace known sizes, and values computed from them, by constants: ONNX's functions work for any size, and

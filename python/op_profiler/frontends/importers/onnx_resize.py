@@ -1,5 +1,5 @@
-"""Rewrites Resize of ONNX by scales that do not give whole sizes, which TVM computes from the rounded sizes, and Resize
-with antialiasing, which TVM ignores."""
+"""Rewrites two forms of ONNX's Resize: by a scale that does not give a whole size, for which TVM computes another scale
+from the rounded size, and with antialiasing, which TVM ignores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BY_SCALE = (b"half_pixel", b"half_pixel_symmetric", b"pytorch_half_pixel", b"as
 
 
 class FractionalScales(Rewriting):
-    """Such Resize nodes of one model that Relay imports."""
+    """Rewrites the Resize nodes of one model that Relay imports."""
 
     def spell_out(self) -> None:
-        """Write each such Resize as a weighted sum of elements, axis by axis.
+        """Write each Resize with a fractional scale or antialiasing as weighted sums, axis by axis.
 
         Raises:
             ModelError: a node interpolates numbers that are not floating-point.

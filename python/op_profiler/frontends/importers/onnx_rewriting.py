@@ -17,7 +17,7 @@ Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: wh
 
 
 class Rewriting:
-    """Rewriting of one model's graph.
+    """Rewrites the graph of one model; the base class of all rewrites.
 
     Args:
         shapes: shapes of the inputs.
@@ -34,9 +34,10 @@ class Rewriting:
         self.constants = Constants(model, lambda: self.sizes)
 
     def rewrite(self, rewrites: Mapping[str, Rewrite], domains: Collection[str] = ("", "ai.onnx")) -> None:
-        """Replace nodes by the results of functions, by the name of the operator.
+        """Replace each node of the given operators by the nodes that a function returns for it.
 
         Args:
+            rewrites: function for each operator, by the operator's name.
             domains: domains of the operators.
 
         Raises:

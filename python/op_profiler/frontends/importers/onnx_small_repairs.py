@@ -15,10 +15,10 @@ _DEFAULTS = {"ReverseSequence": {"batch_axis": 1, "time_axis": 0}}
 
 
 class SmallRepairs(Rewriting):
-    """Repairs of one model that Relay imports."""
+    """Rewrites the nodes of one model whose form Relay's importer rejects."""
 
     def for_relay(self) -> None:
-        """Rewrite all such nodes."""
+        """Rewrite all nodes whose form Relay's importer rejects."""
         self.rewrite(
             {
                 "CastLike": self._cast_like,

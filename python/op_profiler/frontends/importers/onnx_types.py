@@ -28,10 +28,10 @@ _COMPUTED_IN: dict[str, dict[str, str]] = {
 
 
 class TypeRepairs(Rewriting):
-    """Repairs of one model that Relay imports."""
+    """Inserts casts around nodes of one model whose type Relay's importer does not support."""
 
     def for_relay(self) -> None:
-        """Compute in another type if the importer does not support the original one."""
+        """Compute nodes in another type if the importer does not support the original one."""
         nodes = {node.op_type for node in self.model.graph.node}
         if nodes & _COMPUTED_IN.keys():
             self._types = types_in(self.model, self.shapes)

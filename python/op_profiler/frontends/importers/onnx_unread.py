@@ -71,8 +71,8 @@ class RecordingAttributes(dict[str, Any]):
 
 
 class RecordingInputs(list[Any]):
-    """The inputs of a node, with a record of the positions that a converter looked up. After the last input there is
-    None."""
+    """The inputs of a node, with a record of the positions that a converter looked up. Positions after the last input
+    are None."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         super().__init__(values)
@@ -99,7 +99,7 @@ class RecordingInputs(list[Any]):
 
 
 def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManager[None]:
-    """Reject nodes with values that an importer of TVM never looks up, while it converts a graph.
+    """Reject nodes with values that an importer of TVM does not look up when it converts a graph in the block.
 
     The importer then raises a ValueError that names operator, node, and attribute or input.
 

@@ -12,7 +12,7 @@ from op_profiler.compilers.tvm_build import load_tvm, replaced
 
 
 def shape_of(data: Any) -> Sequence[Any]:
-    """Return the sizes of a tensor; a size known only at run time is not a number."""
+    """Return the sizes of a tensor; a size known only at run time is an expression."""
     shape: Sequence[Any] = load_tvm().relay.frontend.common.infer_shape(data)
     return shape
 

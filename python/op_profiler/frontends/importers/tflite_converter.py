@@ -59,7 +59,7 @@ class OptionsConverter(OperatorConverter):
         return relay.cast(made, self.get_tensor_type_str(output.tensor.Type()))
 
     def convert_arg_min(self, op: Any) -> Any:
-        """Convert arg-min; for quantized numbers it is that of the integers."""
+        """Convert arg-min; for quantized numbers, find the smallest integer."""
         return self._convert_arg_min_max(relay.argmin, op)
 
     def convert_gather(self, op: Any) -> Any:

@@ -11,7 +11,7 @@ from tvm.relay.frontend.tflite import OperatorConverter
 
 
 class FormsConverter(OperatorConverter):
-    """Differences to TVM's converter: conditions are broadcast, a squeeze without dimensions squeezes all of size 1,
+    """Differences to TVM's converter: conditions are broadcast, a squeeze without dimensions removes all of size 1,
     and outputs beyond the selected boxes are zero."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Readers of TFLite files that give every tensor a unique name. They need the package tflite.
+"""Readers of TFLite files that give every tensor a unique name. The readers need the package tflite.
 
 TFLite identifies tensors by number and needs no names; TVM's importers identify them by name.
 """
@@ -67,7 +67,7 @@ class NamedGraph(tflite.SubGraph):
 
 
 class NamedTensor(tflite.Tensor):
-    """A tensor with a name; a scalar that was stored without a shape has one."""
+    """A tensor with a unique name; a scalar that was stored without a shape gets an empty one."""
 
     __slots__ = ("own_name",)
 

@@ -39,7 +39,7 @@ def load_torch() -> ModuleType:
     """Import torch.
 
     Raises:
-        MissingPackageError: it is not installed.
+        MissingPackageError: torch is not installed.
     """
     try:
         import torch
@@ -54,7 +54,7 @@ def load_torchvision() -> ModuleType:
     """Import torchvision, even if its compiled operators do not fit the installed torch.
 
     Raises:
-        MissingPackageError: it is not installed.
+        MissingPackageError: torchvision is not installed.
     """
     load_torch()
     if importlib.util.find_spec("torchvision") is None:

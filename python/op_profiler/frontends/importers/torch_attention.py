@@ -1,4 +1,4 @@
-"""Attention of torch for which TVM's converter ignores an option or fails to build."""
+"""Converts torch's attention where TVM's converter ignores an option or creates code that fails to build."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def inline(traced: Any, model: Any) -> dict[str, list[str]]:
         model: the traced model.
 
     Returns:
-        For each layer, the lines of the user's code that its operators are from; for traces and exported programs only.
+        For each layer, the lines of the user's code that call its operators; for traces and exported programs only.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Number types in which torch computes and which TVM's importer ignores; this would change the results."""
+"""Inserts torch's implicit casts, which TVM's importer ignores; without these casts, the results would differ."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _ADVICE = "cannot be imported, because it writes in place; use a clone, or the o
 
 
 def say_without_writing(graph: Any) -> None:
-    """Rewrite a graph without in-place operators, in place.
+    """Replace the in-place operators of a graph; the graph itself is changed.
 
     Raises:
         NotImplementedError: a tensor is written to through a view that cannot be followed.

@@ -1,4 +1,4 @@
-"""Transposes weights that a model reads transposed once, at import.
+"""Transposes weights at import if a model reads nothing but their transpose.
 
 A build would otherwise contain them three times: original, transposed, and in the layout of its kernels.
 """
@@ -23,9 +23,9 @@ _LARGE_BYTES = 1 << 20
 
 
 def with_transposed_weights(module: IRModule, params: dict[str, DeviceArray]) -> IRModule:
-    """Return the typed module without transpositions of weights, which are transposed in `params` one after the other.
+    """Return the typed module without transpositions of weights; the weights in `params` are transposed instead.
 
-    Weights with a second reader are not changed, and neither are weights of a module with control flow.
+    Weights with a second reader, and weights of a module with control flow, are not changed.
     """
     tvm = load_tvm()
     relay, main = tvm.relay, main_of(module)

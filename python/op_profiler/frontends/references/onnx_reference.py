@@ -1,4 +1,4 @@
-"""An ONNX model in onnxruntime, or, if that is not installed, in onnx's own evaluator."""
+"""Runs an ONNX model in onnxruntime or, if onnxruntime is not installed, in onnx's own evaluator."""
 
 from __future__ import annotations
 

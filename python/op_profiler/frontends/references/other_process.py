@@ -1,7 +1,7 @@
 """Runs onnxruntime and LiteRT in a separate process.
 
-A crash there does not end a command. Their threads, which keep polling for work, and their copy of the weights are gone
-before anything is measured.
+A crash of that process does not end the command. The frameworks' threads, which keep polling for work, and their copy
+of the weights end with the process, before anything is measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SMALL_BYTES = 64 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReferenceRun:
-    """Task of the process.
+    """Task of the separate process.
 
     Attributes:
         form: form of the file.
@@ -89,7 +89,7 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
 
 
 def main() -> int:
-    """Run the task in the process."""
+    """Run the task that the parent process sent."""
     signal.alarm(_SECONDS)
     return carry_out(tuple[str, ReferenceRun], _run)
 

@@ -1,4 +1,4 @@
-"""A TFLite model in LiteRT."""
+"""Runs a TFLite model in LiteRT."""
 
 from __future__ import annotations
 

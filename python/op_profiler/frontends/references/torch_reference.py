@@ -1,4 +1,4 @@
-"""A torch module in eager mode."""
+"""Runs a torch module in eager mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values of a model's nodes can be compared: tensors of numbers that depend on the inputs."""
+"""Selects the values of a model's nodes that can be compared: tensors of numbers that depend on the inputs."""
 
 from __future__ import annotations
 

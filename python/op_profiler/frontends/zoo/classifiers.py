@@ -100,7 +100,7 @@ def _darknet(name: str) -> tuple[Any, tuple[int, int, int]]:
 
 
 def shape_of(request: ModelRequest, image: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of the only input, an image with a batch in front.
+    """Return the shape of the only input, a batch of images.
 
     Raises:
         UsageError: --inputshape has another number of dimensions, or contradicts --batchsize.

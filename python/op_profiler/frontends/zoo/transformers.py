@@ -23,7 +23,7 @@ _CODECS = ("upsampling_ratios", "downsampling_ratios")
 
 
 class Input(NamedTuple):
-    """An example, and for token ids the size of the vocabulary, the first id that is too large."""
+    """Example of one input; for token ids also the size of the vocabulary, the first id that is too large."""
 
     tensor: Any
     high: int = 2
@@ -34,7 +34,7 @@ def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
 
     Args:
         name: model type, ``t5-encoder``, ``t5-decoder``, or a checkpoint folder.
-        folder: whether it is a folder.
+        folder: whether `name` is a folder.
 
     Raises:
         ModelError: the weights would not fit into memory.

@@ -1,4 +1,4 @@
-"""Layers of TVM's own example networks, which name nothing but their weights: ``stage1_unit1_conv1_weight``."""
+"""Layers of TVM's example networks, from the names of their weights, such as ``stage1_unit1_conv1_weight``."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Conv2d(_Convolving):
         return self.height, self.width
 
     def problem(self) -> str | None:
-        """Return a sentence if the groups do not divide the channels."""
+        """Return an error message if the groups do not divide the channels; otherwise None."""
         if self.in_channels % self.groups == self.out_channels % self.groups == 0:
             return None
         return f"groups {self.groups} do not divide in_channels {self.in_channels} and out_channels {self.out_channels}"
@@ -145,7 +145,7 @@ class Conv2dTranspose(_Convolving):
 
     @property
     def convolution(self) -> Convolution:
-        """The convolution as in other kinds, with stride 2 and a padding that doubles the input of an even kernel."""
+        """The convolution, with stride 2 and a padding with which an even kernel doubles the size of the input."""
         padding = (self.kernel // 2 - 1,) * 4
         return dataclasses.replace(super().convolution, stride=(2, 2), padding=padding, transposed=True)
 
@@ -158,8 +158,8 @@ class Conv2dTranspose(_Convolving):
 class Conv2dNHWC(_Convolving):
     """Convolution over [1, size, size, in_channels], as in TensorFlow and TFLite.
 
-    TVM does not change these layouts on processors, so they have separate schedules. If `depthwise` is set, the
-    convolution is depthwise, with as many output as input channels.
+    TVM does not change these layouts on processors, so convolutions in them have separate schedules. If `depthwise` is
+    set, the convolution is depthwise, with as many output as input channels.
     """
 
     kind = "conv2d_nhwc"

@@ -1,5 +1,5 @@
-"""Operators of Relay expressions, without a compiler: in the layouts that TVM chooses for common layers, or in plain
-ones.
+"""Builds the operators of Relay expressions without a compiler, in the layouts that TVM chooses for common layers or in
+plain layouts.
 
 An architecture search predicts thousands of networks that differ in widths and depths. Lowering each takes a second;
 this module takes microseconds per layer. A test compares every rule with the result of TVM.

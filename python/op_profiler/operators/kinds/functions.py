@@ -42,11 +42,11 @@ _FORMULAS = frozenset({"softplus", "mish", "elu", "softsign", "hardsigmoid"})
 
 @dataclasses.dataclass(frozen=True)
 class AppliedFunction(Point):
-    """One of the functions of this file.
+    """An element-wise function, applied to a tensor and, if `second` is set, a second operand.
 
     Attributes:
         second: one of `SECOND`; empty for a function of one value.
-        exponent: exponent of ``power`` with a constant.
+        exponent: exponent of ``power`` if `second` is ``constant``.
     """
 
     kind = "functions"

@@ -1,4 +1,4 @@
-"""Results whose positions in the input are computed: resized images, and rows that are looked up."""
+"""Operators that read computed positions of their input: resizing of images, and look-ups of rows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,11 @@ class Resize(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Gather(Point):
-    """Entries along an axis of [batch, rows, columns], by their positions; `each`: one position for each element."""
+    """Look-up of `count` entries along an axis of [batch, rows, columns] by their positions.
+
+    Attributes:
+        each: whether every element of the result has a separate position (``gather``); otherwise ``take``.
+    """
 
     kind = "gather"
     shape: tuple[int, int, int]
@@ -83,7 +87,7 @@ class Gather(Point):
         return tuple(self.count if at == self.axis else size for at, size in enumerate(self.shape))
 
     def work(self) -> tuple[float, float]:
-        """Return no operations, and the elements that are read and written."""
+        """Return zero operations, and the elements that are read and written."""
         results = float(math.prod(self._result))
         return 0.0, results * (4.0 if self.each else 2.0)
 

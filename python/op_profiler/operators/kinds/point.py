@@ -50,8 +50,11 @@ class Scope:
         return self.weights[-1]
 
     def in_dtype(self, dtype: str, out_dtype: str | None = None) -> Scope:
-        """Return a scope with the same variables whose new variables, and results without `out_dtype`, have another
-        dtype."""
+        """Return a scope that adds variables of another dtype to those of this scope.
+
+        Args:
+            out_dtype: `out_dtype` of the new scope; None: it follows from `dtype`.
+        """
         found = Scope(self.relay, dtype, self.lanes)
         found.inputs, found.weights = self.inputs, self.weights
         found.out_dtype = found.out_dtype if out_dtype is None else out_dtype
@@ -73,7 +76,7 @@ class Point(abc.ABC):
     Attributes:
         kind: name of the subclass.
         precision: precision of the networks that have such operators; all operators of a batch have the same.
-        choices: the values that a field may have, by the field's name, where they are names.
+        choices: for each field whose value is a name, the allowed names.
         described: whether `described.described` returns the operator that it becomes.
     """
 
@@ -88,8 +91,8 @@ class Point(abc.ABC):
 
     @abc.abstractmethod
     def work(self) -> tuple[float, float]:
-        """Return rough numbers of operations (a multiply-add counts two) and of moved elements, to which limits on
-        points refer."""
+        """Return approximate numbers of operations (a multiply-add counts two) and of moved elements, for limits on
+        points."""
 
     def problem(self) -> str | None:
         """Return why the sizes do not fit together; None if they do."""

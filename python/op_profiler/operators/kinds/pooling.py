@@ -48,14 +48,14 @@ class Pool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """Return one operation per value of each window; input and output count as twice the input."""
+        """Return one operation per value of each window; the moved elements count as twice the input."""
         elements = float(self.batch * self.channels * self.height * self.width)
         return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
 
 
 @dataclasses.dataclass(frozen=True)
 class UnpaddedPool2d(Point):
-    """Pooling without padding, over channels in blocks of `block`, or before them (0)."""
+    """Pooling without padding, over channels in blocks of `block`; 0: channels are not blocked."""
 
     kind = "unpadded_pool2d"
     channels: int
@@ -78,7 +78,7 @@ class UnpaddedPool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """Return one operation per value of each window; input and output count as twice the input."""
+        """Return one operation per value of each window; the moved elements count as twice the input."""
         elements = float(self.channels * self.size**2)
         return elements * self.window**2 / self.stride**2, 2 * elements
 

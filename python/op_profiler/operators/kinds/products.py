@@ -75,8 +75,8 @@ class BatchMatmul(Point):
 class DenseOfActivations(Point):
     """A fully connected layer whose weight is computed at run time, so that it cannot be packed in advance.
 
-    TVM packs it at run time, in a separate operator if the product is of its blocked kind. `transposed`: the weight is
-    [in_features, out_features], as in torch's matmul and tied embeddings, and is also transposed.
+    TVM packs the weight at run time, in a separate operator if the product is blocked. If `transposed` is set, the
+    weight is [in_features, out_features], as in torch's matmul and tied embeddings, and is also transposed.
     """
 
     kind = "dense_of_activations"
@@ -124,8 +124,8 @@ class GatedDense(Point):
 
 @dataclasses.dataclass(frozen=True)
 class AttentionEinsum(Point):
-    """A product of attention that a model expresses as an einsum over heads: no schedule blocks it, and splitting
-    [rows, heads * width] into heads is part of its loops.
+    """A product of attention that a model expresses as an einsum over heads. No schedule blocks it, and its loops
+    also split [rows, heads * width] into heads.
 
     Attributes:
         windows: number of windows of tokens, each with separate attention.
@@ -181,7 +181,7 @@ class Repacking(Point):
         return scope.relay.layout_transform(x, src_layout="NC", dst_layout=f"NC{self.block}n")
 
     def work(self) -> tuple[float, float]:
-        """Return no operations; input and output move once."""
+        """Return zero operations; input and output move once."""
         return 0.0, 2.0 * self.rows * self.columns
 
 

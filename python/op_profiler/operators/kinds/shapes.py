@@ -37,7 +37,7 @@ _EDGE = re.compile(r"^([\w.]+)\((.*)\)$")
 
 
 class Unfit(ValueError):
-    """An operator that a table's columns cannot describe; the text gives the reason, the same for all of a kind."""
+    """Raised for an operator that a table's columns cannot describe; the message is the same for all of a kind."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ def blocked(channels: int, size: int, block: int) -> tuple[int, ...]:
 
 
 def layout_name(block: int) -> str:
-    """Return the name of the layout of such an image."""
+    """Return the name of the layout of images with channels in blocks of `block`; 0: channels are not blocked."""
     return f"NCHW{block}c" if block else "NCHW"
 
 
@@ -123,5 +123,5 @@ def block_of(rng: random.Random, channels: int) -> int:
 
 
 def rows(rng: random.Random) -> int:
-    """Draw the tokens of a sequence, or of the patches of an image."""
+    """Draw a number of rows: the tokens of a sequence, or the patches of an image."""
     return rng.choice((49, 77, 196, 197, 257)) if rng.random() < 0.3 else sequence(rng)

@@ -32,7 +32,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
         source: predictor of the other device, with regressions.
         target: measurements on the new device at its reference state
             (`op_profiler.prediction.latency.steady_times.at_reference_state`), at thread counts of `source`.
-            For an operator in `target`, the adapted predictor returns the measured time. It learns its correction from
+            For an operator in `target`, the adapted predictor returns the measured time. The correction is fitted to
             at most `MOST_LEARNED` measurements, those of randomly chosen operators.
 
     Raises:

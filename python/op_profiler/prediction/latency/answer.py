@@ -47,7 +47,7 @@ class Chosen:
 
     @property
     def of_tvm(self) -> OperatorPredictor:
-        """The predictor, if it is not one of ``--kernels vendor``."""
+        """The predictor of TVM's kernels; only for requests without ``--kernels vendor``."""
         assert isinstance(self.predictor, OperatorPredictor), "of vendors' kernels"
         return self.predictor
 
@@ -147,7 +147,7 @@ def network_of(
     correct.
 
     Args:
-        lower: as of `lowered_model`.
+        lower: as in `lowered_model`.
 
     Raises:
         OpProfilerError: the model cannot be read or lowered, or its inputs have another type.

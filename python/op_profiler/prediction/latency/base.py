@@ -24,7 +24,7 @@ _OWN = 0
 
 @dataclasses.dataclass(frozen=True)
 class Base:
-    """Models of one device that give regressions their inputs, fitted to its measurements.
+    """Analytic models of one device, fitted to its measurements; regressions use their results as inputs.
 
     Attributes:
         kernels: model of kernels on a processor or a GPU; None if the loops of too few measured operators are known.
@@ -133,7 +133,7 @@ class TrainingSet:
     weight: np.ndarray
 
     def take(self, mask: np.ndarray) -> TrainingSet:
-        """Return the entries of a mask."""
+        """Return the entries that a mask selects."""
         return dataclasses.replace(
             self, query=self.query.take(mask), target=self.target[mask], weight=self.weight[mask]
         )

@@ -40,7 +40,7 @@ class Check:
         predicted_us, high_us: None for a lower bound.
         score: error divided by the half-width before any widening, both logarithmic; None for a lower bound, and if the
             measurement was disturbed.
-        verdict: whether the interval held; disturbed measurements are not counted.
+        verdict: whether the measured time is in the interval; disturbed measurements are not counted.
     """
 
     run: str
@@ -66,7 +66,7 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(Check))
 
 @dataclasses.dataclass(frozen=True)
 class HeldChecks:
-    """Number of checks of one kind, and of those that held, by processor, thread count and predictor."""
+    """Number of checks of one kind, and of intervals that held, by processor, thread count and predictor."""
 
     processor: str
     threads: int
@@ -118,7 +118,7 @@ def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
 
 
 def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
-    """Return the factor on half-widths of a predictor's intervals at a thread count; 1 if enough intervals hold.
+    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold.
 
     Only the last check of each operator is used. If significantly fewer than 90 % of the intervals hold (one-sided
     binomial test), the factor is the conformal quantile of the scores.

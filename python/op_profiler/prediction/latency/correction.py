@@ -5,7 +5,7 @@ other parts are common to operators that are equally parallel, of the same kind,
 their time on the same work. Processors differ separately in arithmetic, chains of sums, function calls, and in the
 bandwidth of each cache and of the memory. The other device's predictor may itself be wrong, for example about kinds of
 operators that were never measured there; its errors are similar for operators whose loops do similar work.
-`op_profiler.prediction.latency.gaussian_process` weighs these parts against each other.
+`op_profiler.prediction.latency.gaussian_process` determines the weights of these parts.
 """
 
 from __future__ import annotations

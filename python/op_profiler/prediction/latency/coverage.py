@@ -82,8 +82,8 @@ class Coverage:
     def outside(self, query: Query) -> np.ndarray:
         """Return the mask of entries unlike the measured operators.
 
-        These have a rare anchor, attribute or dtype, an op that was never measured, or sizes outside of those with
-        their anchor.
+        Entries in the mask have a rare anchor, attribute or dtype, an op that was never measured, or sizes outside of
+        those with their anchor.
         """
         ops = np.array([self._has_new(words) for words in query.op_sets], dtype=bool)
         forms = np.array([self._has_rare(words) for words in query.forms], dtype=bool)

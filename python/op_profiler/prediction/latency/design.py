@@ -5,7 +5,7 @@ faster or slower at one operator than predicted, it is so at other operators who
 work and whose loops do similar work. Each step selects the operator that most reduces the variance of the operators of
 networks. This is a greedy I-optimal design (Atkinson, Donev & Tobias, Optimum Experimental Designs, 2007, section 10.6;
 for Gaussian processes Seo et al., Gaussian process regression: active data selection and test point rejection, IJCNN
-2000). It needs no measured times, so it is computed before any machine is known.
+2000). The selection needs no measured times, so it is computed before any machine is known.
 """
 
 from __future__ import annotations

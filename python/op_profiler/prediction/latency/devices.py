@@ -28,9 +28,9 @@ class DeviceName:
     """A device in a dataset, with the names that users know.
 
     Attributes:
-        processor: name of the processor, with family and model if known, as of
+        processor: name of the processor, with family and model if known, as returned by
             `op_profiler.targets.llvm.identity.processor_name`, because several generations may have the same name.
-        peaks: plain values, as of `op_profiler.targets.llvm.peaks.Peaks`; None if the peaks were not measured.
+        peaks: plain values, as in `op_profiler.targets.llvm.peaks.Peaks`; None if the peaks were not measured.
         memory_bytes, cache_bytes: size of the device's memory, and of its last-level cache; None if unknown.
         compiler: name of the compiler that generated the code.
     """
@@ -70,7 +70,7 @@ def cpu_of(target: str) -> str | None:
 
 
 def measure_with(compiler: str, options: str = "") -> str:
-    """Return the command that measures operators of a compiler: not all kernels can be sampled."""
+    """Return the command that measures operators of a compiler; only the default compiler's can be sampled."""
     if compiler == DEFAULT_COMPILER:
         return f"op-profiler sample --count 500{options}"
     return f"op-profiler collect --compiler {compiler} --modelname ...{options}"

@@ -167,7 +167,7 @@ class Examples:
         """Return the entries of one device.
 
         Raises:
-            DatasetError: there are none; the message lists the devices.
+            DatasetError: no measurement is of this device; the message lists the devices.
         """
         for index, device in enumerate(self.devices):
             if device.key == key:
@@ -213,11 +213,11 @@ def load_examples(
 def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
     """Return the usable measurements among rows of the flat table.
 
-    Not used are failures, checkpoints, rows under background load or with unequal cores, tuned schedules, and operators
-    outside of models, because the caches are in another state there than in a network. Of sweeps, only rows with the
-    default settings of the machine are used, and one core set for each model and thread count. If there are more than
-    `MOST_ROWS` rows, a random subset of the models is used. If a model computes with denormal numbers in one run, its
-    rows of all runs are excluded, because earlier versions did not record this.
+    Failures, checkpoints, rows under background load or with unequal cores, and tuned schedules are not used, nor are
+    operators outside of models, because the caches are in another state there than in a network. Of sweeps, only rows
+    with the default settings of the machine are used, and one core set for each model and thread count. If there are
+    more than `MOST_ROWS` rows, a random subset of the models is used. If a model computes with denormal numbers in one
+    run, its rows of all runs are excluded, because earlier versions did not record this.
     """
     left_out: dict[str, int] = {}
     denormal: set[str] = set()

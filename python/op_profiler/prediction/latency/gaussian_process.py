@@ -87,8 +87,8 @@ class GaussianProcess:
     def off_if_left_out(self, group: np.ndarray) -> np.ndarray:
         """Return the error on each row (measured minus predicted) if all rows of its group were left out.
 
-        It is computed from the inverse of the covariance, without fitting the variances again (Rasmussen & Williams,
-        section 5.4.2).
+        The error is computed from the inverse of the covariance, without fitting the variances again (Rasmussen &
+        Williams, section 5.4.2).
         """
         kernels = np.array([alike(one, one) for one in self.places])
         inverse, _ = _inverse(kernels, self.variances, self.noise)

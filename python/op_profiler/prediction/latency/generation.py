@@ -1,7 +1,8 @@
 """Answers for language models: the time to the first token and tokens per second, from steps of the decoder.
 
-The prompt is one step. Each token after it is a step of one token, behind all tokens before it. These steps differ in
-the length of the past only: a few lengths are predicted (`PredictRequest.pasts`), the others are interpolated linearly.
+The prompt is one step. Each later token is a step of one token, whose past is all tokens before it. These steps differ
+in the length of the past only: a few lengths are predicted (`PredictRequest.pasts`), the others are interpolated
+linearly.
 """
 
 from __future__ import annotations

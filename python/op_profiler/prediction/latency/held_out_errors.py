@@ -56,7 +56,7 @@ def held_out_errors(
     of other devices.
 
     Args:
-        own: training data of all `examples`; `training_set_of` makes those of a part of them.
+        own: training data of all `examples`; `training_set_of` creates the training data of a part of `examples`.
         elsewhere: training data of other devices.
         measured: look-up table of all `examples`.
         families: family of interpolation of each entry.

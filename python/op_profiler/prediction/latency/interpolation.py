@@ -55,7 +55,7 @@ class Interpolation:
     """Interpolators of all families, each created at its first use.
 
     Attributes:
-        learned: the arguments.
+        learned: the arguments of the constructor.
 
     Args:
         query: the measured operators; `families`: their families, see `families_of`.
@@ -74,7 +74,7 @@ class Interpolation:
     def predict(self, query: Query, families: np.ndarray) -> np.ndarray:
         """Return interpolated values, shape (entries,).
 
-        They are NaN outside the hull of a family, and if a family has too few operators.
+        The values are NaN outside the hull of a family, and if a family has too few operators.
         """
         found = np.full(len(query), np.nan)
         points = _axes(query)

@@ -208,7 +208,7 @@ def first_half(query: Query) -> np.ndarray:
 
 
 def fastest(above_least: np.ndarray) -> float:
-    """Return a value below 99 % of new values; the smallest one if there are too few."""
+    """Return a value that is below 99 % of new values; the smallest value if there are too few."""
     return -conformal_quantile(-above_least, _ABOVE_LEAST)
 
 

@@ -146,7 +146,7 @@ class KernelModel:
     def main_costs(self, query: Query) -> np.ndarray:
         """Return for each kernel the index in `COSTS` of the cost that takes half of its time or more.
 
-        It is `NO_COST` if there is none, if the call takes most of the time, or if the loops are unknown.
+        The index is `NO_COST` if no cost takes half, if the call takes most of the time, or if the loops are unknown.
         """
         found = np.full(len(query), NO_COST)
         known, used = query.has_loops, _threads_used(query)

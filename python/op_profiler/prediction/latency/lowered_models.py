@@ -52,7 +52,7 @@ _COMPARED_KINDS: set[str] = set()
 
 @dataclasses.dataclass(frozen=True)
 class LoweredModel:
-    """A model as operators from the compiler.
+    """A lowered model: the operators that the compiler creates from it.
 
     Attributes:
         name: name of the model.
@@ -83,8 +83,8 @@ def lowered_model(
 
     Args:
         note: called with a text before the model is lowered.
-        lower: lowers the model; None for a separate process, so that a crash of the compiler costs this model and not
-            the command.
+        lower: lowers the model; None for a separate process, so that a crash of the compiler does not end the
+            command.
 
     Raises:
         ModelError: the model cannot be lowered, or it has no operators.
@@ -154,7 +154,7 @@ class LoweringProcess:
             that no earlier model has.
 
     Attributes:
-        has_died: whether a model crashed the compiler; it then lowers no more models.
+        has_died: whether a model crashed the compiler; the process then lowers no more models.
     """
 
     def __init__(self, *, of_many: bool = False) -> None:
@@ -176,7 +176,7 @@ class LoweringProcess:
         """Lower the model of a request.
 
         Raises:
-            ModelError: it cannot be lowered, or crashed the process.
+            ModelError: the model cannot be lowered, or it crashed the process.
         """
         path = self._folder / "lowered.json"
         path.unlink(missing_ok=True)
@@ -219,8 +219,7 @@ class LoweringPool:
         self._threads.shutdown(cancel_futures=True)
 
     def submit(self, work: Callable[[Lower], _Result]) -> Future[_Result]:
-        """Begin some work when a process is free; the work is called with a function that lowers a model in that
-        process."""
+        """Call `work` in a thread when a process is free, with a function that lowers a model in that process."""
         return self._threads.submit(work, self._lower)
 
     def _lower(self, request: BuildRequest) -> LoweredModel:

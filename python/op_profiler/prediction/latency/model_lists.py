@@ -1,4 +1,4 @@
-"""Which models a command names: by name, pattern of files, list in a file, or list in a Python module."""
+"""Reads the models of a command: by name, pattern of files, list in a file, or list in a Python module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ListedModel:
     """A model of a list.
 
     Attributes:
-        label: its name in the list.
+        label: name of the model in the list.
         request: the model, unless the list describes its layers.
         layers: the described layers, which need no lowering; empty for a model to lower.
     """
@@ -40,13 +40,13 @@ def models_of(words: Sequence[str], request: ModelRequest) -> list[ListedModel]:
 
     Args:
         words: each a model; a pattern of files, such as ``nets/*.onnx``; ``package.module:name[*]``, a list there or a
-            function that returns one; or ``@FILE`` with one of these a line. A line may be JSON: ``{"model": NAME}``,
+            function that returns one; or ``@FILE`` with one of these per line. A line may be JSON: ``{"model": NAME}``,
             with ``label``, ``batch_size``, ``sequence_length`` and ``input_shapes`` of that model; or
             ``{"name": NAME, "layers": [...]}``, with layers as for `point_of`.
         request: options that apply to each model.
 
     Raises:
-        UsageError: there is no such list or file, a line is no such JSON, or no model is left.
+        UsageError: there is no such list or file, a line is JSON of another form, or no model is left.
         ModelError: the list of a module cannot be read.
     """
     found = [one for word in words for where, line in _lines(word) for one in _models(where, line, request)]

@@ -82,7 +82,7 @@ def check_choice(predictor: str) -> None:
     """Check that `predictor` is one of `PREDICTORS` or a file.
 
     Raises:
-        UnknownNameError: it is neither; the message lists the choices.
+        UnknownNameError: `predictor` is neither; the message lists the choices.
     """
     if not Path(predictor).is_file():
         PREDICTORS.check(predictor, "Or give the path of a stored one.")
@@ -162,7 +162,7 @@ def examples_for(
         compiler: compiler whose kernels were measured; the times of another compiler belong to another device.
 
     Raises:
-        DatasetError: there are none, or there are several devices and `device` is None.
+        DatasetError: there are no measurements, or there are several devices and `device` is None.
     """
     file = shipped_processor(device, on_gpu=on_gpu).operators if db is None else None
     if db is None and file is None:

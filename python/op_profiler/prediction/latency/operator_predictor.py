@@ -208,7 +208,7 @@ class OperatorPredictor:
     def check(self) -> None:
         """Check that the parts of a predictor fit together, by predicting a measured and an unmeasured operator.
 
-        A damaged file may have parts that do not.
+        The parts of a damaged file may not fit together.
 
         Raises:
             ValueError, TypeError, KeyError, AttributeError, ...: the error of a part.

@@ -47,7 +47,7 @@ class Query:
         working_set_bytes: the same if each operator of the model were called once: an upper limit of what stays in a
             cache.
         network: whether the model is a network, not a batch of sampled operators.
-        calls: number of calls of the operator in the model: a recurrent cell finds its weights in the cache.
+        calls: number of calls of the operator in the model; the weights of a recurrent cell stay in the cache.
         vocabulary: index of the operator's set of op names in `op_sets`.
         op_sets: distinct sets of op names with the dtypes of their tensors.
         form: index of the operator's anchor, with its attributes, in `forms`.
@@ -123,7 +123,7 @@ class Query:
         return cls(**arrays, vocabulary=vocabulary, op_sets=op_sets, form=form, forms=forms)
 
     def take(self, indices: np.ndarray) -> Query:
-        """Return the entries of indices or of a mask."""
+        """Return the entries that indices or a mask select."""
         if indices.dtype == bool and indices.all():
             return self
         names = (*_ARRAYS, "vocabulary", "form")

@@ -140,9 +140,9 @@ class PredictRequest:
     def pasts(self) -> tuple[int, ...]:
         """Numbers of tokens before the steps that are predicted for ``--decode``; the other steps are interpolated.
 
-        They are a geometric sequence, because the time is linear in the past as long as keys and values fit into one
-        level of the caches, and the sizes of these levels differ by factors. The first and the last step are included,
-        so that nothing is extrapolated.
+        The numbers form a geometric sequence, because the time is linear in the past as long as keys and values fit
+        into one level of the caches, and the sizes of these levels differ by factors. The first and the last step are
+        included, so that nothing is extrapolated.
         """
         if self.prefill is None or self.decode is None:
             return ()

@@ -21,7 +21,7 @@ PREDICTED = ("default", "rule")
 
 @dataclasses.dataclass(frozen=True)
 class OperatorByRule(Operator):
-    """An operator with the schedule of the rule. To a predictor it is not the operator with the default schedule."""
+    """An operator with the schedule of the rule. Its key is not that of the operator with the default schedule."""
 
     @functools.cached_property
     def key(self) -> str:

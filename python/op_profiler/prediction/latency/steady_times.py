@@ -32,7 +32,7 @@ def at_reference_state(examples: Examples) -> Examples:
     of an operator's rounds lies above that of the quietest tenth (`Measurement.steady_us`), compared with what is
     usual, the more other programs disturbed it.
 
-    Only a part of each observation is applied, because both are from a moment, and applying them completely would add
+    Only a part of each observation is applied, because both are momentary, and applying them completely would add
     more error than it removes. The size of these parts is fitted to operators that were measured in several runs. The
     time of a whole model is corrected by the mean of its operators. Runs without these observations are not changed.
 

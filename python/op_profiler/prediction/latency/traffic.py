@@ -1,9 +1,9 @@
 """Features of a kernel's loops: instructions, traffic through each cache, and causes of stalls.
 
-The footprint of the innermost loops is the cache lines that they access. If it fits into a cache, the next loop finds
-there what the previous one left; from the loop whose footprint does not fit, every iteration loads its data again.
-Lines whose addresses differ by a multiple of the size of a cache way are in the same set; they evict each other
-earlier, as soon as there are more of them than ways.
+The footprint of the innermost loops is the cache lines that they access. If the footprint fits into a cache, the data
+stays there and is used again; from the loop whose footprint does not fit, every iteration loads its data again. Lines
+whose addresses differ by a multiple of the size of a cache way are in the same set; they evict each other earlier, as
+soon as there are more of them than ways.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def keys_of_devices() -> Select[tuple[str]]:
-    """Select the devices with a row that has no `reason_against` it, as far as columns show; JSON details are not
+    """Return the query for devices with a usable row (`reason_against`), as far as columns show; JSON details are not
     read."""
     from sqlalchemy import and_, or_, select
 

@@ -1,9 +1,9 @@
 """Conversion of operator descriptions from one vector length to another.
 
 TVM blocks channels and columns by the length of a vector register. A convolution in blocks of 8 fills the registers of
-AVX2, but only half of those of AVX-512. A predictor that was fitted on AVX-512 would treat it as a bad shape, which on
-AVX2 it is not. Descriptions are therefore converted to the vector length of the device that the predictor was fitted
-to.
+AVX2, but only half of those of AVX-512. A predictor that was fitted on AVX-512 would treat it as a bad shape, although
+it is a good shape on AVX2. Descriptions are therefore converted to the vector length of the device that the predictor
+was fitted to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from op_profiler.targets.target import resolve_target
 def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
     """Return descriptions (shape (entries, `NAMES` and settings)) with every vector `ratio` times as long.
 
-    Blocks that consist of whole vectors still do so afterwards.
+    Blocks of whole vectors remain blocks of whole vectors.
     """
     found = columns.copy()
     at = {name: NAMES.index(name) for name in NAMES}
@@ -34,7 +34,7 @@ def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
 
 
 def vector_ratio(known: DeviceName, new: DeviceName) -> float:
-    """Return the vector length of the known device over that of the new one; 1 if one of them is not a processor."""
+    """Return the vector length of the known device divided by that of the new one; 1 if one of them is no processor."""
     processors = {name for name, kind in TARGETS.available() if kind.on_host}
     if known.target == new.target or not {known.kind, new.kind} <= processors:
         return 1.0

@@ -48,8 +48,8 @@ class VendorPredictor:
         predictors: by the name of a group of operators.
         sheets: data sheets of the GPU, by data type.
         least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate, except for
-            copies and element-wise operators, whose time is that of their start.
-        correlation: 1, because no network of the sets was used: errors of operators are not expected to cancel.
+            copies and element-wise operators, whose time is then that of starting a kernel.
+        correlation: 1: no network was used in the fit, so errors of operators are not expected to cancel.
     """
 
     device: DeviceName
@@ -61,11 +61,11 @@ class VendorPredictor:
     thread_counts: tuple[int, ...] = (0,)
 
     def sees_loops(self, query: Query) -> np.ndarray:
-        """Return the mask of entries whose loops matter: none."""
+        """Return a mask that selects no entry: loops do not affect these estimates."""
         return np.zeros(len(query), dtype=bool)
 
     def predict(self, query: Query) -> OperatorPrediction:
-        """Predict operators; those whose kind, size or data type the sets lack are unsupported."""
+        """Predict operators; those whose kind, size or data type was not published are unsupported."""
         found = np.full((3, len(query)), np.nan)
         described = list(zip(*_described(query)))
         half = any("dtype float16" in words for words, _ in described)

@@ -15,8 +15,8 @@ _LEAST_OF_CAPPED = 0.5
 def losses_of(evidence: Evidence) -> list[Loss]:
     """Return the losses, the largest first, followed by those whose order of magnitude is unknown.
 
-    Together they are at most what can be removed: all of the time for a change of layout; all except the arithmetic at
-    the peak for what could be fused or waits for far memory; all except the bound for other losses.
+    The losses together are at most the time that can be removed: all of it for a change of layout; all except the
+    arithmetic at the peak for operators that could be fused or wait for far memory; all except the bound for others.
     """
     of_instructions = instructions.losses(evidence)
     of_neighbours = fusion.losses(evidence, of_instructions)

@@ -26,7 +26,7 @@ def rope(theta: float, heads: int, kv_heads: int, size: int) -> Any:
 
     Returns:
         ``tvm.tirx.PrimFunc`` of qkv (tokens, heads + 2 * kv_heads, size), positions (tokens,), and what it writes: q
-        (tokens, heads, size), k and v (tokens, kv_heads, size); at last whether to embed q and k, or to copy them.
+        (tokens, heads, size), k and v (tokens, kv_heads, size); last, whether to embed q and k, or to copy them.
     """
     load_tvm()
     from tvm.script import tirx as T

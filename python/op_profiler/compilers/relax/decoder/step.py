@@ -1,4 +1,4 @@
-"""Sizes of a decoder, and the measured step of it."""
+"""Sizes of a decoder, and the step that is measured."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Decoder:
 
 @dataclasses.dataclass(frozen=True)
 class DecoderStep:
-    """A step: tokens of each sequence, after those in the cache.
+    """A step of a decoder: new tokens of each sequence, after those in the cache.
 
     Attributes:
         past: number of tokens of each sequence in the cache; 0 is a prefill.
@@ -84,7 +84,7 @@ def requested_step(request: ModelRequest) -> DecoderStep:
     """Return the step of a request.
 
     Raises:
-        ModelError: its configuration lacks a size, or asks for another structure.
+        ModelError: the configuration lacks a size, or has another structure.
     """
     tokens, past = request.sequence_length or 1, request.past or 0
     return DecoderStep(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)

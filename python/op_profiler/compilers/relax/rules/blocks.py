@@ -13,7 +13,7 @@ TVM_ERRORS = (RuntimeError, ValueError, TypeError)
 
 
 class RuleMismatch(Exception):
-    """A rule does not fit a function; the next one is tried."""
+    """Raised if a rule does not fit a function; the next rule is then tried."""
 
 
 def blocks_of(schedule: Any) -> list[Any]:

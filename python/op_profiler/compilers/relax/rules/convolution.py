@@ -71,7 +71,7 @@ def transposed(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
 
     Raises:
-        RuleMismatch: it is not a convolution that `relax.transposed` packed.
+        RuleMismatch: the function is not a convolution that `relax.transposed` packed.
     """
     before, anchor, after = anchor_of(schedule)
     if name_of(schedule, anchor) != PACKED_PHASES or inline(schedule, after[:-1]):

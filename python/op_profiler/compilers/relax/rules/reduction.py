@@ -30,7 +30,7 @@ def reduction(schedule: Any, vectors: Vectors) -> AnchoredFunction:
     """Schedule one reduction of one tensor over axes other than the last axis of the output.
 
     Raises:
-        RuleMismatch: the function is not of this kind, or its last axis has no vectors.
+        RuleMismatch: the function is not of this kind, or has no vectors along its last axis.
     """
     before, anchor, after = anchor_of(schedule)
     count = spatial_count(schedule, anchor)

@@ -1,4 +1,4 @@
-"""Softmax, layer norm, sums over the last axes: everything of a row is computed row by row, and rows in parallel.
+"""Softmax, layer norm, sums over the last axes: all blocks are computed row by row, and rows in parallel.
 
 The knobs of a row:
 

@@ -22,7 +22,7 @@ class AppliedRecords:
 
     Attributes:
         asked: computations queried so far, with or without a record.
-        refused: those of them whose record no longer fits.
+        refused: the computations in `asked` whose record no longer fits.
     """
 
     def __init__(self, records: UsableRecords, vectors: Vectors) -> None:
@@ -32,7 +32,7 @@ class AppliedRecords:
         self.refused: set[str] = set()
 
     def schedule_function(self, function: Any) -> tuple[Any, Schedule] | None:
-        """Return a function under its record; None if there is no record, or if it no longer fits.
+        """Return a function under its record; None if there is no record, or if the record no longer fits.
 
         Args:
             function: ``tvm.tirx.PrimFunc``.

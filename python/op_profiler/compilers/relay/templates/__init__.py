@@ -1,7 +1,7 @@
 """op_profiler's AutoTVM templates, registered next to TVM's own.
 
-Each is registered with the lowest priority: it is used only if a record names it as the fastest or if the rule of
-`--schedules rule` chooses it, so any other build without records is TVM's default.
+Each template is registered with the lowest priority: it is used only if a record names it as the fastest or if the rule
+of `--schedules rule` chooses it, so any other build without records is TVM's default.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ def _axes(s: Any, tensor: Any, loops: Nest) -> list[Any]:
 
 
 def place(s: Any, where: int, producer: Any, output: Any, outer: Sequence[Any]) -> None:
-    """Compute a stage that feeds the reduction where the knob ``compute_at`` puts it, in one of the loops `outer`."""
+    """Place a stage that feeds the reduction: inline, at the root, or in one of the loops `outer`, by the value `where`
+    of the knob ``compute_at``."""
     if where == INLINE:
         s[producer].compute_inline()
         return
@@ -114,7 +115,7 @@ def output_of(s: Any, result: Any, output: Any) -> Any:
 
 
 def restrict(cfg: Any, fits: Callable[[dict[str, int]], bool]) -> None:
-    """Make the space check a joint condition for single points.
+    """Make the space check a condition on several knobs point by point.
 
     AutoTVM's own `multi_filter` evaluates the whole space first, which takes minutes for millions of points; its tuners
     only query one point at a time.

@@ -17,7 +17,7 @@ _LARGEST = max(_TILES)
 def padded_rows(rows: int) -> int:
     """Return the least padded number of rows that a tile of 6 to 10 rows divides.
 
-    It is `rows` itself if such a tile divides it, or if all rows fit into one tile.
+    The result is `rows` itself if such a tile divides `rows`, or if all rows fit into one tile.
     """
     if rows <= _LARGEST or largest_divisor(rows, _LARGEST) >= min(_TILES):
         return rows

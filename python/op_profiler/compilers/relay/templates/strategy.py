@@ -58,7 +58,8 @@ def offer(
     Args:
         generic: the op's strategy, one of TVM's generic functions.
         originals: TVM's own strategy function by target key.
-        implementations: by the name of the template, each with whether it fits an op of such attributes and inputs.
+        implementations: by the name of the template, each with a function that returns whether it fits an op, from the
+            attributes and inputs of the op.
     """
     for key, original in originals.items():
 

@@ -5,7 +5,7 @@ for Convolutional Neural Networks, 2015). Both transforms are separable, so each
 The weights are transformed once, while the model is compiled.
 
 Knobs besides those of `Nest`: ``tile_rows``, rows of tiles that pass through all stages together, and ``compute_at``,
-whether the stages meet block by block (1: padding too, 2: padding at the root) or one after the other (0).
+whether the stages are computed block by block (1: padding too, 2: padding at the root) or one after the other (0).
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
-"""AutoTVM's search strategies as tuners. They propose configurations of AutoTVM's tasks and learn from costs in
+"""AutoTVM's search strategies as tuners. They propose configurations of AutoTVM's tasks; costs are in
 seconds."""

@@ -55,10 +55,10 @@ class AutoTvmTuner:
 
 
 def of_autotvm(task: Task) -> AutoTvmTask:
-    """Return the task, which has to be one of AutoTVM's.
+    """Return a task as AutoTVM's; reject tasks of other compilers.
 
     Raises:
-        UsageError: it is another compiler's.
+        UsageError: the task is another compiler's.
     """
     if not isinstance(task, AutoTvmTask):
         raise UsageError("this tuner is AutoTVM's, for --compiler relay; give --tuner trees, random or gridsearch")
@@ -66,7 +66,7 @@ def of_autotvm(task: Task) -> AutoTvmTask:
 
 
 def genetic(task: Task, seed: int) -> Tuner:
-    """AutoTVM's genetic algorithm over knob values, with a population of at most 50.
+    """Search with AutoTVM's genetic algorithm over knob values, with a population of at most 50.
 
     Raises:
         UsageError: the task is another compiler's.
@@ -78,7 +78,7 @@ def genetic(task: Task, seed: int) -> Tuner:
 
 
 def droplet(task: Task, seed: int) -> Tuner:
-    """Droplet Search: descent along the knobs from the first point of the space; may end early.
+    """Search with Droplet Search: descent along the knobs from the first point of the space; may end early.
 
     Canesche et al., The Droplet Search Algorithm for Kernel Scheduling, ACM TACO 2024.
 
