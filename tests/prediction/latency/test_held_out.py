@@ -158,3 +158,16 @@ def test_base_models_are_fitted_without_what_is_held_out(
     monkeypatch.setattr(Base, "fit", counted)
     fitting.fit(two_families, choice="xgboost", folds=2)
     assert fitted[0] == len(two_families) and len(fitted) == 3 and max(fitted[1:]) < len(two_families)
+
+
+def test_operators_are_widened_where_networks_are_off_by_more_than_all_of_them(
+    two_families: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "_FEWEST_NETWORKS", 1)
+    half = np.full(len(two_families), 0.1)
+    assert fitting._of_networks(two_families, np.full(len(two_families), 0.3), half) == pytest.approx((1.0, 3.0))
+    assert fitting._of_networks(two_families, np.full(len(two_families), 0.1), half) == pytest.approx((1.0, 1.0))
+    correlation, widening = fitting._of_networks(two_families, np.full(len(two_families), 1e-4), half)
+    assert correlation < 0.1 and widening == 1.0
+    monkeypatch.setattr(fitting, "_FEWEST_NETWORKS", 1000)
+    assert fitting._of_networks(two_families, np.full(len(two_families), 0.3), half) == (1.0, 1.0), "too few networks"

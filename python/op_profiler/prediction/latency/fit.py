@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -96,9 +95,7 @@ def fit(
     above_least, odd = np.log(examples.latency_us / least_us), coverage.in_no_network(query)
     judged_errors = dataclasses.replace(held, by_source=judged)
     spread, half_width = Spread.of(query, base.all_columns, judged_errors, target, above_least, odd)
-    correlation = _correlation(examples, used, half_width)
-    if correlation > 1:  # not even intervals with one common cause would hold: those of the operators are too narrow
-        spread, correlation = spread.widened(math.sqrt(correlation)), 1.0
+    correlation, widening = _of_networks(examples, used, half_width)
     return OperatorPredictor(
         device=device,
         choice=choice,
@@ -108,7 +105,7 @@ def fit(
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
         coverage=coverage,
-        spread=spread,
+        spread=spread.widened(widening),
         correlation=correlation,
         median_traffic_bytes=_median_traffic_bytes(examples),
         fingerprint=fingerprint(examples),
@@ -340,22 +337,29 @@ def _median_traffic_bytes(examples: Examples) -> float:
     return float(np.median(examples.traffic_bytes[rows[first]]))
 
 
-def _correlation(examples: Examples, errors: np.ndarray, half_width: np.ndarray) -> float:
-    """Return the share of errors with a common cause for which the intervals of 90 % of the networks hold.
+def _of_networks(examples: Examples, errors: np.ndarray, half_width: np.ndarray) -> tuple[float, float]:
+    """Return the share of errors with a common cause for which the intervals of 90 % of the networks hold, at most 1,
+    and the factor on the operators' half-widths that is needed besides.
 
-    All operators of these networks were held out.
+    All operators of these networks were held out. The factor exceeds 1 if not even intervals with one cause common to
+    all errors hold.
 
     Args:
         half_width: of each error, from a scale that was fitted to other families; NaN without a scale.
     """
-    found = []
+    shares, factors = [], []
     for mine in examples.network_runs():
         known = mine[np.isfinite(errors[mine] * half_width[mine])]
         if not len(known):
             continue
         share = examples.latency_us[known] * examples.occurrences[known]
         share = share / share.sum()
-        off = float(np.log((share * np.exp(errors[known])).sum()))
-        found.append(sum_correlation(share * half_width[known], off))
-    several = np.array(found)[np.isfinite(found)]
-    return conformal_quantile(several) if len(several) >= _FEWEST_NETWORKS else 1.0
+        off = abs(float(np.log((share * np.exp(errors[known])).sum())))
+        parts = share * half_width[known]
+        shares.append(sum_correlation(parts, off))
+        factors.append(off / parts.sum())
+    several = np.isfinite(shares)
+    if several.sum() < _FEWEST_NETWORKS:
+        return 1.0, 1.0
+    correlation = conformal_quantile(np.array(shares)[several])
+    return min(correlation, 1.0), max(conformal_quantile(np.array(factors)[several]), 1.0)
