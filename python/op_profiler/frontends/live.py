@@ -87,11 +87,14 @@ def _exported(module: torch.nn.Module, inputs: Inputs) -> Path:
 
 
 def _unchecked_form() -> contextlib.AbstractContextManager[None]:
-    """Skip a self-check of `torch.export.save`, which copies the whole program and discards the result: it takes two
-    thirds of the time of saving."""
-    from torch._export.serde import serialize
+    """Skip a self-check of `torch.export.save`, which copies the whole program and discards the result; a version of
+    torch that has it elsewhere saves more slowly."""
+    with contextlib.suppress(ImportError):
+        from torch._export.serde import serialize
 
-    return replaced(serialize, "canonicalize", lambda program, constants=None: program)
+        if hasattr(serialize, "canonicalize"):
+            return replaced(serialize, "canonicalize", lambda program, constants=None: program)
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

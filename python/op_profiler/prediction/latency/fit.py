@@ -89,7 +89,7 @@ def fit(
     measured = measured_of(examples, query)
     held = held_out_errors(examples, own, training_set_of, elsewhere, measured, families, method, seed, folds)
     base, held.by_source["regressed"] = _corrected(own, elsewhere, held.by_source["regressed"])
-    trusted, judged, used = _judged(method, families, held.by_source, first_half(query))
+    trusted, judged, used = _chosen_sources(method, families, held.by_source, first_half(query))
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
     coverage = Coverage.of(query, [one.query for one in elsewhere], _main_costs(base, query))
     above_least, odd = np.log(examples.latency_us / least_us), coverage.in_no_network(query)
@@ -113,10 +113,10 @@ def fit(
     )
 
 
-def _judged(
+def _chosen_sources(
     method: Method, families: np.ndarray, errors: Mapping[str, np.ndarray], chosen_on: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """Choose the families of operators that are interpolated.
+    """Choose the families of operators that are interpolated; all others are estimated by regressions.
 
     Families are chosen on one half of the operators, and their errors are those of the other half.
 
