@@ -223,6 +223,12 @@ def _nearest(model: ModelRequest, operator: str, records: list[Record], folder: 
     return records[fast], records[slow]
 
 
+def claim(tables: Tables) -> str:
+    """Return the sentence of the README, with its number from the stored tables."""
+    alarms = list(judged_pairs(tables["equal"], ("in turns",)).values())
+    return f"With `--rerun`, {sum(alarms)} of {len(alarms)} pairs of runs without a change raise a false alarm."
+
+
 def reached(tables: Tables) -> bool | None:
     """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
 

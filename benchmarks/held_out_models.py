@@ -216,6 +216,15 @@ def by_other_networks(examples: Examples, processor: str) -> list[dict[str, Any]
     return rows
 
 
+def claim(tables: Tables) -> str:
+    """Return the sentence of the README, with its number from the stored tables."""
+    rows = [row for row in tables["whole_networks"] if row["of"] == TEST and _is_plain(row)]
+    rows = [row for row in rows if row["schedules"] == "default"]
+    networks = sum(row["networks"] for row in rows)
+    error = sum(row["mean_error_percent"] * row["networks"] for row in rows) / networks
+    return f"The mean error of {networks} predictions of the test set is {error:.1f} %."
+
+
 def reached(tables: Tables) -> bool | None:
     """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
 

@@ -89,6 +89,13 @@ def shares(framework: str, found: dict[str, Verdict], operators: dict[str, str])
     }
 
 
+def claim(tables: Tables) -> str:
+    """Return the sentence of the README, with its number from the stored tables."""
+    wrong = sum(row["differs"] + row["crashes"] for row in tables["shares"])
+    cases = sum(row["cases"] for row in tables["shares"])
+    return f"{wrong} of {cases:,} test cases, each with a single operator, compute a wrong result."
+
+
 def reached(tables: Tables) -> bool | None:
     """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
 

@@ -35,7 +35,7 @@ _CLAIMS = {
     "operators_agree": "A model computes what its framework computes, or is refused.",
     "held_out_models": "Predictions are evaluated on networks that the predictor never saw.",
 }
-"""What README promises, by the benchmark that judges it."""
+"""What README promises, by the benchmark that judges it; its function `claim` supports the promise with a number."""
 _OLD_ANCHORS = {
     "new_processor": "how-good-is-a-predictor-from-few-samples-of-a-new-device",
     "gpu_tuning": "a-search",
@@ -111,13 +111,17 @@ def _reached(script: Path, tables: Mapping[str, Any]) -> bool | None:
     """What the script's function `reached` says of its stored tables; None if there is no goal."""
     if "def reached(" not in script.read_text(encoding="utf-8"):
         return None
+    reached: bool | None = _module(script).reached(tables)
+    return reached
+
+
+def _module(script: Path) -> Any:
+    """A benchmark, imported."""
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        module = importlib.import_module(script.stem)
+        return importlib.import_module(script.stem)
     finally:
         sys.path.remove(str(BENCHMARKS))
-    reached: bool | None = module.reached(tables)
-    return reached
 
 
 def _index() -> str:
@@ -151,35 +155,9 @@ def _trust() -> str:
     lines = []
     for name, claim in _CLAIMS.items():
         result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        lines.append(f"- **{claim}** {short_headline(name, result['tables'])} {_where(name, result['provenance'])}")
+        support = _module(BENCHMARKS / f"{name}.py").claim(result["tables"])
+        lines.append(f"- **{claim}** {support} {_where(name, result['provenance'])}")
     return "\n".join(lines)
-
-
-def short_headline(name: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return a sentence with one number of a result, from its tables.
-
-    Args:
-        name: a benchmark in `_CLAIMS`.
-    """
-    if name == "additivity":
-        (ours,) = (row for row in tables["distance_from_1"] if row["sum_of"] == "op_profiler")
-        return f"The sum of the operators differs from the time of the model by at most {ours['worst_percent']} %."
-    if name == "repeatability":
-        inside = [r["second_inside_percent"] for r in tables["models"] if r["model"] == "all" and r["of"] == "steady"]
-        return f"At each thread count, at least {min(inside)} % of the second times lie in the first interval."
-    if name == "compare":
-        rows = [row for row in tables["equal"] if row["method"] == "in turns" and row["compared"]]
-        alarms = sum(row["false_alarms"] > 0 for row in rows)
-        return f"With `--rerun`, {alarms} of {len(rows)} pairs of runs without a change raise a false alarm."
-    if name == "operators_agree":
-        wrong = sum(row["differs"] + row["crashes"] for row in tables["shares"])
-        cases = sum(row["cases"] for row in tables["shares"])
-        return f"{wrong} of {cases:,} test cases, each with a single operator, compute a wrong result."
-    wanted = {"of": "test", "schedules": "default", "known": "nothing"}
-    rows = [row for row in tables["whole_networks"] if wanted.items() <= row.items()]
-    networks = sum(row["networks"] for row in rows)
-    error = sum(row["mean_error_percent"] * row["networks"] for row in rows) / networks
-    return f"The mean error of {networks} predictions of the test set is {error:.1f} %."
 
 
 def _false_alarms() -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -206,20 +207,22 @@ def test_the_trust_section_has_a_number_for_each_claim(generate: ModuleType) -> 
         assert re.search(r"\d", said), bullet
 
 
-def test_a_short_headline_takes_its_number_from_the_tables(generate: ModuleType) -> None:
-    short = sys.modules["figure_pages"].short_headline
+def test_what_supports_a_claim_takes_its_number_from_the_tables(generate: ModuleType) -> None:
+    def short(name: str, tables: dict[str, Any]) -> str:
+        return str(sys.modules["figure_pages"]._module(ROOT / f"benchmarks/{name}.py").claim(tables))
+
     sums = [{"sum_of": "op_profiler", "worst_percent": 1.9}, {"sum_of": "debug executor", "worst_percent": 101.7}]
     assert "at most 1.9 %" in short("additivity", {"distance_from_1": sums})
     times = [
         {"model": "all", "of": of, "second_inside_percent": p} for of, p in (("steady", 97), ("steady", 96), ("x", 1))
     ]
     assert "at least 96 %" in short("repeatability", {"models": times})
-    pairs = [{"method": m, "compared": n, "false_alarms": a} for m, n, a in (("in turns", 9, 0), ("in turns", 9, 2))]
-    others = [
-        {"method": "in turns", "compared": 0, "false_alarms": 0},
-        {"method": "stored", "compared": 9, "false_alarms": 1},
+    values = [("in turns", 9, 0), ("in turns", 9, 2), ("in turns", 0, 0), ("stored", 9, 1)]
+    pairs = [
+        {"model": "m", "runs": str(at), "method": method, "compared": compared, "false_alarms": alarms}
+        for at, (method, compared, alarms) in enumerate(values)
     ]
-    assert "1 of 2 pairs" in short("compare", {"equal": [*pairs, *others]})
+    assert "1 of 2 pairs" in short("compare", {"equal": pairs})
     shares = [{"cases": 600, "differs": 2, "crashes": 1}, {"cases": 600, "differs": 0, "crashes": 0}]
     assert short("operators_agree", {"shares": shares}).startswith("3 of 1,200 test cases")
     wanted = {"of": "test", "schedules": "default", "known": "nothing"}
