@@ -123,7 +123,7 @@ def test_modules_of_torchscript(torch: Any, tvm: Any, network: Any, tmp_path: Pa
 
 
 def test_lines_of_a_script_are_those_that_call_its_modules(torch: Any, tvm: Any, tmp_path: Path) -> None:
-    class Gated(torch.nn.Module):  # type: ignore[name-defined]
+    class Gated(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.convolution = torch.nn.Conv2d(3, 8, 3)

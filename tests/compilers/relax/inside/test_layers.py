@@ -142,7 +142,7 @@ def assert_is_stacked(found: Sequence[Occurrence]) -> None:
     assert {name for one in found for name in one.layers} >= {"0.norm", "1.norm"}
     (line,) = {line for one in found for line in values(one.locations, "source_line")}
     file, _, number = line.rpartition(":")
-    assert file.endswith("inside/test_layers.py")
+    assert file.endswith("test_layers.py")
     assert "self.inner(data)" in Path(__file__).read_text().splitlines()[int(number) - 1]
 
 
